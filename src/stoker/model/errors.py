@@ -1,0 +1,79 @@
+"""Every error a user can cause or meet, with what to do next and the exit status it ends in.
+
+Raised anywhere, caught once in ``stoker.__main__``, printed once. Anything else is a bug and
+keeps its traceback.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """What `stoker` ends with. Documented in docs/reference/exit-status.md."""
+
+    OK = 0
+    FAILED = 1  # the work was tried, or the checks were made, and the answer is no
+    USAGE = 2  # the request itself is wrong: nothing was tried
+    MISSING = 4  # a tool, a library or the package index is not there
+    STORAGE = 5  # a file or folder could not be read or written, or the disk is full
+    INTERRUPTED = 130
+
+
+class StokerError(Exception):
+    """An error with a next step. ``where`` is a place such as ``stoker.toml:12``."""
+
+    status = ExitStatus.FAILED
+
+    def __init__(self, message: str, *, hints: Iterable[str] = (), where: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.hints = tuple(hints)
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class UsageError(StokerError):
+    """The user asked for something that does not exist or cannot be."""
+
+    status = ExitStatus.USAGE
+
+
+class MissingError(StokerError):
+    """Something this machine lacks."""
+
+    status = ExitStatus.MISSING
+
+
+class StorageError(StokerError):
+    """A file, a folder or a disk said no."""
+
+    status = ExitStatus.STORAGE
+
+
+class CommandError(StokerError):
+    """A program we started failed; ``output`` is the end of what it printed."""
+
+    def __init__(self, message: str, *, output: str = "", hints: Iterable[str] = ()):
+        super().__init__(message, hints=hints)
+        self.output = output
+
+
+def nearest(word: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """The known names closest to a misspelt one, best first; compared without case."""
+    by_folded = {name.casefold(): name for name in known}
+    matches = get_close_matches(word.casefold(), by_folded, n=count, cutoff=0.5)
+    return tuple(by_folded[match] for match in matches)
+
+
+def unknown(
+    what: str, word: str, known: Iterable[str], *, where: str | None = None, hint: str | None = None
+) -> UsageError:
+    """The one way to say that a name does not exist."""
+    names = nearest(word, known)
+    hints = [f"did you mean {' or '.join(names)}?"] if names else []
+    if hint:
+        hints.append(hint)
+    return UsageError(f"unknown {what} '{word}'", hints=hints, where=where)

@@ -1,0 +1,159 @@
+"""What a machine is: a snapshot, read once. Live readings are ``stoker.machine.meter``'s."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+from stoker.model.variant import Platform
+
+
+class OperatingSystem(Value):
+    """``id`` and ``like`` are those of os-release, for package names."""
+
+    system: str  # linux or macos
+    id: str
+    version: str
+    pretty: str
+    kernel: str
+    like: tuple[str, ...] = ()
+    libc: str | None = None  # "glibc 2.36", "musl 1.2.4"
+    container: str | None = None  # "podman", "docker", ... or None on a host
+
+
+class Cpu(Value):
+    model: str
+    family: str  # x86_64, aarch64, ppc64le, riscv64
+    microarchitecture: str  # archspec's name: zen4, neoverse_v2, ...
+    features: tuple[str, ...]  # archspec's feature names, sorted
+    online: int
+    affinity: int  # CPUs this process may run on
+    quota: float | None  # CPUs' worth of time the cgroup grants
+
+    @property
+    def usable(self) -> int:
+        """How many compiles can really run at once."""
+        allowed = self.affinity if self.quota is None else min(self.affinity, int(self.quota))
+        return max(1, allowed)
+
+
+class LimitKind(StrEnum):
+    PHYSICAL = "physical memory"
+    CGROUP_V1 = "cgroup v1"
+    CGROUP_V2 = "cgroup v2"
+
+
+class MemoryLimit(Value):
+    """The limit that binds first, and what is used of it without cache that can be dropped."""
+
+    kind: LimitKind
+    where: str  # folder of the cgroup, or /proc/meminfo
+    limit: int
+    used: int
+    kills_group: bool = False  # the kernel would kill every process of the group at once
+
+    @property
+    def free(self) -> int:
+        return max(0, self.limit - self.used)
+
+
+class Pressure(Value):
+    """Share of the last 10 s in which some, or all, tasks waited for memory, in percent."""
+
+    some: float
+    full: float
+
+
+class Memory(Value):
+    total: int
+    available: int
+    swap_total: int
+    swap_free: int
+    limit: MemoryLimit
+    pressure: Pressure | None = None
+
+
+class Gpu(Value):
+    index: int
+    name: str
+    capability: str  # "9.0"
+    memory: int
+    driver: str
+
+
+class Disk(Value):
+    """The file system that holds ``path``."""
+
+    path: str
+    filesystem: str
+    total: int
+    free: int
+    in_memory: bool
+
+
+class Machine(Value):
+    os: OperatingSystem
+    cpu: Cpu
+    memory: Memory
+    gpus: tuple[Gpu, ...]
+    disks: tuple[Disk, ...]
+    oomd: bool = False  # systemd-oomd is watching
+    notes: tuple[str, ...] = ()  # what could not be read, and why
+
+    @property
+    def platform(self) -> Platform:
+        cpu = "arm64" if (self.os.system, self.cpu.family) == ("macos", "aarch64") else self.cpu.family
+        return Platform(os=self.os.system, cpu=cpu)
+
+
+class Tool(Value):
+    """A program found on this machine. ``problem`` says why it cannot be used."""
+
+    name: str  # the role: gcc, g++, clang, cmake, ninja, ccache, mold, podman, ...
+    path: str
+    version: str | None = None
+    problem: str | None = None
+
+
+class CudaToolkit(Value):
+    """A CUDA toolkit with a compiler. ``archs`` are those nvcc itself lists, as ``9.0``."""
+
+    home: str
+    nvcc: str
+    version: str | None  # "13.0"
+    archs: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+class Library(Value):
+    """A library with its headers, or what was found of it."""
+
+    name: str  # cudnn, nccl, magma, mkl, openblas, ...
+    version: str | None = None
+    header: str | None = None
+    library: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.header is not None and self.library is not None
+
+
+class PythonInstallation(Value):
+    executable: str
+    version: str  # "3.11.7"
+    headers: str | None  # folder that holds Python.h
+    packages: dict[str, str]  # installed distributions, normalised name to version
+
+
+class Toolbox(Value):
+    """Everything on this machine that a build could use."""
+
+    tools: tuple[Tool, ...]
+    cuda: tuple[CudaToolkit, ...]  # the one that a build would take first
+    libraries: tuple[Library, ...]
+    python: PythonInstallation
+    notes: tuple[str, ...] = ()
+
+    def tool(self, name: str) -> Tool | None:
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def library(self, name: str) -> Library | None:
+        return next((library for library in self.libraries if library.name == name), None)

@@ -1,0 +1,63 @@
+"""What a source tree is, as read from its own files."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+
+
+class ProjectKind(StrEnum):
+    PYTORCH = "pytorch"
+    EXTENSION = "extension"  # built with torch's cpp_extension
+    CMAKE = "cmake"
+
+
+class FrontEnd(StrEnum):
+    SETUPTOOLS = "setup.py"
+    SCIKIT_BUILD_CORE = "scikit-build-core"
+    OTHER_BACKEND = "another build backend"
+    CMAKE = "plain CMake"
+
+
+class OptionKind(StrEnum):
+    OPTION = "option"
+    DEPENDENT = "dependent"
+    CACHED = "cached"
+
+
+class CMakeOption(Value):
+    """One declaration in a CMake file. An option declared twice has two of these."""
+
+    name: str
+    kind: OptionKind
+    type: str  # BOOL, STRING, PATH, FILEPATH, INTERNAL
+    default: str
+    help: str
+    file: str  # relative to the tree
+    line: int
+    condition: str | None = None  # of a dependent option
+    otherwise: str | None = None  # its value where the condition fails
+    within: str | None = None  # the if() blocks round it, outermost first
+
+
+class Submodule(Value):
+    path: str
+    present: bool  # the folder exists and is not empty
+
+
+class SourceTree(Value):
+    path: str
+    kind: ProjectKind
+    name: str
+    version: str | None
+    front_end: FrontEnd
+    options: tuple[CMakeOption, ...] = ()
+    variables: tuple[str, ...] = ()  # names the CMake files read or set otherwise
+    submodules: tuple[Submodule, ...] = ()
+    requirements: tuple[str, ...] = ()  # PEP 508 lines needed before building
+    own_protobuf: bool | None = None  # third_party/protobuf is there; None: not PyTorch
+    cuda_archs: tuple[str, ...] = ()  # those the tree's own lists name, as "9.0a"
+    backends: tuple[str, ...] = ()  # those the tree can be built with
+    notes: tuple[str, ...] = ()  # what could not be read, and why
+
+    def option(self, name: str) -> CMakeOption | None:
+        return next((option for option in self.options if option.name == name), None)

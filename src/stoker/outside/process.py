@@ -1,0 +1,81 @@
+"""Every program stoker starts, starts here: logged as a quoted line, bounded in time."""
+
+import logging
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stoker.model.errors import CommandError, MissingError
+from stoker.model.value import Value
+
+log = logging.getLogger("stoker.process")
+
+Argument = str | os.PathLike[str]
+
+
+class Outcome(Value):
+    """How a program ended. ``status`` is negative for a signal; ``None`` when it hung."""
+
+    status: int | None
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+    @property
+    def problem(self) -> str | None:
+        """Why the outcome cannot be used, in words."""
+        if self.status is None:
+            return "did not answer in time"
+        if self.status < 0:
+            return f"was killed by signal {-self.status}"
+        return f"ended with status {self.status}" if self.status else None
+
+
+def run(
+    command: Sequence[Argument],
+    *,
+    timeout: float | None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Outcome:
+    """Run to the end and capture. A hang or a crash is an outcome, a missing program is an error."""
+    words = [os.fspath(word) for word in command]
+    log.debug("%s", shlex.join(words))
+    try:
+        done = subprocess.run(
+            words,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(status=None, stdout="", stderr="")
+    except OSError as error:
+        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    return Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def check(
+    command: Sequence[Argument],
+    *,
+    timeout: float | None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> str:
+    """Run and give back what it printed; anything but status 0 is an error with the output's end."""
+    outcome = run(command, timeout=timeout, env=env, cwd=cwd)
+    if not outcome.ok:
+        line = shlex.join([os.fspath(word) for word in command])
+        tail = "\n".join((outcome.stdout + outcome.stderr).splitlines()[-20:])
+        raise CommandError(f"`{line}` {outcome.problem}", output=tail)
+    return outcome.stdout
