@@ -1,0 +1,47 @@
+# Each of these does all its own set-up: python3 >= 3.11 and a C compiler are enough.
+#   make demo   see it work        make test   run the tests        make lint   style, types, layers
+#   make venv   only the virtual environment, with the `stoker` command in .venv/bin
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# The newest Python that is new enough; override with `make PYTHON=/path/to/python3 ...`.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/ready
+PYTEST_ARGS ?=
+
+.PHONY: help venv demo test heavy lint format docs clean
+
+help:
+	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
+
+venv: $(READY)
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 with venv found." >&2; \
+		echo "  Debian, Ubuntu: apt-get install python3-venv   Fedora: dnf install python3" >&2; exit 1; }
+	@echo "making .venv (about a minute, once)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $(READY)
+
+test: venv
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+heavy: venv
+	$(BIN)/python -m pytest -m heavy $(PYTEST_ARGS)
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

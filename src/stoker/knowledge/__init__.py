@@ -1,0 +1,1 @@
+"""What we know of the world: TOML tables, each with its types and one cached reader beside it."""

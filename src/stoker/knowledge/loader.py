@@ -1,0 +1,18 @@
+"""Reads a table of this folder into its type. A table that does not fit is a bug, found by tests."""
+
+from importlib import resources
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of every row: immutable, and a misspelt key is refused."""
+
+
+def load(name: str, kind: type[T]) -> T:
+    """The content of ``<name>.toml``; each table's module caches its own."""
+    content = resources.files(__package__).joinpath(f"{name}.toml").read_bytes()
+    return msgspec.toml.decode(content, type=kind)
