@@ -1,4 +1,4 @@
-"""Shared by all tests: folders of stoker's own stay in a temporary place; tools are asked for by name."""
+"""Shared by all tests: stoker's folders stay in a temporary place; tools are asked for by name."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def need() -> Callable[[str], str]:
-    """``need("nvcc")`` is its path; without it the test is skipped, or fails under STOKER_REQUIRE_TOOLS."""
+    """``need("nvcc")`` is its path; without it the test skips, or fails in CI."""
 
     def find(tool: str) -> str:
         if path := shutil.which(tool):

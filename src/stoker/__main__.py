@@ -1,3 +1,5 @@
 """The command's entry: one place where errors become words and exit statuses."""
+
+
 def main() -> int:
     return 0

@@ -1,4 +1,4 @@
-"""Reads a table of this folder into its type. A table that does not fit is a bug, found by tests."""
+"""Reads a table of this folder into its type. One that does not fit is a bug, found by tests."""
 
 from importlib import resources
 from typing import TypeVar

@@ -12,7 +12,7 @@ class Severity(StrEnum):
     ERROR = "error"  # the plan cannot run
 
 
-class Finding(Value):
+class Finding(Value, frozen=True, kw_only=True):
     """``name`` is stable, in kebab case; ``fix`` holds commands that can be pasted, one a line."""
 
     name: str

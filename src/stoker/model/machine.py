@@ -6,7 +6,7 @@ from stoker.model.value import Value
 from stoker.model.variant import Platform
 
 
-class OperatingSystem(Value):
+class OperatingSystem(Value, frozen=True, kw_only=True):
     """``id`` and ``like`` are those of os-release, for package names."""
 
     system: str  # linux or macos
@@ -19,7 +19,7 @@ class OperatingSystem(Value):
     container: str | None = None  # "podman", "docker", ... or None on a host
 
 
-class Cpu(Value):
+class Cpu(Value, frozen=True, kw_only=True):
     model: str
     family: str  # x86_64, aarch64, ppc64le, riscv64
     microarchitecture: str  # archspec's name: zen4, neoverse_v2, ...
@@ -41,7 +41,7 @@ class LimitKind(StrEnum):
     CGROUP_V2 = "cgroup v2"
 
 
-class MemoryLimit(Value):
+class MemoryLimit(Value, frozen=True, kw_only=True):
     """The limit that binds first, and what is used of it without cache that can be dropped."""
 
     kind: LimitKind
@@ -55,14 +55,14 @@ class MemoryLimit(Value):
         return max(0, self.limit - self.used)
 
 
-class Pressure(Value):
+class Pressure(Value, frozen=True, kw_only=True):
     """Share of the last 10 s in which some, or all, tasks waited for memory, in percent."""
 
     some: float
     full: float
 
 
-class Memory(Value):
+class Memory(Value, frozen=True, kw_only=True):
     total: int
     available: int
     swap_total: int
@@ -71,7 +71,7 @@ class Memory(Value):
     pressure: Pressure | None = None
 
 
-class Gpu(Value):
+class Gpu(Value, frozen=True, kw_only=True):
     index: int
     name: str
     capability: str  # "9.0"
@@ -79,7 +79,7 @@ class Gpu(Value):
     driver: str
 
 
-class Disk(Value):
+class Disk(Value, frozen=True, kw_only=True):
     """The file system that holds ``path``."""
 
     path: str
@@ -89,7 +89,7 @@ class Disk(Value):
     in_memory: bool
 
 
-class Machine(Value):
+class Machine(Value, frozen=True, kw_only=True):
     os: OperatingSystem
     cpu: Cpu
     memory: Memory
@@ -100,11 +100,15 @@ class Machine(Value):
 
     @property
     def platform(self) -> Platform:
-        cpu = "arm64" if (self.os.system, self.cpu.family) == ("macos", "aarch64") else self.cpu.family
+        cpu = (
+            "arm64"
+            if (self.os.system, self.cpu.family) == ("macos", "aarch64")
+            else self.cpu.family
+        )
         return Platform(os=self.os.system, cpu=cpu)
 
 
-class Tool(Value):
+class Tool(Value, frozen=True, kw_only=True):
     """A program found on this machine. ``problem`` says why it cannot be used."""
 
     name: str  # the role: gcc, g++, clang, cmake, ninja, ccache, mold, podman, ...
@@ -113,7 +117,7 @@ class Tool(Value):
     problem: str | None = None
 
 
-class CudaToolkit(Value):
+class CudaToolkit(Value, frozen=True, kw_only=True):
     """A CUDA toolkit with a compiler. ``archs`` are those nvcc itself lists, as ``9.0``."""
 
     home: str
@@ -123,7 +127,7 @@ class CudaToolkit(Value):
     problem: str | None = None
 
 
-class Library(Value):
+class Library(Value, frozen=True, kw_only=True):
     """A library with its headers, or what was found of it."""
 
     name: str  # cudnn, nccl, magma, mkl, openblas, ...
@@ -136,14 +140,14 @@ class Library(Value):
         return self.header is not None and self.library is not None
 
 
-class PythonInstallation(Value):
+class PythonInstallation(Value, frozen=True, kw_only=True):
     executable: str
     version: str  # "3.11.7"
     headers: str | None  # folder that holds Python.h
     packages: dict[str, str]  # installed distributions, normalised name to version
 
 
-class Toolbox(Value):
+class Toolbox(Value, frozen=True, kw_only=True):
     """Everything on this machine that a build could use."""
 
     tools: tuple[Tool, ...]

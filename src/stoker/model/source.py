@@ -24,7 +24,7 @@ class OptionKind(StrEnum):
     CACHED = "cached"
 
 
-class CMakeOption(Value):
+class CMakeOption(Value, frozen=True, kw_only=True):
     """One declaration in a CMake file. An option declared twice has two of these."""
 
     name: str
@@ -39,12 +39,12 @@ class CMakeOption(Value):
     within: str | None = None  # the if() blocks round it, outermost first
 
 
-class Submodule(Value):
+class Submodule(Value, frozen=True, kw_only=True):
     path: str
     present: bool  # the folder exists and is not empty
 
 
-class SourceTree(Value):
+class SourceTree(Value, frozen=True, kw_only=True):
     path: str
     kind: ProjectKind
     name: str

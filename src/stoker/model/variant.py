@@ -28,7 +28,7 @@ class Sanitizer(StrEnum):
     THREAD = "tsan"
 
 
-class Platform(Value, order=True):
+class Platform(Value, frozen=True, kw_only=True, order=True):
     """An operating system and a CPU family, written ``linux-x86_64``."""
 
     os: str
@@ -38,7 +38,7 @@ class Platform(Value, order=True):
         return f"{self.os}-{self.cpu}"
 
 
-class GpuTarget(Value):
+class GpuTarget(Value, frozen=True, kw_only=True):
     """One GPU architecture: ``9.0a`` (CUDA), ``gfx942`` (ROCm) or ``pvc`` (XPU)."""
 
     arch: str
@@ -60,14 +60,14 @@ class GpuTarget(Value):
         return tuple(int(digits) for digits in re.findall(r"\d+", self.arch)), self.arch
 
 
-class Feature(Value, order=True):
+class Feature(Value, frozen=True, kw_only=True, order=True):
     """A feature of the project, asked for or refused by name."""
 
     name: str
     on: bool = True
 
 
-class Variant(Value):
+class Variant(Value, frozen=True, kw_only=True):
     """Everything that makes one build differ from another. ``None`` means the project's own choice.
 
     ``gpus`` and ``features`` are sorted and without doubles; the grammar sees to that.

@@ -15,7 +15,7 @@ log = logging.getLogger("stoker.process")
 Argument = str | os.PathLike[str]
 
 
-class Outcome(Value):
+class Outcome(Value, frozen=True, kw_only=True):
     """How a program ended. ``status`` is negative for a signal; ``None`` when it hung."""
 
     status: int | None
@@ -43,7 +43,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Outcome:
-    """Run to the end and capture. A hang or a crash is an outcome, a missing program is an error."""
+    """Run to the end and capture. A hang or crash is an outcome, a missing program an error."""
     words = [os.fspath(word) for word in command]
     log.debug("%s", shlex.join(words))
     try:
@@ -72,7 +72,7 @@ def check(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Run and give back what it printed; anything but status 0 is an error with the output's end."""
+    """Run and give back what it printed; a status but 0 is an error with the end of the output."""
     outcome = run(command, timeout=timeout, env=env, cwd=cwd)
     if not outcome.ok:
         line = shlex.join([os.fspath(word) for word in command])
