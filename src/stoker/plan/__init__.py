@@ -1,0 +1,1 @@
+"""Decisions: pure functions from facts to a plan. No clock, no input or output."""

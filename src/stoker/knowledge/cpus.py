@@ -1,0 +1,104 @@
+"""CPU levels and microarchitectures: their compiler flags and what must be there to run the code.
+
+The microarchitectures and their flags are archspec's; only the levels that people name by
+instruction set stand in our own table.
+"""
+
+from functools import cache
+from typing import Any
+
+from stoker.knowledge.loader import Row, load
+
+
+class CpuLevel(Row, frozen=True, kw_only=True):
+    name: str
+    family: str
+    flags: tuple[str, ...]
+    needs: tuple[str, ...]
+    gcc_min: int
+    clang_min: int
+    serves: str
+    dispatch: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    level: tuple[CpuLevel, ...]
+    product: dict[str, str]
+
+
+@cache
+def _table() -> _Table:
+    return load("cpus", _Table)
+
+
+@cache
+def cpu_levels() -> dict[str, CpuLevel]:
+    return {level.name: level for level in _table().level}
+
+
+def cpu_products() -> dict[str, str]:
+    return _table().product
+
+
+@cache
+def microarchitectures() -> dict[str, Any]:
+    """archspec's own values, those that are one chip rather than a family or one of our levels."""
+    from archspec.cpu import TARGETS
+
+    families = {
+        "x86_64": "x86_64",
+        "aarch64": "aarch64",
+        "ppc64le": "ppc64le",
+        "riscv64": "riscv64",
+    }
+    return {
+        name: target
+        for name, target in TARGETS.items()
+        if str(target.family) in families and name not in families and name not in cpu_levels()
+    }
+
+
+@cache
+def cpu_names() -> tuple[str, ...]:
+    return (*cpu_levels(), *microarchitectures())
+
+
+def cpu_family(name: str) -> str:
+    """x86_64, aarch64, ... of a level or microarchitecture."""
+    if level := cpu_levels().get(name):
+        return level.family
+    return str(microarchitectures()[name].family)
+
+
+def cpu_needs(name: str) -> frozenset[str]:
+    """The instruction-set features that code for this level may use."""
+    if level := cpu_levels().get(name):
+        return frozenset(level.needs)
+    return frozenset(microarchitectures()[name].features)
+
+
+def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
+    """Flags for ``gcc`` or ``clang`` of that version; ``None`` where it cannot make such code."""
+    if level := cpu_levels().get(name):
+        minimum = level.clang_min if compiler == "clang" else level.gcc_min
+        return level.flags if int(version.split(".")[0]) >= minimum else None
+    from archspec.cpu import UnsupportedMicroarchitecture
+
+    try:
+        flags = microarchitectures()[name].optimization_flags(compiler, version)
+    except UnsupportedMicroarchitecture:
+        return None
+    return tuple(str(flags).split()) or None
+
+
+def cpu_dispatch(name: str) -> str | None:
+    """The run-time kernels of PyTorch that match this level."""
+    if level := cpu_levels().get(name):
+        return level.dispatch
+    features = cpu_needs(name)
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= features:
+        return "AVX512"
+    if {"avx2", "fma"} <= features:
+        return "AVX2"
+    return "SVE256 where the chip's vectors have 256 bits" if "sve" in features else None

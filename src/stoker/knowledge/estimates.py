@@ -1,0 +1,46 @@
+"""Measured figures of whole builds: memory, time, disk, wheel size."""
+
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend
+
+
+class BuildFigures(Row, frozen=True, kw_only=True):
+    project: ProjectKind
+    backend: Backend
+    basis: str
+    name: str | None = None
+    cpu_seconds: float | None = None
+    largest_step: int | None = None
+    largest_step_per_target: bool = False
+    needs_feature: str | None = None  # without it the figures do not apply
+    disk: int | None = None
+
+
+class HeavyRow(Row, frozen=True, kw_only=True):
+    project: ProjectKind
+    pattern: str
+    bytes: int
+    basis: str
+    backend: Backend | None = None
+
+
+class WheelFigures(Row, frozen=True, kw_only=True):
+    torch: str
+    cuda: str
+    base: int
+    targets: dict[str, int]
+    basis: str
+
+
+class Estimates(Row, frozen=True, kw_only=True):
+    build: tuple[BuildFigures, ...]
+    heavy: tuple[HeavyRow, ...]
+    wheel: tuple[WheelFigures, ...]
+
+
+@cache
+def estimates() -> Estimates:
+    return load("estimates", Estimates)

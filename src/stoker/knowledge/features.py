@@ -1,0 +1,48 @@
+"""Features and BLAS libraries: the names people use and the CMake names behind them."""
+
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+from stoker.model.variant import Backend
+
+
+class FeatureRow(Row, frozen=True, kw_only=True):
+    """Either a CMake ``option`` or a ``linker``."""
+
+    name: str
+    help: str
+    option: str | None = None
+    linker: str | None = None
+    backends: tuple[Backend, ...] = ()
+    library: str | None = None
+    submodule: str | None = None  # a copy inside the tree that serves instead of the library
+
+
+class BlasRow(Row, frozen=True, kw_only=True):
+    name: str
+    value: str
+    vendor: str | None = None
+    library: str | None = None
+    families: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    feature: tuple[FeatureRow, ...]
+    blas: tuple[BlasRow, ...]
+
+
+@cache
+def _table() -> _Table:
+    return load("features", _Table)
+
+
+@cache
+def features() -> dict[str, FeatureRow]:
+    return {row.name: row for row in _table().feature}
+
+
+@cache
+def blas_libraries() -> dict[str, BlasRow]:
+    return {row.name: row for row in _table().blas}

@@ -1,0 +1,50 @@
+"""GPU architectures, the cards people own, and which code runs on which."""
+
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+from stoker.model.variant import Backend, GpuTarget
+
+
+class Gpu(Row, frozen=True, kw_only=True):
+    backend: Backend
+    arch: str
+    names: tuple[str, ...]
+    exact: bool = False
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    gpu: tuple[Gpu, ...]
+    generation: dict[str, str]
+
+
+@cache
+def _table() -> _Table:
+    return load("gpus", _Table)
+
+
+@cache
+def gpus() -> dict[str, Gpu]:
+    """By architecture, without suffix."""
+    return {row.arch: row for row in _table().gpu}
+
+
+def generations() -> dict[str, str]:
+    """Names of generations, as TORCH_CUDA_ARCH_LIST has them, and the lists they stand for."""
+    return _table().generation
+
+
+def runs_on(target: GpuTarget, capability: str) -> str | None:
+    """How CUDA code for ``target`` runs on a GPU: ``cubin``, ``ptx`` (compiled at load) or not."""
+    gpu = GpuTarget(arch=capability)
+    (major, minor), (gpu_major, gpu_minor) = target.capability, gpu.capability
+    bare, exact = f"{major}.{minor}", {row.arch for row in _table().gpu if row.exact}
+    if target.suffix == "a" or {bare, capability} & exact:
+        fits = bare == capability
+    else:
+        fits = major == gpu_major and minor <= gpu_minor
+    if fits:
+        return "cubin"
+    # PTX of an `a` target holds instructions of that one chip; of an `f` target, of its family.
+    forward = target.ptx and not target.suffix and (major, minor) <= (gpu_major, gpu_minor)
+    return "ptx" if forward else None

@@ -1,0 +1,65 @@
+"""Releases of PyTorch, and which environment variables its front ends hand to CMake."""
+
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+
+
+class TorchRelease(Row, frozen=True, kw_only=True):
+    version: str  # "2.6"
+    cuda_default: str
+    cuda_newest: str
+    python: tuple[str, str]  # oldest and newest
+    gcc_min: int
+    standard: int
+
+
+class Forwarding(Row, frozen=True, kw_only=True):
+    prefixes: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    names: tuple[str, ...]
+    aliases: dict[str, str]
+
+    def variable(self, option: str) -> str | None:
+        """The environment variable through which a CMake option is reached, if there is one."""
+        if alias := self.aliases.get(option):
+            return alias
+        passes = (
+            option in self.names
+            or option.startswith(self.prefixes)
+            or option.endswith(self.suffixes)
+        )
+        return option if passes else None
+
+
+class _FrontEnd(Row, frozen=True, kw_only=True):
+    names: tuple[str, ...]
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    release: tuple[TorchRelease, ...]
+    forwarding: Forwarding
+    front_end: _FrontEnd
+
+
+@cache
+def _table() -> _Table:
+    return load("torch", _Table)
+
+
+def forwarding() -> Forwarding:
+    return _table().forwarding
+
+
+def front_end_variables() -> tuple[str, ...]:
+    return _table().front_end.names
+
+
+@cache
+def torch_releases() -> dict[str, TorchRelease]:
+    return {row.version: row for row in _table().release}
+
+
+def torch_release(version: str | None) -> TorchRelease | None:
+    """The release a version such as ``2.6.0a0+git1234`` belongs to."""
+    return torch_releases().get(".".join((version or "").split(".")[:2]))

@@ -1,0 +1,107 @@
+"""What will be done, before anything is done: settings with their origin, commands, estimates."""
+
+from enum import StrEnum
+
+from stoker.model.finding import Finding
+from stoker.model.source import FrontEnd, ProjectKind
+from stoker.model.value import Value
+from stoker.model.variant import Platform, Variant
+
+
+class OriginKind(StrEnum):
+    """Where a value came from, weakest first: a later one overrides an earlier one."""
+
+    DEFAULT = "default"
+    RECIPE = "recipe"
+    MACHINE = "this machine"
+    FILE = "file"
+    VARIANT = "variant"
+    ENVIRONMENT = "environment"
+    COMMAND_LINE = "command line"
+
+    @property
+    def rank(self) -> int:
+        return list(OriginKind).index(self)
+
+
+class Origin(Value, frozen=True, kw_only=True):
+    """``where`` narrows it down: ``stoker.toml:12``, a variable's name, a variant's name."""
+
+    kind: OriginKind
+    where: str = ""
+
+    def __str__(self) -> str:
+        if self.kind is OriginKind.FILE:
+            return self.where
+        return f"{self.kind} {self.where}".strip()
+
+
+class Place(StrEnum):
+    ENVIRONMENT = "environment"
+    CMAKE = "cmake"
+
+
+class Setting(Value, frozen=True, kw_only=True):
+    """One variable the build is given, and why."""
+
+    place: Place
+    name: str
+    value: str
+    origin: Origin
+    why: str = ""
+
+
+class Command(Value, frozen=True, kw_only=True):
+    """A stage and the command line that does it."""
+
+    stage: str
+    words: tuple[str, ...]
+
+
+class HeavyStep(Value, frozen=True, kw_only=True):
+    """Compiles known to need much memory: a pattern of paths and why."""
+
+    pattern: str
+    bytes: int
+    basis: str
+
+
+class Quantity(Value, frozen=True, kw_only=True):
+    """An amount and what it rests on. No amount means that nobody knows."""
+
+    amount: float | None
+    basis: str
+
+
+class Estimate(Value, frozen=True, kw_only=True):
+    seconds: Quantity
+    largest_step_bytes: Quantity
+    disk_bytes: Quantity
+    wheel_bytes: Quantity
+
+
+class SourceSummary(Value, frozen=True, kw_only=True):
+    path: str
+    name: str
+    version: str | None
+    front_end: FrontEnd
+
+
+class Plan(Value, frozen=True, kw_only=True):
+    name: str
+    label: str
+    variant: Variant
+    variant_origin: dict[str, Origin]
+    platform: Platform
+    recipe: ProjectKind
+    source: SourceSummary | None
+    environment: tuple[Setting, ...]
+    cmake: tuple[Setting, ...]
+    commands: tuple[Command, ...]
+    heavy: tuple[HeavyStep, ...]
+    estimate: Estimate
+    findings: tuple[Finding, ...] = ()
+
+    def value(self, name: str) -> str | None:
+        """What a variable or option is set to, wherever it is set."""
+        return next((s.value for s in (*self.environment, *self.cmake) if s.name == name), None)
