@@ -14,7 +14,6 @@ class BuildFigures(Row, frozen=True, kw_only=True):
     name: str | None = None
     cpu_seconds: float | None = None
     largest_step: int | None = None
-    largest_step_per_target: bool = False
     needs_feature: str | None = None  # without it the figures do not apply
     disk: int | None = None
 

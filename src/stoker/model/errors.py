@@ -61,10 +61,12 @@ class CommandError(StokerError):
         self.output = output
 
 
-def nearest(word: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+def nearest(
+    word: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.5
+) -> tuple[str, ...]:
     """The known names closest to a misspelt one, best first; compared without case."""
     by_folded = {name.casefold(): name for name in known}
-    matches = get_close_matches(word.casefold(), by_folded, n=count, cutoff=0.5)
+    matches = get_close_matches(word.casefold(), by_folded, n=count, cutoff=cutoff)
     return tuple(by_folded[match] for match in matches)
 
 

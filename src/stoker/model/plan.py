@@ -15,8 +15,8 @@ class OriginKind(StrEnum):
     RECIPE = "recipe"
     MACHINE = "this machine"
     FILE = "file"
-    VARIANT = "variant"
     ENVIRONMENT = "environment"
+    VARIANT = "variant"
     COMMAND_LINE = "command line"
 
     @property
@@ -98,6 +98,7 @@ class Plan(Value, frozen=True, kw_only=True):
     environment: tuple[Setting, ...]
     cmake: tuple[Setting, ...]
     commands: tuple[Command, ...]
+    launcher_variables: tuple[str, ...]  # where a launcher goes in, before every compile
     heavy: tuple[HeavyStep, ...]
     estimate: Estimate
     findings: tuple[Finding, ...] = ()

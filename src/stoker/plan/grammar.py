@@ -110,8 +110,8 @@ def _vocabulary() -> dict[str, Parts]:
     for feature in features():
         words[feature] = {"features": (Feature(name=feature),)}
         words[f"no{feature}"] = {"features": (Feature(name=feature, on=False),)}
-    for platform, row in platforms().items():
-        names = (str(platform), *row.aliases)
+    for platform, described in platforms().items():
+        names = (str(platform), *described.aliases)
         words |= {squeeze(name): {"platform": platform} for name in names}
     return words
 

@@ -1,0 +1,241 @@
+"""What cannot be, refused before anything is configured; what is unusual, said.
+
+These rules look at the plan alone. What this machine lacks is ``stoker.plan.doctor``'s.
+"""
+
+from collections.abc import Callable, Iterator
+
+from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import gpus
+from stoker.knowledge.torch import torch_release
+from stoker.model.errors import UsageError, nearest
+from stoker.model.finding import Finding, Severity
+from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend
+from stoker.plan.subject import Subject
+
+
+def refuse(subject: Subject) -> None:
+    """Raise for the first rule that the variant breaks."""
+    for rule in _RULES:
+        rule(subject)
+
+
+def _backend_is_known(subject: Subject) -> None:
+    tree, backend = subject.tree, subject.variant.backend
+    if tree and backend.value not in tree.backends:
+        raise UsageError(
+            f"{tree.name} has no {backend} back end",
+            hints=[f"it can be built for: {', '.join(tree.backends)}"],
+            where=tree.path,
+        )
+
+
+def _targets_fit_backend(subject: Subject) -> None:
+    for target in subject.variant.gpus:
+        row = gpus().get(target.arch.rstrip("af") if "." in target.arch else target.arch)
+        if row and row.backend is not subject.variant.backend:
+            raise UsageError(
+                f"{target.arch} is a {row.backend} target, not {subject.variant.backend}"
+            )
+
+
+def _toolkit_makes_targets(subject: Subject) -> None:
+    release = cuda_releases().get(subject.variant.toolkit or "")
+    if subject.variant.backend is not Backend.CUDA or release is None:
+        return
+    for target in subject.variant.gpus:
+        if target.arch not in release.archs:
+            makers = [r.version for r in cuda_releases().values() if target.arch in r.archs]
+            raise UsageError(
+                f"CUDA {release.version} cannot make code for {target.arch}",
+                hints=[
+                    f"nearest it makes: {', '.join(_near(target.arch, release.archs))}",
+                    f"CUDA versions that make {target.arch}: {', '.join(makers)}",
+                ],
+            )
+
+
+def _tree_knows_targets(subject: Subject) -> None:
+    tree = subject.tree
+    if subject.variant.backend is not Backend.CUDA or not tree or not tree.cuda_archs:
+        return
+    for target in subject.variant.gpus:
+        if target.arch not in tree.cuda_archs:
+            raise UsageError(
+                f"{tree.name} {tree.version or ''} does not know {target.arch}".replace("  ", " "),
+                hints=[f"nearest it knows: {', '.join(_near(target.arch, tree.cuda_archs))}"],
+                where=tree.path,
+            )
+
+
+def _near(arch: str, archs: tuple[str, ...]) -> tuple[str, ...]:
+    """By number rather than by spelling: 9.5 is nearer to 10.0 than to 9.0a only by digits."""
+    wanted = float(arch.rstrip("af"))
+    return tuple(sorted(archs, key=lambda known: abs(float(known.rstrip("af")) - wanted))[:3])
+
+
+def _ptx_runs_forward(subject: Subject) -> None:
+    for target in subject.variant.gpus:
+        if target.ptx and target.suffix:
+            plain = target.arch.rstrip("af")
+            raise UsageError(
+                f"PTX of {target.arch} runs on no newer GPU: the suffix ties it to "
+                + ("one chip" if target.suffix == "a" else "one family"),
+                hints=[f"for newer GPUs add plain {plain}+PTX beside it"],
+            )
+
+
+def _cpu_fits_platform(subject: Subject) -> None:
+    cpu = subject.variant.cpu
+    if cpu and cpu_family(cpu) not in subject.platform_row.families:
+        raise UsageError(
+            f"{cpu} is {cpu_family(cpu)} code, but the target is {subject.platform}",
+            hints=["leave the platform out, or name a CPU level of that platform"],
+        )
+
+
+def _blas_fits_platform(subject: Subject) -> None:
+    if subject.variant.blas is None:
+        return
+    row = blas_libraries()[subject.variant.blas]
+    families = subject.platform_row.families
+    if row.families and not set(row.families) & set(families):
+        raise UsageError(
+            f"{row.value} exists for {', '.join(row.families)} only; the target is "
+            f"{subject.platform}",
+            hints=["OpenBLAS runs on every platform: openblas"],
+        )
+    if row.systems and subject.platform.os not in row.systems:
+        raise UsageError(f"{row.value} exists on {', '.join(row.systems)} only")
+
+
+def _features_exist(subject: Subject) -> None:
+    for feature in subject.variant.features:
+        row = features()[feature.name]
+        if feature.on and row.backends and subject.variant.backend not in row.backends:
+            backends = " or ".join(row.backends)
+            raise UsageError(f"feature {row.name} needs {backends}, not {subject.variant.backend}")
+        if row.option and subject.tree and not _settable(subject, row.option):
+            near = nearest(row.option, [option.name for option in subject.tree.options])
+            hints = [f"nearest options: {', '.join(near)}"] if near else []
+            raise UsageError(
+                f"{subject.tree.name} has no feature {row.name} ({row.option})",
+                hints=hints,
+                where=subject.tree.path,
+            )
+
+
+def _settable(subject: Subject, name: str) -> bool:
+    return name.startswith("CMAKE_") or bool(subject.tree and subject.tree.option(name))
+
+
+_RULES: tuple[Callable[[Subject], None], ...] = (
+    _backend_is_known,
+    _targets_fit_backend,
+    _toolkit_makes_targets,
+    _tree_knows_targets,
+    _ptx_runs_forward,
+    _cpu_fits_platform,
+    _blas_fits_platform,
+    _features_exist,
+)
+
+
+# -- what is said ------------------------------------------------------------------------------
+
+
+def remarks(subject: Subject) -> Iterator[Finding]:
+    """Unusual, but the user's to decide."""
+    yield from _foreign_platform(subject)
+    yield from _untested_toolkit(subject)
+    yield from _unset_targets(subject)
+    yield from _cpu_level(subject)
+    yield from _overridden(subject)
+    if subject.tree is None:
+        yield Finding(
+            name="no-source",
+            severity=Severity.NOTE,
+            title="no source tree given: planned for PyTorch, option names checked only roughly",
+            fix=("stoker plan ... --source DIR",),
+        )
+    for note in subject.tree.notes if subject.tree else ():
+        yield Finding(name="source-unreadable", severity=Severity.WARNING, title=note)
+
+
+def _foreign_platform(subject: Subject) -> Iterator[Finding]:
+    if not subject.here:
+        yield Finding(
+            name="other-platform",
+            severity=Severity.WARNING,
+            title=f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
+            evidence="what is installed here says nothing about the machine that will build",
+        )
+
+
+def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
+    tree, version = subject.tree, subject.cuda_version
+    if not tree or tree.kind is not ProjectKind.PYTORCH or version is None:
+        return
+    if subject.variant.backend is not Backend.CUDA:
+        return
+    release = torch_release(tree.version)
+    if release and _numbers(version) > _numbers(release.cuda_newest):
+        yield Finding(
+            name="toolkit-untested",
+            severity=Severity.WARNING,
+            title=f"PyTorch {release.version} was released with CUDA up to {release.cuda_newest}, "
+            f"not {version}",
+            evidence="it may not configure, or fail to compile late",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _unset_targets(subject: Subject) -> Iterator[Finding]:
+    if subject.variant.backend is Backend.CUDA and not subject.gpus:
+        yield Finding(
+            name="arch-list-unset",
+            severity=Severity.ERROR,
+            title="no GPU target named, and no GPU here to take it from",
+            evidence="PyTorch's own default holds targets that CUDA 13 no longer makes",
+            fix=("name the GPU: h100, rtx4090, sm90, ...",),
+        )
+
+
+def _cpu_level(subject: Subject) -> Iterator[Finding]:
+    if subject.variant.cpu is None or subject.kind is not ProjectKind.PYTORCH:
+        return
+    from stoker.knowledge.cpus import cpu_dispatch
+
+    dispatch = cpu_dispatch(subject.variant.cpu)
+    already = (
+        f"PyTorch compiles its kernels for {dispatch} anyway and chooses at run time"
+        if dispatch
+        else "PyTorch has no run-time kernels of this level"
+    )
+    yield Finding(
+        name="cpu-level",
+        severity=Severity.NOTE,
+        title=f"{subject.variant.cpu}: {already}",
+        evidence="the flags change only the default kernels, autograd, c10 and third-party code; "
+        "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure before you "
+        "rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time choice.",
+    )
+
+
+def _overridden(subject: Subject) -> Iterator[Finding]:
+    archs = subject.exported.get("TORCH_CUDA_ARCH_LIST")
+    if archs and subject.variant.gpus:
+        planned = ";".join(t.arch + ("+PTX" if t.ptx else "") for t in subject.variant.gpus)
+        if archs != planned:
+            yield Finding(
+                name="environment-overridden",
+                severity=Severity.WARNING,
+                title=f"TORCH_CUDA_ARCH_LIST={archs} of the environment gives way to the variant's "
+                f"{planned}",
+            )

@@ -1,0 +1,129 @@
+"""The user's own -D options: every name must be one the tree knows, or the user is told.
+
+An option that the front end would not hand to CMake is said so rather than lost.
+"""
+
+from collections.abc import Iterator
+
+from stoker.knowledge.features import features
+from stoker.knowledge.torch import forwarding, front_end_variables
+from stoker.model.errors import UsageError, nearest, unknown
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.source import ProjectKind
+from stoker.plan.recipes import Recipe
+from stoker.plan.subject import Subject, environment
+
+
+def known_names(subject: Subject) -> frozenset[str]:
+    """What can be set with -D: the tree's names, CMake's own, and what the front end reads."""
+    names: set[str] = set(subject.cmake_variables)
+    if subject.kind is ProjectKind.PYTORCH:
+        names |= {*forwarding().names, *forwarding().aliases, *front_end_variables()}
+    if subject.tree:
+        names |= {option.name for option in subject.tree.options}
+        names |= set(subject.tree.variables)
+    else:
+        names |= {row.option for row in features().values() if row.option}
+    return frozenset(names)
+
+
+def check_defines(subject: Subject) -> Iterator[Finding]:
+    """Refuse names that nothing reads; without a tree, only those that look misspelt."""
+    known = known_names(subject)
+    for setting in subject.defines:
+        if setting.name in known or subject.kind is ProjectKind.EXTENSION:
+            continue
+        near = nearest(setting.name, known)
+        if subject.tree or near:
+            where = str(setting.origin)
+            hint = "`stoker options PATTERN` lists what the tree knows"
+            raise unknown("option", setting.name, known, where=where, hint=hint)
+        yield Finding(
+            name="option-unchecked",
+            severity=Severity.WARNING,
+            title=f"{setting.name} cannot be checked without a source tree",
+            fix=("stoker plan ... --source DIR",),
+        )
+
+
+def exported_settings(subject: Subject) -> Iterator[Setting]:
+    """Variables set outside that PyTorch's front end hands to CMake: they count, so they show."""
+    if subject.kind is not ProjectKind.PYTORCH:
+        return
+    known = known_names(subject)
+    for name, value in sorted(subject.exported.items()):
+        if name in known and forwarding().variable(name) == name:
+            origin = Origin(kind=OriginKind.ENVIRONMENT, where=name)
+            yield Setting(place=Place.CMAKE, name=name, value=value, origin=origin)
+
+
+def check_exported(subject: Subject) -> Iterator[Finding]:
+    """A USE_ or BUILD_ variable that looks like a misspelt option is refused.
+
+    Others of that form (BUILD_NUMBER of a CI system, say) are none of our business.
+    """
+    if subject.kind is not ProjectKind.PYTORCH or subject.tree is None:
+        return
+    known = known_names(subject)
+    options = [option.name for option in subject.tree.options]
+    for name in sorted(subject.exported):
+        if name in known or not name.startswith(("USE_", "BUILD_", "CMAKE_")):
+            continue
+        near = nearest(name, options, count=1, cutoff=0.85)
+        if near:
+            raise unknown("option", name, near, where=f"environment {name}")
+        yield Finding(
+            name="variable-unknown",
+            severity=Severity.NOTE,
+            title=f"the environment's {name} is handed to CMake, which does not know it",
+        )
+
+
+def placed_defines(subject: Subject) -> Iterator[Setting]:
+    """The user's options where they take effect: some are variables of the front end, not CMake's."""
+    for setting in subject.defines:
+        in_tree = bool(subject.tree and subject.tree.option(setting.name))
+        variables = {*front_end_variables(), *forwarding().names}
+        front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
+        if subject.kind is ProjectKind.EXTENSION or (front_end and not in_tree):
+            yield environment(setting.name, setting.value, setting.origin)
+        else:
+            yield setting
+
+
+def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:
+    """The environment variables through which the front end reaches each CMake option."""
+    for setting in settings:
+        if setting.place is Place.CMAKE and (name := recipe.variable(setting.name)):
+            yield environment(name, setting.value, setting.origin, setting.why)
+
+
+def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> Iterator[Finding]:
+    """Options that no environment variable carries to CMake."""
+    if subject.kind is not ProjectKind.PYTORCH:
+        return
+    own = front_end_variables()
+    for setting in settings:
+        if setting.place is Place.CMAKE and setting.name not in own:
+            if recipe.variable(setting.name) is None:
+                yield Finding(
+                    name="option-not-forwarded",
+                    severity=Severity.WARNING,
+                    title=f"PyTorch's front end does not hand {setting.name} to CMake",
+                    evidence="it hands on BUILD_*, USE_*, CMAKE_* and a fixed list of names",
+                    fix=(
+                        f"cmake -D {setting.name}={setting.value} build   # once it is configured",
+                    ),
+                )
+
+
+def parse_define(text: str, origin: Origin) -> Setting:
+    """``NAME=VALUE`` or ``NAME:TYPE=VALUE``; a name alone means ON."""
+    name, equals, value = text.partition("=")
+    name = name.partition(":")[0].strip()
+    if not name.replace("_", "").isalnum():
+        raise UsageError(
+            f"'{text}' is not NAME=VALUE", hints=["for example: -D USE_CUDNN=0"], where=str(origin)
+        )
+    return Setting(place=Place.CMAKE, name=name, value=value if equals else "ON", origin=origin)

@@ -1,0 +1,60 @@
+"""Compiler and linker flags that a variant means, whatever the project."""
+
+from collections.abc import Iterator
+
+from stoker.knowledge.cpus import cpu_flags
+from stoker.knowledge.features import features
+from stoker.model.errors import UsageError
+from stoker.model.plan import Origin, Setting
+from stoker.model.variant import Sanitizer
+from stoker.plan.subject import Subject, environment
+
+_SANITIZER_FLAGS = {
+    Sanitizer.ADDRESS: "-fsanitize=address",
+    Sanitizer.UNDEFINED: "-fsanitize=undefined",
+    Sanitizer.THREAD: "-fsanitize=thread",
+}
+
+
+def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator[Setting]:
+    """CFLAGS, CXXFLAGS and LDFLAGS; the user's own flags stay in front."""
+    sanitize = (_SANITIZER_FLAGS[sanitizer],) if sanitizer else ()
+    origin = subject.origin("cpu" if subject.variant.cpu else "sanitizer")
+    compile_flags = (*_cpu_flags(subject), *sanitize)
+    for name in ("CFLAGS", "CXXFLAGS") if compile_flags else ():
+        yield _joined(subject, name, compile_flags, origin)
+    linker = _linker(subject)
+    link_flags = (*((f"-fuse-ld={linker}",) if linker else ()), *sanitize)
+    if link_flags:
+        origin = subject.origin("features" if linker else "sanitizer")
+        yield _joined(subject, "LDFLAGS", link_flags, origin)
+
+
+def _joined(subject: Subject, name: str, flags: tuple[str, ...], origin: Origin) -> Setting:
+    before = subject.exported.get(name, "").split()
+    added = [flag for flag in flags if flag not in before]
+    why = f"your {name} kept in front" if before else ""
+    return environment(name, " ".join([*before, *added]), origin, why)
+
+
+def _cpu_flags(subject: Subject) -> tuple[str, ...]:
+    cpu = subject.variant.cpu
+    if cpu is None:
+        return ()
+    compiler, version = subject.compiler
+    flags = cpu_flags(cpu, compiler, version)
+    if flags is None and not subject.here:
+        flags = cpu_flags(cpu, "gcc", "99")  # another machine's compiler is not ours to judge
+    if flags is None:
+        raise UsageError(
+            f"{compiler} {version} cannot make code for {cpu}",
+            hints=["name a lower CPU level, or set CC and CXX to a newer compiler"],
+        )
+    return flags
+
+
+def _linker(subject: Subject) -> str | None:
+    asked = [f.name for f in subject.variant.features if f.on and features()[f.name].linker]
+    if len(asked) > 1:
+        raise UsageError(f"two linkers asked for: {' and '.join(asked)}")
+    return features()[asked[0]].linker if asked else None

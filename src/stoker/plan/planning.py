@@ -1,0 +1,76 @@
+"""From a subject to its plan: refuse, gather, merge by origin, explain."""
+
+from stoker.model.plan import Estimate, Origin, OriginKind, Place, Plan, Setting, SourceSummary
+from stoker.plan.checks import refuse, remarks
+from stoker.plan.defines import (
+    check_defines,
+    check_exported,
+    exported_settings,
+    forwarded,
+    placed_defines,
+    unforwarded,
+)
+from stoker.plan.estimate import heavy_steps
+from stoker.plan.grammar import label
+from stoker.plan.recipes import recipe
+from stoker.plan.subject import Subject, environment
+
+
+def make_plan(subject: Subject, estimate: Estimate) -> Plan:
+    """The estimate comes from outside, so that history can inform it."""
+    refuse(subject)
+    chosen = recipe(subject.kind)
+    findings = [*check_defines(subject), *check_exported(subject), *remarks(subject)]
+    options = merge(
+        [*chosen.settings(subject), *exported_settings(subject), *placed_defines(subject)]
+    )
+    findings += unforwarded(options, subject, chosen)
+    settings = merge([*_jobs(subject, estimate), *options, *forwarded(options, chosen)])
+    cmake = tuple(setting for setting in settings if setting.place is Place.CMAKE)
+    return Plan(
+        name=subject.name,
+        label=label(subject.variant),
+        variant=subject.variant,
+        variant_origin=subject.origins,
+        platform=subject.platform,
+        recipe=subject.kind,
+        source=_summary(subject),
+        environment=tuple(s for s in settings if s.place is Place.ENVIRONMENT),
+        cmake=cmake,
+        commands=chosen.commands(subject, cmake),
+        launcher_variables=chosen.launcher_variables,
+        heavy=heavy_steps(subject),
+        estimate=estimate,
+        findings=tuple(findings),
+    )
+
+
+def merge(settings: list[Setting]) -> list[Setting]:
+    """One setting for each place and name: the strongest origin, the later one among equals."""
+    best: dict[tuple[Place, str], Setting] = {}
+    for setting in settings:
+        key = setting.place, setting.name
+        held = best.get(key)
+        if held is None or setting.origin.kind.rank >= held.origin.kind.rank:
+            best[key] = setting
+    return [best[key] for key in sorted(best)]
+
+
+def _jobs(subject: Subject, estimate: Estimate) -> list[Setting]:
+    """A safe number of jobs for those who run the plan without the governor."""
+    if not subject.here:
+        return []
+    cpus, largest = subject.machine.cpu.usable, estimate.largest_step_bytes.amount
+    fitting = cpus if not largest else int(subject.machine.memory.limit.free / largest)
+    jobs = max(1, min(cpus, fitting))
+    why = f"{cpus} CPUs" + (f", {fitting} of the largest steps fit in memory" if largest else "")
+    return [environment("MAX_JOBS", str(jobs), Origin(kind=OriginKind.MACHINE), why)]
+
+
+def _summary(subject: Subject) -> SourceSummary | None:
+    tree = subject.tree
+    if tree is None:
+        return None
+    return SourceSummary(
+        path=tree.path, name=tree.name, version=tree.version, front_end=tree.front_end
+    )

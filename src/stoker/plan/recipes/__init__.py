@@ -1,0 +1,34 @@
+"""How each kind of project is configured and built, and where the launcher goes in."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from stoker.model.plan import Command, Setting
+from stoker.model.source import ProjectKind
+from stoker.plan.recipes import cmake, extension, pytorch
+from stoker.plan.subject import Subject
+
+
+class Recipe(Protocol):
+    """A module of this folder. ``launcher_variables`` put a launcher before every compile."""
+
+    launcher_variables: tuple[str, ...]
+
+    def settings(self, subject: Subject) -> Iterable[Setting]:
+        """Everything the build is told, before the user's own -D options."""
+
+    def variable(self, name: str) -> str | None:
+        """The environment variable through which the front end hands a CMake option on, if any."""
+
+    def commands(self, subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
+        """The stages, in order, given the options CMake is told."""
+
+
+def recipe(kind: ProjectKind) -> Recipe:
+    match kind:
+        case ProjectKind.PYTORCH:
+            return pytorch
+        case ProjectKind.EXTENSION:
+            return extension
+        case ProjectKind.CMAKE:
+            return cmake

@@ -1,0 +1,75 @@
+"""Any CMake project: everything is a -D option, so nothing depends on the environment."""
+
+from collections.abc import Iterator
+
+from stoker.knowledge.features import blas_libraries, features
+from stoker.model.plan import Command, Setting
+from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend, GpuTarget
+from stoker.plan.flags import compiler_flags
+from stoker.plan.subject import Subject, environment, option, recipe_origin
+
+_ORIGIN = recipe_origin(ProjectKind.CMAKE)
+launcher_variables: tuple[str, ...] = tuple(
+    f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")
+)
+
+
+def variable(name: str) -> str | None:  # noqa: ARG001
+    """CMake is called by us: no front end stands between."""
+    return None
+
+
+def settings(subject: Subject) -> Iterator[Setting]:
+    variant = subject.variant
+    yield option("CMAKE_BUILD_TYPE", variant.build_type.value, subject.origin("build_type"))
+    if variant.backend is Backend.CUDA:
+        yield from _cuda(subject)
+    if variant.backend is Backend.ROCM and subject.gpus:
+        archs = ";".join(target.arch for target in subject.gpus)
+        yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)
+    vendor = blas_libraries()[variant.blas].vendor if variant.blas else None
+    if vendor:
+        yield option("BLA_VENDOR", vendor, subject.origin("blas"))
+    for feature in variant.features:
+        if name := features()[feature.name].option:
+            yield option(name, "ON" if feature.on else "OFF", subject.origin("features"))
+    for name, value in subject.platform_row.cmake.items():
+        yield option(name, value, subject.origin("platform"))
+    for name, value in subject.platform_row.environment.items():
+        yield environment(name, value, subject.origin("platform"))
+    yield from compiler_flags(subject, sanitizer=variant.sanitizer)
+
+
+def _cuda(subject: Subject) -> Iterator[Setting]:
+    if subject.gpus:
+        archs = ";".join(_cmake_arch(target) for target in subject.gpus)
+        yield option("CMAKE_CUDA_ARCHITECTURES", archs, subject.gpus_origin)
+    if toolkit := subject.toolkit:
+        origin = subject.origin("toolkit")
+        yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
+        yield option(
+            "CUDAToolkit_ROOT", toolkit.home, origin, "find_package(CUDAToolkit) looks there"
+        )
+
+
+def _cmake_arch(target: GpuTarget) -> str:
+    """CMake's ``90-real`` is machine code only; plain ``90`` holds PTX beside it."""
+    number = target.arch.replace(".", "")
+    return number if target.ptx else f"{number}-real"
+
+
+def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:  # noqa: ARG001
+    return plain_cmake(cmake)
+
+
+def plain_cmake(cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
+    """Configure, compile and install without any front end."""
+    options = (f"-D{setting.name}={setting.value}" for setting in cmake)
+    configure = ("cmake", "-S", ".", "-B", "build", "-G", "Ninja", *options)
+    install = ("cmake", "--install", "build", "--prefix", "install")
+    return (
+        Command(stage="configure", words=configure),
+        Command(stage="compile", words=("cmake", "--build", "build")),
+        Command(stage="install", words=install),
+    )

@@ -1,0 +1,119 @@
+"""What a plan is about: every fact and wish it rests on, as one value."""
+
+from collections.abc import Mapping
+
+from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.gpus import gpus
+from stoker.knowledge.platforms import PlatformRow, platforms
+from stoker.model.machine import CudaToolkit, Machine, Toolbox
+from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.source import ProjectKind, SourceTree
+from stoker.model.value import Value
+from stoker.model.variant import Backend, GpuTarget, Platform, Variant
+
+_NEWEST_GCC = "15.1"
+
+
+class Subject(Value, frozen=True, kw_only=True):
+    """``defines`` are the user's own -D options, ``exported`` the variables already set outside."""
+
+    variant: Variant
+    name: str
+    origins: dict[str, Origin]  # of the variant's parts that were asked for
+    machine: Machine
+    toolbox: Toolbox
+    tree: SourceTree | None = None
+    defines: tuple[Setting, ...] = ()
+    exported: Mapping[str, str] = {}
+    cmake_variables: frozenset[str] = frozenset()  # those CMake itself knows
+
+    @property
+    def kind(self) -> ProjectKind:
+        """Without a tree, people mean PyTorch."""
+        return self.tree.kind if self.tree else ProjectKind.PYTORCH
+
+    @property
+    def platform(self) -> Platform:
+        return target_platform(self.variant, self.machine.platform)
+
+    @property
+    def platform_row(self) -> PlatformRow:
+        return platforms()[self.platform]
+
+    @property
+    def here(self) -> bool:
+        """The plan is for a machine of this kind, so what is installed here counts."""
+        return self.platform == self.machine.platform
+
+    @property
+    def toolkit(self) -> CudaToolkit | None:
+        """The CUDA toolkit on this machine that fits the variant."""
+        if self.variant.backend is not Backend.CUDA or not self.here:
+            return None
+        wanted = self.variant.toolkit
+        usable = [cuda for cuda in self.toolbox.cuda if cuda.version and not cuda.problem]
+        return next((cuda for cuda in usable if wanted in (None, cuda.version)), None)
+
+    @property
+    def cuda_version(self) -> str | None:
+        return self.variant.toolkit or (self.toolkit.version if self.toolkit else None)
+
+    @property
+    def gpus(self) -> tuple[GpuTarget, ...]:
+        """The targets asked for, else those of the GPUs in this machine."""
+        if self.variant.gpus or self.variant.backend is not Backend.CUDA or not self.here:
+            return self.variant.gpus
+        archs = {gpu.capability for gpu in self.machine.gpus} & set(gpus())
+        return tuple(sorted((GpuTarget(arch=a) for a in archs), key=lambda t: t.sort_key))
+
+    @property
+    def gpus_origin(self) -> Origin:
+        if self.variant.gpus:
+            return self.origin("gpus")
+        return Origin(kind=OriginKind.MACHINE, where="GPU")
+
+    @property
+    def compiler(self) -> tuple[str, str]:
+        """Kind and version of the C++ compiler a build would take: ``("gcc", "12.2.0")``."""
+        for name in ("cxx", "g++", "clang++"):
+            tool = self.toolbox.tool(name)
+            if tool and tool.version and not tool.problem:
+                return ("clang" if "clang" in tool.path else "gcc"), tool.version
+        return "gcc", _NEWEST_GCC
+
+    def origin(self, part: str) -> Origin:
+        """Who asked for a part of the variant."""
+        return self.origins.get(part, Origin(kind=OriginKind.VARIANT, where=self.name))
+
+    def feature(self, name: str) -> bool | None:
+        """Asked for, refused, or left to the project."""
+        return next((f.on for f in self.variant.features if f.name == name), None)
+
+
+def target_platform(variant: Variant, here: Platform) -> Platform:
+    """What the variant says, else what its parts imply, else a machine like this one."""
+    if variant.platform is not None:
+        return variant.platform
+    if variant.backend is Backend.MPS and here.os != "macos":
+        return Platform(os="macos", cpu="arm64")
+    if variant.cpu is None or cpu_family(variant.cpu) in platforms_families(here):
+        return here
+    return Platform(os="linux", cpu=cpu_family(variant.cpu))
+
+
+def platforms_families(platform: Platform) -> tuple[str, ...]:
+    """CPU families whose code runs on a platform; none where the platform is not one we know."""
+    row = platforms().get(platform)
+    return row.families if row else ()
+
+
+def environment(name: str, value: str, origin: Origin, why: str = "") -> Setting:
+    return Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
+
+
+def option(name: str, value: str, origin: Origin, why: str = "") -> Setting:
+    return Setting(place=Place.CMAKE, name=name, value=value, origin=origin, why=why)
+
+
+def recipe_origin(kind: ProjectKind) -> Origin:
+    return Origin(kind=OriginKind.RECIPE, where=kind.value)

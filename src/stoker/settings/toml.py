@@ -1,0 +1,148 @@
+"""Reads stoker.toml: defaults and named variants, each value with the line it stands on.
+
+Knows what keys and types are allowed, not what they mean.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stoker.model.errors import StorageError, UsageError, unknown
+from stoker.model.value import Value
+from stoker.settings.declared import OPTIONS
+
+FILE_NAME = "stoker.toml"
+_TABLES = ("defaults", "variants")
+_ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
+
+
+class Said(Value, frozen=True, kw_only=True):
+    """A value and its place, ``stoker.toml:12``."""
+
+    value: str
+    where: str
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """One table of the file: what it says, by key; lists and tables apart."""
+
+    where: str
+    values: dict[str, Said] = {}
+    features: tuple[Said, ...] = ()
+    defines: dict[str, Said] = {}
+    description: str = ""
+
+
+class File(Value, frozen=True, kw_only=True):
+    path: str
+    defaults: Entry
+    variants: dict[str, Entry]
+
+
+def find_file(start: Path) -> Path | None:
+    """The stoker.toml of a folder or of the nearest one above it."""
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder / FILE_NAME
+    return None
+
+
+def read_file(path: Path) -> File:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError("not UTF-8 text", where=path.name) from error
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        where = f"{path.name}:{line[1]}" if line else path.name
+        raise UsageError(f"not valid TOML: {error}", where=where) from error
+    reader = _Reader(path.name, text)
+    for key in content:
+        if key not in _TABLES:
+            raise unknown("key", key, _TABLES, where=reader.where((key,)))
+    variants = reader.table(content.get("variants", {}), ("variants",))
+    return File(
+        path=str(path),
+        defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
+        variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
+    )
+
+
+class _Reader:
+    """Turns parsed tables into entries, looking lines up in the text."""
+
+    def __init__(self, name: str, text: str):
+        self._name = name
+        self._lines = text.splitlines()
+
+    def where(self, path: tuple[str, ...]) -> str:
+        """``file:line`` of the deepest part of a key path that can be found in the text."""
+        line = self._line(path)
+        return f"{self._name}:{line}" if line else self._name
+
+    def _line(self, path: tuple[str, ...]) -> int | None:
+        table: tuple[str, ...] = ()
+        found = None
+        for number, line in enumerate(self._lines, start=1):
+            if header := re.match(r"\s*\[+\s*(.+?)\s*\]+", line):
+                table = _key_path(header[1])
+                here = table
+            elif assignment := re.match(r"\s*([^#=\[\]]+?)\s*=", line):
+                here = (*table, *_key_path(assignment[1]))
+            else:
+                continue
+            if here == path[: len(here)] and here:
+                found = number
+                if here == path:
+                    return number
+        return found
+
+    def table(self, value: Any, path: tuple[str, ...]) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self._wrong_type(path, "a table")
+        return value
+
+    def entry(self, value: Any, path: tuple[str, ...]) -> Entry:
+        table = self.table(value, path)
+        for key in table:
+            if key not in _ENTRY_KEYS:
+                raise unknown("key", key, _ENTRY_KEYS, where=self.where((*path, key)))
+        defines = self.table(table.get("define", {}), (*path, "define"))
+        return Entry(
+            where=self.where(path),
+            values={key: self._text(table[key], (*path, key)) for key in OPTIONS if key in table},
+            features=self._words(table.get("features", []), (*path, "features")),
+            defines={key: self._scalar(defines[key], (*path, "define", key)) for key in defines},
+            description=self._text(table.get("description", ""), (*path, "description")).value,
+        )
+
+    def _text(self, value: Any, path: tuple[str, ...]) -> Said:
+        if not isinstance(value, str):
+            raise self._wrong_type(path, "text in quotes")
+        return Said(value=value, where=self.where(path))
+
+    def _words(self, value: Any, path: tuple[str, ...]) -> tuple[Said, ...]:
+        if not isinstance(value, list):
+            raise self._wrong_type(path, "a list of words")
+        return tuple(self._text(item, path) for item in value)
+
+    def _scalar(self, value: Any, path: tuple[str, ...]) -> Said:
+        if isinstance(value, bool):
+            value = "ON" if value else "OFF"
+        if not isinstance(value, str | int | float):
+            raise self._wrong_type(path, "text, a number or true/false")
+        return Said(value=str(value), where=self.where(path))
+
+    def _wrong_type(self, path: tuple[str, ...], wanted: str) -> UsageError:
+        return UsageError(f"'{'.'.join(path)}' must be {wanted}", where=self.where(path))
+
+
+def _key_path(text: str) -> tuple[str, ...]:
+    """``variants."h 100".define`` as its parts."""
+    parts = re.findall(r"\"([^\"]*)\"|'([^']*)'|([^.\s]+)", text)
+    return tuple(next(group for group in part if group) for part in parts if any(part))
