@@ -60,4 +60,6 @@ class SourceTree(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # what could not be read, and why
 
     def option(self, name: str) -> CMakeOption | None:
-        return next((option for option in self.options if option.name == name), None)
+        """Its declaration outside any if() where there is one, else the first."""
+        declared = [option for option in self.options if option.name == name]
+        return min(declared, key=lambda option: option.within is not None, default=None)

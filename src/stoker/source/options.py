@@ -1,0 +1,172 @@
+"""What the CMake files of a tree let one choose: its options, its variables, its languages.
+
+Reads declarations where they stand and the if() blocks round them within the same file. Does not
+evaluate: an option whose name is computed is not seen, nor is a condition round an include().
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from stoker.model.source import CMakeOption, OptionKind
+from stoker.model.value import Value
+from stoker.source import conditions
+from stoker.source.cmake_language import ArgumentKind, Command, parse
+from stoker.source.files import TreeFiles
+
+ROOT = "CMakeLists.txt"
+_REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
+# In upper case, perhaps after the name of a package; other names are a file's own business.
+_NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
+_SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
+_GPU_LANGUAGES = {"CUDA", "HIP"}
+
+
+class CMakeProject(Value, frozen=True, kw_only=True):
+    """What the root's project() says. ``version`` only where it is written out."""
+
+    name: str
+    version: str | None
+
+
+class CMakeFacts(Value, frozen=True, kw_only=True):
+    """``variables`` are the names that are read or set but not declared as an option."""
+
+    options: tuple[CMakeOption, ...]
+    variables: tuple[str, ...]
+    gpu_languages: frozenset[str]
+    project: CMakeProject | None
+
+
+def read_options(files: TreeFiles) -> CMakeFacts:
+    """Everything the CMake files declare: the root's first, then those of cmake/, then the rest."""
+    options: list[CMakeOption] = []
+    names: set[str] = set()
+    languages: set[str] = set()
+    project: CMakeProject | None = None
+    for file in sorted(filter(_is_cmake, files.walk()), key=_reading_order):
+        commands = _commands(files, file)
+        options.extend(_declarations(file, commands))
+        for command in commands:
+            names.update(_names_used(command))
+            languages.update(_gpu_languages(command))
+        if file == ROOT:
+            project = _project(commands)
+    variables = {name for name in names if _NAME.fullmatch(name)}
+    return CMakeFacts(
+        options=tuple(options),
+        variables=tuple(sorted(variables - {option.name for option in options})),
+        gpu_languages=frozenset(languages),
+        project=project,
+    )
+
+
+def _is_cmake(file: str) -> bool:
+    return file.endswith((".cmake", f"/{ROOT}")) or file == ROOT
+
+
+def _reading_order(file: str) -> tuple[bool, bool, str]:
+    return file != ROOT, not file.startswith("cmake/"), file
+
+
+def _commands(files: TreeFiles, file: str) -> tuple[Command, ...]:
+    script = parse(files.text(file) or "")
+    if problem := script.problem:
+        files.note(f"{file}:{problem.line}: {problem.message}; what follows was not read")
+    return script.commands
+
+
+def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOption]:
+    # For each open if(), the conditions of its branches so far; an else() has none of its own.
+    blocks: list[list[str]] = []
+    for command in commands:
+        match command.name:
+            case "if":
+                blocks.append([conditions.as_text(command.arguments)])
+            case "elseif" if blocks:
+                blocks[-1].append(conditions.as_text(command.arguments))
+            case "else" if blocks:
+                blocks[-1].append("")
+            case "endif" if blocks:
+                blocks.pop()
+            case _:
+                if option := _declaration(file, command):
+                    yield replace(option, within=_within(blocks))
+
+
+def _within(blocks: Sequence[Sequence[str]]) -> str | None:
+    """The condition under which the innermost branch is reached."""
+    parts: list[str] = []
+    for *passed, current in blocks:
+        parts.extend(map(conditions.negation, passed))
+        if current:
+            parts.append(current)
+    return conditions.conjunction(parts) if parts else None
+
+
+def _declaration(file: str, command: Command) -> CMakeOption | None:
+    if command.name not in {"option", "cmake_dependent_option", "set"}:
+        return None
+    condition: str | None = None
+    otherwise: str | None = None
+    match command.name, [argument.value for argument in command.arguments]:
+        case "option", [name, help_text, *rest]:
+            kind, type_ = OptionKind.OPTION, "BOOL"
+            default = rest[0] if rest else "OFF"
+        case "cmake_dependent_option", [name, help_text, default, depends, otherwise, *_]:
+            kind, type_ = OptionKind.DEPENDENT, "BOOL"
+            condition = conditions.conjunction(depends.split(";"))
+        # With FORCE, or as INTERNAL, the tree sets it itself: that is no choice.
+        case "set", [name, *values, "CACHE", type_, help_text] if type_ != "INTERNAL":
+            kind, default = OptionKind.CACHED, ";".join(values)
+        case _:
+            return None
+    if "$" in name:
+        return None
+    return CMakeOption(
+        name=name,
+        kind=kind,
+        type=type_,
+        default=default,
+        condition=condition,
+        otherwise=otherwise,
+        help=" ".join(help_text.split()),
+        file=file,
+        line=command.line,
+    )
+
+
+def _names_used(command: Command) -> Iterator[str]:
+    """The names that a command reads or sets, among words that are no names."""
+    words = [argument.source for argument in command.arguments]
+    for argument in command.arguments:
+        if argument.kind is not ArgumentKind.BRACKET and "{" in argument.source:
+            yield from _REFERENCE.findall(argument.source)
+    match command.name, words:
+        case (("if" | "elseif" | "while"), _):
+            yield from conditions.names_read(words)
+        case "cmake_dependent_option", [_, _, _, condition, *_]:
+            yield from conditions.names_read(conditions.words(condition))
+        case "list", [_, name, *_]:
+            yield name
+        case "find_package", [name, *_]:
+            yield from (f"{name}_ROOT", f"{name}_DIR")
+        case setter, [name, *_] if setter in _SETTERS:
+            yield name
+
+
+def _gpu_languages(command: Command) -> set[str]:
+    if command.name not in {"project", "enable_language"}:
+        return set()
+    return _GPU_LANGUAGES & {argument.value for argument in command.arguments}
+
+
+def _project(commands: Sequence[Command]) -> CMakeProject | None:
+    command = next((command for command in commands if command.name == "project"), None)
+    values = [argument.value for argument in command.arguments] if command else []
+    if not values or "$" in values[0]:
+        return None
+    after = values[values.index("VERSION") + 1 :] if "VERSION" in values else []
+    version = after[0] if after and "$" not in after[0] else None
+    return CMakeProject(name=values[0], version=version)

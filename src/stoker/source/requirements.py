@@ -1,0 +1,59 @@
+"""Requirement files, as pip reads them: comments, continued lines, files that include others.
+
+Knows nothing of what is installed.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from stoker.source.files import TreeFiles
+
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_INCLUDE = re.compile(r"(?:-r|--requirement)[\s=]*(?P<file>\S.*)")
+_OPTIONS_AFTER = re.compile(r"\s--.*")  # such as the --hash of a pinned requirement
+
+
+def read_requirements(files: TreeFiles, file: str) -> tuple[str, ...]:
+    """The requirements of a file and of those it includes, each once."""
+    lines = list(_lines(files, file, set()))
+    return parse_requirements(files, lines)
+
+
+def parse_requirements(files: TreeFiles, lines: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """What PEP 508 allows among lines that come with their place; the rest becomes a note."""
+    requirements: dict[str, None] = {}
+    for where, line in lines:
+        try:
+            requirements[str(Requirement(line))] = None
+        except InvalidRequirement:
+            files.note(f"{where}: not a requirement: {line}")
+    return tuple(requirements)
+
+
+def _lines(files: TreeFiles, file: str, visited: set[str]) -> Iterator[tuple[str, str]]:
+    visited.add(file)
+    for number, line in _joined_lines(files.text(file) or ""):
+        where = f"{file}:{number}"
+        line = _COMMENT.sub("", line).strip()
+        if include := _INCLUDE.fullmatch(line):
+            included = posixpath.normpath(posixpath.join(posixpath.dirname(file), include["file"]))
+            if included.startswith(("/", "../")) or not files.is_file(included):
+                files.note(f"{where}: {include['file']} is not in the tree")
+            elif included not in visited:
+                yield from _lines(files, included, visited)
+        # Other options say where pip looks, not what is needed.
+        elif line and not line.startswith("-"):
+            yield where, _OPTIONS_AFTER.sub("", line)
+
+
+def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with those that end in a backslash continued, by the number of their last."""
+    line = ""
+    for number, part in enumerate(text.splitlines(), start=1):
+        line += part.removesuffix("\\")
+        if not part.endswith("\\"):
+            yield number, line
+            line = ""
