@@ -1,0 +1,15 @@
+# Environment variables become cache entries, unless the command line came first.
+foreach(name IN ITEMS BLAS TORCH_CUDA_ARCH_LIST)
+  if(DEFINED ENV{${name}} AND NOT DEFINED ${name})
+    set(${name} "$ENV{${name}}" CACHE STRING "from the environment")
+  endif()
+endforeach()
+
+execute_process(COMMAND ${CMAKE_COMMAND} -E environment OUTPUT_VARIABLE environment)
+string(REGEX MATCHALL "(^|\n)(BUILD|USE|CMAKE)_[A-Za-z0-9_]+=" assignments "${environment}")
+foreach(assignment IN LISTS assignments)
+  string(REGEX REPLACE "[\n=]" "" name "${assignment}")
+  if(NOT DEFINED ${name})
+    set(${name} "$ENV{${name}}" CACHE STRING "from the environment")
+  endif()
+endforeach()
