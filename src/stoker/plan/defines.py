@@ -81,7 +81,7 @@ def check_exported(subject: Subject) -> Iterator[Finding]:
 
 
 def placed_defines(subject: Subject) -> Iterator[Setting]:
-    """The user's options where they take effect: some are variables of the front end, not CMake's."""
+    """The user's options where they take effect: some are variables of the front end."""
     for setting in subject.defines:
         in_tree = bool(subject.tree and subject.tree.option(setting.name))
         variables = {*front_end_variables(), *forwarding().names}
@@ -103,19 +103,15 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
     """Options that no environment variable carries to CMake."""
     if subject.kind is not ProjectKind.PYTORCH:
         return
-    own = front_end_variables()
     for setting in settings:
-        if setting.place is Place.CMAKE and setting.name not in own:
-            if recipe.variable(setting.name) is None:
-                yield Finding(
-                    name="option-not-forwarded",
-                    severity=Severity.WARNING,
-                    title=f"PyTorch's front end does not hand {setting.name} to CMake",
-                    evidence="it hands on BUILD_*, USE_*, CMAKE_* and a fixed list of names",
-                    fix=(
-                        f"cmake -D {setting.name}={setting.value} build   # once it is configured",
-                    ),
-                )
+        if setting.place is Place.CMAKE and recipe.variable(setting.name) is None:
+            yield Finding(
+                name="option-not-forwarded",
+                severity=Severity.WARNING,
+                title=f"PyTorch's front end does not hand {setting.name} to CMake",
+                evidence="it hands on BUILD_*, USE_*, CMAKE_* and a fixed list of names",
+                fix=(f"cmake -D {setting.name}={setting.value} build   # once it is configured",),
+            )
 
 
 def parse_define(text: str, origin: Origin) -> Setting:

@@ -250,6 +250,18 @@ def canonical(variant: Variant) -> Variant:
     )
 
 
+def parse_part(part: str, text: str, where: str | None = None) -> Any:
+    """One part given apart from the name: ``parse_part("blas", "OpenBLAS")``."""
+    words = re.split(r"[-\s]+", text.casefold().strip())
+    if part == "python":
+        words = [f"py{text}"] if re.fullmatch(r"\d+\.\d+", text) else words
+    parts = _meaning(words, None) or {}
+    if part in parts:
+        return parts[part]
+    known = [word for word, meaning in _vocabulary().items() if part in meaning]
+    raise unknown(part.replace("_", " "), text, known, where=where)
+
+
 # -- a variant to its name ---------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from stoker.model.value import Value
 
 
 class Declared(Value, frozen=True, kw_only=True):
-    """``name`` is the key in stoker.toml, ``--name`` on the command line, ``STOKER_NAME`` outside."""
+    """``name`` is a key in stoker.toml, a flag on the command line, a variable outside."""
 
     name: str
     help: str

@@ -70,7 +70,7 @@ def gather(
 
 
 def _with_values(wishes: Wishes, values: Mapping[str, Wish]) -> Wishes:
-    return msgspec.structs.replace(wishes, values=wishes.values | values)
+    return msgspec.structs.replace(wishes, values={**wishes.values, **values})
 
 
 def _with_entry(wishes: Wishes, entry: Entry) -> Wishes:

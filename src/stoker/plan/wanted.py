@@ -1,0 +1,56 @@
+"""The variant a user wants: its name, and the parts said apart from it, each by its rank."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stoker.model.machine import Machine
+from stoker.model.plan import Origin, OriginKind
+from stoker.model.variant import Feature, Variant
+from stoker.plan.grammar import canonical, parse, parse_part
+
+Said = tuple[str, Origin]
+
+
+def wanted_variant(
+    text: Said,
+    *,
+    parts: Mapping[str, Said],
+    features: Iterable[Said],
+    machine: Machine | None,
+) -> tuple[Variant, dict[str, Origin]]:
+    """The variant and who asked for each of its parts.
+
+    What the command line says apart from the name wins over the name; what the file or the
+    environment says fills only what the name leaves open.
+    """
+    words, spoken = text
+    variant = parse(words, machine)
+    origin = _variant_origin(words, spoken)
+    default = Variant()
+    origins = {
+        field: origin
+        for field in variant.__struct_fields__
+        if getattr(variant, field) != getattr(default, field) or field == "backend"
+    }
+    changes: dict[str, Any] = {}
+    for part, (value, said) in parts.items():
+        if part not in origins or said.kind.rank > OriginKind.VARIANT.rank:
+            changes[part] = parse_part(part, value, str(said))
+            origins[part] = said
+    chosen = {feature.name: feature for feature in variant.features}
+    for word, said in features:
+        feature: Feature = parse_part("features", word, str(said))[0]
+        if feature.name not in chosen or said.kind.rank > OriginKind.VARIANT.rank:
+            chosen[feature.name] = feature
+            origins["features"] = said
+    changes["features"] = tuple(chosen.values())
+    return canonical(msgspec.structs.replace(variant, **changes)), origins
+
+
+def _variant_origin(words: str, said: Origin) -> Origin:
+    if said.kind is OriginKind.DEFAULT:
+        return Origin(kind=OriginKind.DEFAULT, where=words)
+    place = "" if said.kind is OriginKind.COMMAND_LINE else f" ({said})"
+    return Origin(kind=OriginKind.VARIANT, where=words + place)
