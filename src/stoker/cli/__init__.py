@@ -1,0 +1,58 @@
+"""The command line. Each command is a module of this folder, imported only when it is called."""
+
+from importlib import import_module
+
+import click
+
+from stoker import __version__
+
+# In the order of a first visit; the text is shown by `stoker --help` without importing anything.
+COMMANDS = {
+    "doctor": "Say what this machine lacks for a build, and the command that mends it.",
+    "plan": "Print exactly what a build will be told, and why.",
+    "variants": "List what can be built for, and the hardware each serves.",
+    "options": "List the CMake options of a source tree.",
+    "toolchain": "Install compilers and build tools from the package index, without root.",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"stoker.cli.{cmd_name}")
+        found: click.Command = module.command
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from stoker.model.errors import unknown
+
+            raise unknown("command", args[0], COMMANDS, hint="`stoker --help` lists them")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Documentation: docs/ in the source tree. Exit statuses: docs/reference/exit-status.md.",
+)
+@click.version_option(__version__, message="stoker %(version)s")
+@click.option("-v", "--verbose", is_flag=True, help="Log every program that is started.")
+def command(verbose: bool) -> None:
+    """Build PyTorch and its neighbours from source: as fast as the machine allows, never out of
+    memory, for exactly the hardware you have.
+    """
+    if verbose:
+        import logging
+
+        logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")

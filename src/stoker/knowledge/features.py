@@ -15,6 +15,7 @@ class FeatureRow(Row, frozen=True, kw_only=True):
     linker: str | None = None
     backends: tuple[Backend, ...] = ()
     library: str | None = None
+    python_package: str | None = None
     submodule: str | None = None  # a copy inside the tree that serves instead of the library
 
 

@@ -12,6 +12,7 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     python: tuple[str, str]  # oldest and newest
     gcc_min: int
     standard: int
+    cmake_below: str | None = None
 
 
 class Forwarding(Row, frozen=True, kw_only=True):

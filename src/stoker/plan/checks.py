@@ -5,11 +5,10 @@ These rules look at the plan alone. What this machine lacks is ``stoker.plan.doc
 
 from collections.abc import Callable, Iterator
 
-from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.cpus import cpu_dispatch, cpu_family
 from stoker.knowledge.cuda import cuda_releases
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import gpus
-from stoker.knowledge.torch import torch_release
 from stoker.model.errors import UsageError, nearest
 from stoker.model.finding import Finding, Severity
 from stoker.model.source import ProjectKind
@@ -176,12 +175,9 @@ def _foreign_platform(subject: Subject) -> Iterator[Finding]:
 
 
 def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
-    tree, version = subject.tree, subject.cuda_version
-    if not tree or tree.kind is not ProjectKind.PYTORCH or version is None:
+    release, version = subject.release, subject.cuda_version
+    if subject.variant.backend is not Backend.CUDA or version is None:
         return
-    if subject.variant.backend is not Backend.CUDA:
-        return
-    release = torch_release(tree.version)
     if release and _numbers(version) > _numbers(release.cuda_newest):
         yield Finding(
             name="toolkit-untested",
@@ -210,8 +206,6 @@ def _unset_targets(subject: Subject) -> Iterator[Finding]:
 def _cpu_level(subject: Subject) -> Iterator[Finding]:
     if subject.variant.cpu is None or subject.kind is not ProjectKind.PYTORCH:
         return
-    from stoker.knowledge.cpus import cpu_dispatch
-
     dispatch = cpu_dispatch(subject.variant.cpu)
     already = (
         f"PyTorch compiles its kernels for {dispatch} anyway and chooses at run time"

@@ -32,7 +32,8 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
     """Refuse names that nothing reads; without a tree, only those that look misspelt."""
     known = known_names(subject)
     for setting in subject.defines:
-        if setting.name in known or subject.kind is ProjectKind.EXTENSION:
+        hint_of_find_package = setting.name.endswith(("_ROOT", "_DIR"))
+        if setting.name in known or hint_of_find_package or subject.kind is ProjectKind.EXTENSION:
             continue
         near = nearest(setting.name, known)
         if subject.tree or near:
@@ -114,12 +115,10 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
             )
 
 
-def parse_define(text: str, origin: Origin) -> Setting:
-    """``NAME=VALUE`` or ``NAME:TYPE=VALUE``; a name alone means ON."""
-    name, equals, value = text.partition("=")
+def define(name: str, value: str, origin: Origin) -> Setting:
+    """A -D option; ``NAME:TYPE`` is CMake's own spelling."""
     name = name.partition(":")[0].strip()
     if not name.replace("_", "").isalnum():
-        raise UsageError(
-            f"'{text}' is not NAME=VALUE", hints=["for example: -D USE_CUDNN=0"], where=str(origin)
-        )
-    return Setting(place=Place.CMAKE, name=name, value=value if equals else "ON", origin=origin)
+        hints = ["for example: -D USE_CUDNN=0"]
+        raise UsageError(f"'{name}' is not a name for -D", hints=hints, where=str(origin))
+    return Setting(place=Place.CMAKE, name=name, value=value, origin=origin)

@@ -1,7 +1,6 @@
 """What a build will need, from measured figures. What nobody measured is unknown."""
 
 from stoker.knowledge.estimates import BuildFigures, estimates
-from stoker.knowledge.torch import torch_release
 from stoker.model.plan import Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
@@ -72,6 +71,5 @@ def _wheel(subject: Subject) -> Quantity:
 
 
 def _other_release(subject: Subject, measured: str) -> str:
-    release = torch_release(subject.tree.version if subject.tree else None)
-    same = release is None or release.version == measured
-    return "" if same or release is None else f"; yours is {release.version}"
+    release = subject.release
+    return f"; yours is {release.version}" if release and release.version != measured else ""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.platforms import PlatformRow, platforms
+from stoker.knowledge.torch import TorchRelease, torch_release
 from stoker.model.machine import CudaToolkit, Machine, Toolbox
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.source import ProjectKind, SourceTree
@@ -31,6 +32,16 @@ class Subject(Value, frozen=True, kw_only=True):
     def kind(self) -> ProjectKind:
         """Without a tree, people mean PyTorch."""
         return self.tree.kind if self.tree else ProjectKind.PYTORCH
+
+    @property
+    def release(self) -> TorchRelease | None:
+        """The release of PyTorch that the tree is, if it is one we know."""
+        return torch_release(self.tree.version) if self.tree and self.is_pytorch else None
+
+    @property
+    def is_pytorch(self) -> bool:
+        """A real tree of PyTorch, not merely a plan for one."""
+        return self.tree is not None and self.tree.kind is ProjectKind.PYTORCH
 
     @property
     def platform(self) -> Platform:

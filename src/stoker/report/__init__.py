@@ -1,0 +1,1 @@
+"""Values to words: terminal, JSON, shell. No decisions here."""

@@ -1,0 +1,44 @@
+"""`stoker plan`: what a build will be told, and why."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from stoker.cli.request import read_request, request_options
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[VARIANT]...")
+@request_options(variant=False)
+@click.option("--against", metavar="VARIANT", help="Show only what differs from another variant.")
+@click.option("--json", "form", flag_value="json", help="The whole plan as JSON.")
+@click.option("--shell", "form", flag_value="shell", help="Export lines that work without stoker.")
+@click.option("--dotenv", "form", flag_value="dotenv", help="The environment as a .env file.")
+def command(words: tuple[str, ...], against: str | None, form: str | None, **options: Any) -> None:
+    """Print exactly what a build will be told, and why.
+
+    VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
+    name from stoker.toml. Default: native, this machine.
+    """
+    from stoker.flows.planning import plan
+    from stoker.plan.compare import compare
+    from stoker.report import plan as report
+
+    if words:
+        options["variant"] = " ".join(words)
+    planned = plan(read_request(options))
+    if against is not None:
+        differences = compare(planned, plan(read_request(options | {"variant": against})))
+        if form == "json":
+            click.echo(msgspec.json.encode(differences).decode())
+        else:
+            report.show(report.differences_page(differences))
+    elif form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(report.plan_json(planned))).decode())
+    elif form == "shell":
+        click.echo(report.shell_lines(planned), nl=False)
+    elif form == "dotenv":
+        click.echo(report.dotenv_lines(planned), nl=False)
+    else:
+        report.show(report.plan_page(planned))

@@ -1,0 +1,106 @@
+"""From the user's words to a plan, and from a plan to what this machine lacks for it."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from stoker.machine.cmake import read_cmake_variables
+from stoker.machine.snapshot import read_machine
+from stoker.machine.tools import read_toolbox
+from stoker.model.errors import UsageError
+from stoker.model.finding import Finding
+from stoker.model.plan import Origin, Plan
+from stoker.model.source import SourceTree
+from stoker.model.value import Value
+from stoker.plan.defines import define
+from stoker.plan.doctor import examine
+from stoker.plan.estimate import estimate
+from stoker.plan.grammar import name
+from stoker.plan.planning import make_plan
+from stoker.plan.subject import Subject
+from stoker.plan.wanted import wanted_variant
+from stoker.settings.declared import PARTS
+from stoker.settings.toml import find_file, read_file
+from stoker.settings.wishes import Wishes, gather
+from stoker.source.tree import read_tree
+
+
+class Request(Value, frozen=True, kw_only=True):
+    """What was said on the command line, unread."""
+
+    options: dict[str, str] = {}
+    features: tuple[str, ...] = ()
+    defines: dict[str, str] = {}
+
+
+def plan(request: Request) -> Plan:
+    subject = survey(request)
+    return make_plan(subject, estimate(subject))
+
+
+def doctor(request: Request) -> tuple[Plan, tuple[Finding, ...]]:
+    subject = survey(request)
+    planned = make_plan(subject, estimate(subject))
+    return planned, examine(subject, planned)
+
+
+def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Subject:
+    """Read everything a plan rests on: wishes, tree, machine, tools."""
+    wishes = _wishes(request, environment)
+    tree = _tree(wishes)
+    machine = read_machine((Path(tree.path),) if tree else ())
+    variant, origins = wanted_variant(
+        _said(wishes, "variant"),
+        parts={part: _said(wishes, part) for part in PARTS if part in wishes.values},
+        features=[(wish.value, wish.origin) for wish in wishes.features],
+        machine=machine,
+    )
+    toolbox = read_toolbox(environment, python=_python(variant.python, environment))
+    return Subject(
+        variant=variant,
+        name=name(variant),
+        origins=origins,
+        machine=machine,
+        toolbox=toolbox,
+        tree=tree,
+        defines=tuple(define(key, wish.value, wish.origin) for key, wish in wishes.defines.items()),
+        exported=dict(environment),
+        cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
+    )
+
+
+def _wishes(request: Request, environment: Mapping[str, str]) -> Wishes:
+    path = find_file(Path.cwd())
+    return gather(
+        file=read_file(path) if path else None,
+        environment=environment,
+        command_line=request.options,
+        features=request.features,
+        defines=request.defines,
+    )
+
+
+def _said(wishes: Wishes, option: str) -> tuple[str, Origin]:
+    wish = wishes.values[option]
+    return wish.value, wish.origin
+
+
+def _tree(wishes: Wishes) -> SourceTree | None:
+    """The tree that was named, else the folder we stand in if it is one."""
+    if given := wishes.text("source"):
+        return read_tree(Path(given).expanduser())
+    try:
+        return read_tree(Path.cwd())
+    except UsageError:
+        return None
+
+
+def _python(version: str | None, environment: Mapping[str, str]) -> str:
+    """The interpreter a build would use: the one asked for, the active environment's, the first."""
+    if version and (found := shutil.which(f"python{version}")):
+        return found
+    if active := environment.get("VIRTUAL_ENV"):
+        return str(Path(active) / "bin" / "python")
+    return shutil.which("python3") or sys.executable

@@ -1,0 +1,32 @@
+"""How a missing thing is installed on this distribution."""
+
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+from stoker.model.machine import OperatingSystem
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    manager: dict[str, str]
+    distribution: dict[str, str]
+    package: dict[str, dict[str, str]]
+
+
+@cache
+def _table() -> _Table:
+    return load("packages", _Table)
+
+
+def install_command(what: str, system: OperatingSystem, cuda: str | None = None) -> tuple[str, ...]:
+    """The command that installs it, or nothing where no package is known."""
+    table = _table()
+    names = table.package.get(what, {})
+    families = (system.id, *system.like) if system.system == "linux" else (system.system,)
+    managers = [table.distribution[family] for family in families if family in table.distribution]
+    for manager in (*managers, "pip", "stoker"):
+        package = names.get(manager)
+        if package and ("{cuda" not in package or cuda):
+            major = (cuda or "").partition(".")[0]
+            package = package.replace("{cuda_major}", major).replace("{cuda}", cuda or "")
+            return (table.manager[manager].replace("{}", package),)
+    return ()

@@ -1,0 +1,20 @@
+"""Amounts in words."""
+
+_STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+
+
+def size(amount: float) -> str:
+    """``1.5 GiB``, ``283 MiB``, ``12 B``."""
+    for unit, step in _STEPS:
+        if amount >= step:
+            number = amount / step
+            return f"{number:.1f} {unit}" if number < 100 else f"{number:.0f} {unit}"
+    return f"{amount:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """``1 h 36 min``, ``12 min``, ``8 s``."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,52 @@
+"""Can this plan run on this machine? Pure: facts in, findings out.
+
+Each check yields what it found, good or bad, with the evidence and the command that mends it.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Plan
+from stoker.plan.doctor import compilers, libraries, resources, tools
+from stoker.plan.doctor.case import Case
+from stoker.plan.subject import Subject
+
+_CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    compilers.compiler,
+    compilers.cuda,
+    compilers.driver,
+    tools.cmake,
+    tools.ninja,
+    tools.linker,
+    tools.python,
+    tools.requirements,
+    tools.submodules,
+    libraries.switched_off,
+    libraries.blas,
+    resources.memory,
+    resources.disk,
+    resources.unread,
+)
+
+
+def examine(subject: Subject, plan: Plan) -> tuple[Finding, ...]:
+    """Every finding, worst first; the plan's own remarks are among them."""
+    case = Case(subject=subject, plan=plan)
+    findings = [_escalated(finding) for finding in plan.findings]
+    for check in _CHECKS:
+        findings += check(case)
+    order = list(Severity)
+    return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))
+
+
+def can_run(findings: tuple[Finding, ...]) -> bool:
+    return not any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _escalated(finding: Finding) -> Finding:
+    """A plan for another platform may be printed, but it cannot run here."""
+    if finding.name == "other-platform":
+        return msgspec.structs.replace(finding, severity=Severity.ERROR)
+    return finding

@@ -1,0 +1,92 @@
+"""Features and BLAS: what would switch itself off because a library is missing."""
+
+from collections.abc import Iterator
+
+from stoker.knowledge.features import FeatureRow, blas_libraries, features
+from stoker.model.finding import Finding, Severity
+from stoker.model.machine import Library
+from stoker.model.source import ProjectKind
+from stoker.plan.doctor.case import Case, error, ok, warning
+
+
+def switched_off(case: Case) -> Iterator[Finding]:
+    """Features whose library is missing switch themselves off without a word."""
+    for row in features().values():
+        if not _would_be_on(case, row) or _served(case, row):
+            continue
+        asked = case.subject.feature(row.name) is True
+        what = row.library or row.python_package or row.name
+        severity = Severity.ERROR if asked else Severity.WARNING
+        would = "cannot be built" if asked else "would switch itself off"
+        fix = case.install(row.library) if row.library else (f"python3 -m pip install {what}",)
+        yield Finding(
+            name=f"{row.name}-missing",
+            severity=severity,
+            title=f"{row.name} {would}: {what} not found",
+            evidence=row.help + _found_of(case.subject.toolbox.library(row.library or "")),
+            fix=(*fix, *_prefix_hint(row)),
+        )
+
+
+def _would_be_on(case: Case, row: FeatureRow) -> bool:
+    if not (row.library or row.python_package) or row.option is None:
+        return False
+    if row.backends and case.subject.variant.backend not in row.backends:
+        return False
+    planned = case.plan.value(row.option)
+    if planned is not None:
+        return planned.upper() not in ("0", "OFF", "FALSE", "NO")
+    option = case.subject.tree.option(row.option) if case.subject.tree else None
+    return case.subject.is_pytorch and option is not None and option.default == "ON"
+
+
+def _served(case: Case, row: FeatureRow) -> bool:
+    if row.python_package:
+        return row.python_package in case.subject.toolbox.python.packages
+    library = case.subject.toolbox.library(row.library or "")
+    if library and library.complete:
+        return True
+    modules = case.subject.tree.submodules if case.subject.tree else ()
+    return any(module.path == row.submodule and module.present for module in modules)
+
+
+def _found_of(library: Library | None) -> str:
+    if library is None:
+        return ""
+    half = f"header {library.header}" if library.header else f"library {library.library}"
+    return f"; only its {half} was found"
+
+
+def _prefix_hint(row: FeatureRow) -> tuple[str, ...]:
+    return (
+        ("export CMAKE_PREFIX_PATH=<its folder>   # if it is installed elsewhere",)
+        if row.library
+        else ()
+    )
+
+
+def blas(case: Case) -> Iterator[Finding]:
+    if case.subject.kind is not ProjectKind.PYTORCH or not case.subject.here:
+        return
+    value = case.plan.value("BLAS")
+    rows = [row for row in blas_libraries().values() if row.library]
+    if value:
+        rows = [row for row in rows if row.value == value]
+    found = [row for row in rows if row.library and _complete(case, row.library)]
+    if found:
+        yield ok("blas", f"BLAS: {found[0].value}")
+    elif rows and case.subject.variant.blas:
+        name = rows[0].library or ""
+        yield error("blas-missing", f"{value} not found", fix=case.install(name))
+    elif rows:
+        wanted = f"{value} not found: " if value else ""
+        yield warning(
+            "blas-missing",
+            f"{wanted}without a BLAS library matrix products on the CPU are very slow",
+            fix=case.install("openblas"),
+        )
+
+
+def _complete(case: Case, name: str) -> bool:
+    library = case.subject.toolbox.library(name)
+    return library is not None and library.complete

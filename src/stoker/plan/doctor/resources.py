@@ -1,0 +1,69 @@
+"""Memory, disk, and who would kill the build."""
+
+from collections.abc import Iterator
+
+from stoker.model.finding import Finding
+from stoker.model.units import size
+from stoker.plan.doctor.case import Case, error, ok, warning
+
+_GIB = 1024**3
+_ENOUGH_DISK = 1_000_000_000  # less than this and not even a small project links
+
+
+def memory(case: Case) -> Iterator[Finding]:
+    memory, largest = case.subject.machine.memory, case.plan.estimate.largest_step_bytes.amount
+    limit = memory.limit
+    evidence = f"{limit.kind} ({limit.where}), {size(limit.free)} of it free"
+    if largest and limit.limit + memory.swap_free < largest:
+        short = max(1, round((largest - limit.limit) / _GIB + 0.5))
+        yield error(
+            "memory-short",
+            f"{size(limit.limit)} of memory, but the largest step needs {size(largest)}",
+            evidence=f"{evidence}; {case.plan.estimate.largest_step_bytes.basis}",
+            fix=_swap_advice(short),
+        )
+    elif largest and limit.free < largest:
+        yield warning(
+            "memory-busy",
+            f"{size(limit.free)} of memory free, but the largest step needs {size(largest)}",
+            evidence=evidence,
+        )
+    else:
+        yield ok("memory", f"{size(limit.limit)} of memory", evidence)
+    if limit.kills_group:
+        yield warning(
+            "oom-kills-group",
+            "at the memory limit the kernel kills every process of the group, not one compile",
+            evidence=f"memory.oom.group is 1 at or above {limit.where}",
+            fix=(f"echo 0 > {limit.where}/memory.oom.group",),
+        )
+    if case.subject.machine.oomd:
+        yield warning(
+            "oomd-active",
+            "systemd-oomd kills a whole session when memory stays short",
+            fix=("systemd-run --user --scope -p ManagedOOMPreference=omit stoker run -- ...",),
+        )
+
+
+def _swap_advice(gib: int) -> tuple[str, ...]:
+    return (f"fallocate -l {gib}G /swapfile && chmod 600 /swapfile", "mkswap /swapfile", "swapon /swapfile")
+
+
+def disk(case: Case) -> Iterator[Finding]:
+    need = max(case.plan.estimate.disk_bytes.amount or 0, _ENOUGH_DISK)
+    for disk in case.subject.machine.disks:
+        if disk.in_memory:
+            continue
+        if disk.free < need:
+            yield error(
+                "disk-short",
+                f"{size(disk.free)} free at {disk.path}, at least {size(need)} needed",
+                evidence=case.plan.estimate.disk_bytes.basis,
+            )
+        else:
+            yield ok("disk", f"{size(disk.free)} free", f"{disk.path} ({disk.filesystem})")
+
+
+def unread(case: Case) -> Iterator[Finding]:
+    for note in (*case.subject.machine.notes, *case.subject.toolbox.notes):
+        yield warning("unreadable", note)

@@ -1,0 +1,131 @@
+"""Build tools, Python and the completeness of the tree."""
+
+from collections.abc import Iterator
+
+from stoker.knowledge.features import features
+from stoker.model.finding import Finding
+from stoker.model.source import ProjectKind
+from stoker.plan.doctor.case import Case, error, major, ok, warning
+
+
+def cmake(case: Case) -> Iterator[Finding]:
+    if case.subject.kind is ProjectKind.EXTENSION:
+        return
+    tool = case.subject.toolbox.tool("cmake")
+    if tool is None or tool.problem or tool.version is None:
+        problem = f"{tool.path} {tool.problem}" if tool else "no cmake found"
+        yield error("cmake-missing", problem, fix=case.install("cmake"))
+        return
+    release = case.subject.release
+    limit = release.cmake_below if release else None
+    if release and limit and major(tool.version) >= major(limit):
+        yield warning(
+            "cmake-too-new",
+            f"CMake {tool.version} refuses third-party projects of PyTorch {release.version}",
+            evidence="CMake 4 dropped compatibility with policies before 3.5",
+            fix=("export CMAKE_POLICY_VERSION_MINIMUM=3.5",),
+        )
+    else:
+        yield ok("cmake", f"CMake {tool.version}", tool.path)
+
+
+def ninja(case: Case) -> Iterator[Finding]:
+    tool = case.subject.toolbox.tool("ninja")
+    if tool is None or tool.problem or tool.version is None:
+        problem = f"{tool.path} {tool.problem}" if tool else "no ninja found"
+        yield error("ninja-missing", problem, fix=case.install("ninja"))
+        return
+    parts = tuple(int(part) for part in tool.version.split(".")[:2] if part.isdigit())
+    says = "takes part in make's job server" if parts >= (1, 13) else "no job server"
+    yield ok("ninja", f"ninja {tool.version}", f"{tool.path}; {says}")
+
+
+def linker(case: Case) -> Iterator[Finding]:
+    for feature in case.subject.variant.features:
+        linker = features()[feature.name].linker
+        if feature.on and linker and case.subject.toolbox.tool(linker) is None:
+            yield error("linker-missing", f"no {linker} found", fix=case.install(linker))
+
+
+def python(case: Case) -> Iterator[Finding]:
+    python = case.subject.toolbox.python
+    if case.subject.kind is ProjectKind.CMAKE or case.subject.feature("python") is False:
+        return
+    wanted = case.subject.variant.python
+    if wanted and not python.version.startswith(f"{wanted}."):
+        yield error(
+            "python-missing",
+            f"no Python {wanted} found",
+            evidence=f"{python.executable} is {python.version}",
+            fix=(f"uv python install {wanted}",),
+        )
+    elif python.headers is None:
+        yield error(
+            "python-headers-missing",
+            f"Python.h of {python.executable} is missing",
+            fix=case.install("python-headers"),
+        )
+    else:
+        yield ok("python", f"Python {python.version} with headers", python.executable)
+    release = case.subject.release
+    if release and not _between(python.version, release.python):
+        oldest, newest = release.python
+        yield warning(
+            "python-untested",
+            f"PyTorch {release.version} was released for Python {oldest} to {newest}, "
+            f"not {python.version}",
+        )
+
+
+def _between(version: str, bounds: tuple[str, str]) -> bool:
+    numbers = [
+        tuple(int(p) for p in text.split(".")[:2]) for text in (bounds[0], version, bounds[1])
+    ]
+    return numbers[0] <= numbers[1] <= numbers[2]
+
+
+def requirements(case: Case) -> Iterator[Finding]:
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    if case.subject.tree is None or case.subject.kind is ProjectKind.CMAKE:
+        return
+    installed = case.subject.toolbox.python.packages
+    missing = []
+    for line in case.subject.tree.requirements:
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate():
+            continue
+        version = installed.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            missing.append(f"{requirement.name}{requirement.specifier}")
+    python = case.subject.toolbox.python.executable
+    if missing:
+        quoted = " ".join(f"'{item}'" if set(item) & set("<>=!~,") else item for item in missing)
+        yield error(
+            "requirements-missing",
+            f"{len(missing)} Python packages that the build imports are missing",
+            evidence=", ".join(missing),
+            fix=(f"{python} -m pip install {quoted}",),
+        )
+    elif case.subject.tree.requirements:
+        yield ok(
+            "requirements", f"{len(case.subject.tree.requirements)} build requirements installed"
+        )
+
+
+def submodules(case: Case) -> Iterator[Finding]:
+    if case.subject.tree is None or not case.subject.tree.submodules:
+        return
+    absent = [submodule.path for submodule in case.subject.tree.submodules if not submodule.present]
+    if absent:
+        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+        path = case.subject.tree.path
+        yield error(
+            "submodules-missing",
+            f"{len(absent)} of {len(case.subject.tree.submodules)} submodules are empty",
+            evidence=", ".join(absent[:5]) + more,
+            fix=(f"git -C {path} submodule update --init --recursive --depth 1",),
+        )
+    else:
+        yield ok("submodules", f"all {len(case.subject.tree.submodules)} submodules are there")

@@ -1,0 +1,12 @@
+"""An error as the user sees it."""
+
+from stoker.model.errors import CommandError, StokerError
+
+
+def error_text(error: StokerError) -> str:
+    """The message, then each hint on a line of its own."""
+    lines = [f"stoker: {error}"]
+    if isinstance(error, CommandError) and error.output:
+        lines += [f"    {line}" for line in error.output.splitlines()]
+    lines += [f"  {hint}" for hint in error.hints]
+    return "\n".join(lines) + "\n"

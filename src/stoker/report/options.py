@@ -1,0 +1,33 @@
+"""Options of a tree as a list: what it is, what it defaults to, when it applies, where it stands."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stoker.flows.catalogue import Listed
+from stoker.model.source import ProjectKind, SourceTree
+
+
+def options_page(tree: SourceTree, listed: tuple[Listed, ...]) -> RenderableType:
+    lines: list[RenderableType] = []
+    for item in listed:
+        lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
+    lines.append(Text(f"{len(listed)} options of {tree.name} {tree.version or ''}".strip()))
+    for note in tree.notes:
+        lines.append(Text(f"note: {note}", style="yellow"))
+    return Group(*lines)
+
+
+def _lines(item: Listed, *, pytorch: bool) -> list[Text]:
+    option = item.option
+    head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
+    head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
+    lines = [head]
+    if option.help:
+        lines.append(Text(f"    {option.help}"))
+    if option.condition:
+        lines.append(Text(f"    if {option.condition}, else {option.otherwise}", style="cyan"))
+    if option.within:
+        lines.append(Text(f"    declared where {option.within}", style="cyan"))
+    if pytorch and item.variable is None:
+        lines.append(Text("    not handed on by the front end: set it with cmake -D", style="yellow"))
+    return lines

@@ -1,0 +1,137 @@
+"""A plan as a terminal page, as JSON, as shell lines or as a .env file."""
+
+import shlex
+from typing import Any
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.model.finding import Severity
+from stoker.model.plan import Plan, Quantity, Setting
+from stoker.model.units import duration, size
+from stoker.plan.compare import Difference
+from stoker.report.findings import finding_lines
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Objects of name to value, and one origin for each name."""
+    built = msgspec.to_builtins(plan)
+    settings = (*plan.environment, *plan.cmake)
+    return {
+        "variant": {"name": plan.name, **built["variant"]},
+        "label": plan.label,
+        "platform": str(plan.platform),
+        "recipe": plan.recipe,
+        "source": built["source"],
+        "environment": {setting.name: setting.value for setting in plan.environment},
+        "cmake": {setting.name: setting.value for setting in plan.cmake},
+        "origin": {part: str(origin) for part, origin in plan.variant_origin.items()}
+        | {setting.name: str(setting.origin) for setting in settings},
+        "why": {setting.name: setting.why for setting in settings if setting.why},
+        "commands": built["commands"],
+        "launcher_variables": built["launcher_variables"],
+        "heavy": built["heavy"],
+        "estimate": built["estimate"],
+        "findings": built["findings"],
+    }
+
+
+def shell_lines(plan: Plan) -> str:
+    """Export lines for any POSIX shell."""
+    lines = [f"export {s.name}={shlex.quote(s.value)}" for s in plan.environment]
+    return "\n".join([f"# stoker plan {plan.name}", *lines]) + "\n"
+
+
+def dotenv_lines(plan: Plan) -> str:
+    """A .env file; double quotes, because those readers do not know the shell's single ones."""
+    return "".join(f'{s.name}="{_escaped(s.value)}"\n' for s in plan.environment)
+
+
+def _escaped(value: str) -> str:
+    for special in ("\\", '"', "$", "`"):
+        value = value.replace(special, f"\\{special}")
+    return value
+
+
+def plan_page(plan: Plan) -> RenderableType:
+    parts: list[RenderableType] = [_head(plan)]
+    parts.append(_settings("Environment", plan.environment))
+    forwarded = {setting.name for setting in plan.environment}
+    only_cmake = tuple(s for s in plan.cmake if s.name not in forwarded)
+    if only_cmake:
+        parts.append(_settings("CMake", only_cmake))
+    if plan.cmake and len(only_cmake) < len(plan.cmake):
+        names = ", ".join(s.name for s in plan.cmake if s.name in forwarded)
+        parts.append(Text(f"  handed on to CMake: {names}", style="dim"))
+    parts += [Text(), Text("Commands", style="bold")]
+    parts += [Text(f"  {shlex.join(command.words)}") for command in plan.commands]
+    parts += [Text(), _estimate(plan)]
+    worth_saying = [f for f in plan.findings if f.severity is not Severity.OK]
+    if worth_saying:
+        parts.append(Text())
+        parts += [line for finding in worth_saying for line in finding_lines(finding)]
+    return Group(*parts)
+
+
+def _head(plan: Plan) -> Text:
+    source = plan.source
+    what = f"{source.name} {source.version or ''}".strip() if source else "PyTorch (no tree given)"
+    front_end = f" by {source.front_end}" if source else ""
+    head = Text(f"{plan.name}", style="bold")
+    head.append(f"  {what}{front_end} for {plan.platform}\n", style="not bold")
+    return head
+
+
+def _settings(title: str, settings: tuple[Setting, ...]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column(overflow="fold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(style="dim", overflow="fold")
+    table.show_header = False
+    for setting in settings:
+        why = f": {setting.why}" if setting.why else ""
+        table.add_row(f"  {setting.name}", setting.value, f"{setting.origin}{why}")
+    return table
+
+
+def _estimate(plan: Plan) -> Table:
+    table = Table(
+        title="Estimate", title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+    table.show_header = False
+    estimate = plan.estimate
+    for name, quantity, words in (
+        ("time", estimate.seconds, duration),
+        ("largest step", estimate.largest_step_bytes, size),
+        ("disk", estimate.disk_bytes, size),
+        ("wheel", estimate.wheel_bytes, size),
+    ):
+        amount = "unknown" if quantity.amount is None else f"about {words(quantity.amount)}"
+        table.add_row(f"  {name}", amount, Text(_basis(quantity), style="dim"))
+    return table
+
+
+def _basis(quantity: Quantity) -> str:
+    return quantity.basis
+
+
+def differences_page(differences: tuple[Difference, ...]) -> RenderableType:
+    if not differences:
+        return Text("no difference")
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "name", "before", "after"):
+        table.add_column(column, overflow="fold")
+    for item in differences:
+        sign = "+" if item.before is None else "-" if item.after is None else "~"
+        table.add_row(sign, item.name, item.before or "", item.after or "")
+    return table
+
+
+def show(page: RenderableType) -> None:
+    """Print a page; as wide as it likes when no terminal limits it."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    console.print(page)
