@@ -1,5 +1,6 @@
 """Outputs appear whole or not at all: made aside, then renamed."""
 
+import glob
 import os
 import shutil
 import tempfile
@@ -8,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.model.errors import StorageError
+
+_ASIDE = ".stoker-"  # in the name of a folder that is being made or deleted
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
@@ -35,7 +38,7 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
     """Give a folder beside ``path`` to fill; it becomes ``path`` only if nothing failed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        aside = _folder_beside(path)
     except OSError as error:
         raise StorageError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
@@ -46,3 +49,27 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
         raise StorageError(f"cannot make {path}: {error.strerror}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_whole(path: Path) -> None:
+    """Make a folder vanish in one step; deleting its content comes after."""
+    try:
+        aside = _folder_beside(path)
+        path.rename(aside)
+        with suppress(FileNotFoundError):  # another process may be clearing leftovers
+            shutil.rmtree(aside)
+    except OSError as error:
+        raise StorageError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def leftovers(folder: Path, name: str | None = None) -> list[Path]:
+    """What stands beside ``folder / name``, or any name, half made or half deleted.
+
+    Work under way looks the same as that of a killed process: the caller tells them apart.
+    """
+    pattern = f".{glob.escape(name) if name else '*'}{_ASIDE}*"
+    return sorted(path for path in folder.glob(pattern) if path.is_dir())
+
+
+def _folder_beside(path: Path) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))

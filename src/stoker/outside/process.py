@@ -4,7 +4,7 @@ import logging
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from stoker.model.errors import CommandError, MissingError
@@ -79,3 +79,42 @@ def check(
         tail = "\n".join((outcome.stdout + outcome.stderr).splitlines()[-20:])
         raise CommandError(f"`{line}` {outcome.problem}", output=tail)
     return outcome.stdout
+
+
+def stream(
+    command: Sequence[Argument],
+    on_line: Callable[[str], None],
+    *,
+    env: Mapping[str, str] | None = None,
+    keep_open: Collection[int] = (),
+) -> Outcome:
+    """Run to the end, handing over each line, output and errors mixed, as it comes.
+
+    ``keep_open`` are file descriptors the program inherits: a lock of ours then holds for as long
+    as either lives. The program does not outlive an exception, such as an interrupt.
+    """
+    words = [os.fspath(word) for word in command]
+    log.debug("%s", shlex.join(words))
+    lines = []
+    try:
+        child = subprocess.Popen(
+            words,
+            env=None if env is None else dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=tuple(keep_open),
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    with child:
+        try:
+            for line in child.stdout or ():
+                lines.append(line)
+                on_line(line.rstrip("\n"))
+        except BaseException:
+            child.kill()
+            raise
+    return Outcome(status=child.returncode, stdout="".join(lines), stderr="")

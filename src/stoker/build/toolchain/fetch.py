@@ -1,0 +1,153 @@
+"""Gets the wheels of a request out of the user's package index and unpacks them into a folder.
+
+Done by the interpreter's pip, or uv where there is no pip, with the user's own configuration:
+which index, which mirror and which credentials is not known here. Unaware of what the wheels hold.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from packaging.version import Version
+
+from stoker.build.toolchain.request import Request, constraints, requirements
+from stoker.model.errors import CommandError, MissingError, StokerError, StorageError, UsageError
+from stoker.outside import process
+
+Say = Callable[[str], None]
+
+_NEEDS_STEPS = 50_000_000  # bytes; a smaller download is over before one wonders
+
+_RELEASE = re.compile(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
+_UNREACHABLE = re.compile("Retrying \\(|Max retries exceeded|Failed to fetch|Read timed out")
+_MISSED = re.compile(
+    r"Could not find a version that satisfies the requirement (?P<package>[\w.-]+)(?P<rest>\S*)"
+    r".*?\(from versions: (?P<versions>[^)]*)\)"
+)
+
+
+def fetch(request: Request, *, work: Path, say: Say, keep_open: Collection[int] = ()) -> Path:
+    """The folder below ``work`` that holds the unpacked wheels."""
+    unpacked, temporary, held = work / "unpacked", work / "tmp", work / "constraints.txt"
+    temporary.mkdir()
+    held.write_text("".join(f"{line}\n" for line in constraints(request)), encoding="utf-8")
+    narrator = Narrator()
+
+    def tell(line: str) -> None:
+        for message in narrator.hear(line):
+            say(message)
+
+    outcome = process.stream(
+        [
+            *_installer(),
+            *("--only-binary", ":all:", "--constraint", held, "--target", unpacked),
+            *requirements(request),
+        ],
+        tell,
+        # Where TMPDIR is small, or in memory, a toolkit would not fit into it.
+        env={**os.environ, "TMPDIR": str(temporary), "PIP_REQUIRE_VIRTUALENV": "0"},
+        keep_open=keep_open,
+    )
+    if not outcome.ok:
+        raise explained(outcome.stdout, request)
+    return unpacked
+
+
+def _installer() -> list[str]:
+    if importlib.util.find_spec("pip"):
+        # -P: a folder called pip in the current folder is not pip.
+        pip = [sys.executable, "-P", "-m", "pip", "install", "--no-compile", "--no-user"]
+        tells = Version(importlib.metadata.version("pip")) >= Version("24.1")
+        progress = "raw" if tells else "off"
+        return [*pip, "--disable-pip-version-check", "--no-input", "--progress-bar", progress]
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise MissingError(
+        f"neither pip nor uv is there to download with ({sys.executable})",
+        hints=[f"{sys.executable} -m ensurepip"],
+    )
+
+
+class Narrator:
+    """Turns an installer's output into the few lines that a waiting user wants to read."""
+
+    _FILE = re.compile(r"\s*(Downloading|Using cached|Processing) (\S+)(?: \((\d[^)]*)\))?(?: .*)?")
+    _PROGRESS = re.compile(r"Progress (\d{1,15}) of (\d{1,15})")
+    _WAYS = {"Downloading": "downloading", "Using cached": "cached", "Processing": "local"}
+
+    def __init__(self) -> None:
+        self._file = ""
+        self._tenths = 0
+
+    def hear(self, line: str) -> Iterator[str]:
+        if match := self._FILE.fullmatch(line):
+            yield from self._begin(*match.groups())
+        elif match := self._PROGRESS.fullmatch(line):
+            yield from self._advance(int(match[1]), int(match[2]))
+        elif line.startswith("Installing collected packages:"):
+            yield f"unpacking{line.partition(':')[2]}"
+        elif "Retrying (" in line:
+            yield "the package index does not answer; trying again"
+
+    def _begin(self, verb: str, file: str, size: str | None) -> Iterator[str]:
+        if file.endswith(".metadata"):
+            return
+        self._file, self._tenths = _distribution(file), 0
+        yield f"{self._WAYS[verb]}: {self._file}{f' ({size})' if size else ''}"
+
+    def _advance(self, done: int, total: int) -> Iterator[str]:
+        if total < _NEEDS_STEPS:
+            return
+        tenths = 10 * done // total
+        if self._tenths < tenths < 10:
+            self._tenths = tenths
+            yield f"  {self._file}: {10 * tenths} % of {total / 1e6:.0f} MB"
+
+
+def _distribution(file: str) -> str:
+    """``nvidia_nvvm 13.0.88`` for a wheel's file name; any other name as it is."""
+    name = Path(file).name
+    return " ".join(name.split("-")[:2]) if name.endswith(".whl") else name
+
+
+def explained(output: str, request: Request) -> StokerError:
+    """The user's error behind the installer's."""
+    if "No space left on device" in output:
+        return StorageError(
+            f"the disk is too small for {request.requirement}",
+            hints=["free some space, or choose a folder on another disk with --into"],
+        )
+    missed = _MISSED.search(output)
+    if missed and missed["package"] == request.row.package and missed["versions"] != "none":
+        return _no_such_version(request, missed["versions"].split(", "))
+    if _UNREACHABLE.search(output):
+        return MissingError(
+            "the package index cannot be reached",
+            hints=["`pip config list` shows which one pip asks, and PIP_INDEX_URL changes it"],
+        )
+    if missed:
+        here = f"{sys.platform}-{platform.machine()}, Python {platform.python_version()}"
+        wanted = missed["package"] + missed["rest"]
+        return MissingError(f"the package index has no {wanted} for this machine ({here})")
+    errors = [line for line in output.splitlines() if line.startswith(("ERROR:", "error:", "  "))]
+    return CommandError(
+        f"the packages of {request.requirement} could not be installed",
+        output="\n".join((errors or output.splitlines())[-20:]),
+    )
+
+
+def _no_such_version(request: Request, versions: list[str]) -> UsageError:
+    """Tells which there are, as far as a toolchain can be made of them."""
+    oldest = Version(request.row.oldest or "0")
+    made = [v for v in versions if _RELEASE.fullmatch(v) and Version(v) >= oldest]
+    series = list(dict.fromkeys(".".join(version.split(".")[:2]) for version in made))
+    return UsageError(
+        f"the package index has no {request.requirement}",
+        hints=[f"it has {', '.join(series[-12:])}"] if series else (),
+    )

@@ -1,0 +1,127 @@
+"""What was asked for, checked against what there is, and what an installer has to be told.
+
+Unaware of the index: whether a version exists there is for ``fetch`` to find out.
+"""
+
+import re
+from collections.abc import Iterable
+
+from packaging.version import Version
+
+from stoker.knowledge.toolchains import Kind, kinds
+from stoker.model.errors import UsageError, unknown
+from stoker.model.value import Value
+
+_PINNED = re.compile(r"(?P<name>[a-z0-9_.-]+)(==(?P<version>\d{1,9}(\.\d{1,9})*))?", re.ASCII)
+
+
+class Request(Value, frozen=True, kw_only=True):
+    """``components`` are sorted and hold what always comes; ``pins`` are those given a version."""
+
+    kind: str
+    version: str | None
+    components: tuple[str, ...] = ()
+    pins: dict[str, str] = {}
+
+    @property
+    def row(self) -> Kind:
+        return kinds()[self.kind]
+
+    @property
+    def name(self) -> str:
+        """The name of the folder it is kept in."""
+        return f"{self.kind}-{self.version}" if self.version else self.kind
+
+    @property
+    def requirement(self) -> str:
+        """As the user would write it."""
+        return f"{self.kind}=={self.version}" if self.version else self.kind
+
+    def filled(self, template: str) -> str:
+        """A string of the table with the version's numbers put in."""
+        numbers = (self.version or "").split(".")
+        return template.format(version=self.version, major=numbers[0], minor=".".join(numbers[:2]))
+
+
+def parse(words: str, wanted: Iterable[str] = ()) -> Request:
+    """``cuda==13.0`` with ``cublas``, ``cudnn==9.13`` ... as a request that can be met."""
+    kind, version = _split(words, "a toolchain is written NAME or NAME==VERSION, as in cuda==13.0")
+    if kind not in kinds():
+        raise unknown(
+            "toolchain", kind, kinds(), hint=f"there are {', '.join(kinds())}: see `--help`"
+        )
+    row = kinds()[kind]
+    _check_version(kind, version)
+    asked = dict(_split(word, "a component is written NAME or NAME==VERSION") for word in wanted)
+    for name, pin in asked.items():
+        _check_component(kind, name, pin)
+    return Request(
+        kind=kind,
+        version=version,
+        components=tuple(sorted({*row.always, *_with_what_they_bring(row, asked)})),
+        pins={name: pin for name, pin in asked.items() if pin},
+    )
+
+
+def requirements(request: Request) -> tuple[str, ...]:
+    """What the installer is asked for, in its own notation."""
+    row = request.row
+    extras = [name for name in request.components if name not in row.packages]
+    main = f"{row.package}[{','.join(extras)}]" if extras else row.package
+    own = {
+        request.filled(package): request.pins.get(name)
+        for name, package in row.packages.items()
+        if name in request.components
+    }
+    return (_pinned(main, request.version), *(_pinned(name, pin) for name, pin in own.items()))
+
+
+def constraints(request: Request) -> tuple[str, ...]:
+    return tuple(request.filled(line) for line in request.row.constraints)
+
+
+def _split(word: str, grammar: str) -> tuple[str, str | None]:
+    match = _PINNED.fullmatch(word.strip().lower())
+    if not match:
+        raise UsageError(f"cannot read '{word}'", hints=[grammar])
+    return match["name"], match["version"]
+
+
+def _check_version(kind: str, version: str | None) -> None:
+    row = kinds()[kind]
+    if len((version or "").split(".")) < row.numbers:
+        example = f"{kind}=={row.oldest}"
+        raise UsageError(f"which {kind}? Name its major and minor version, as in {example}")
+    if version and row.oldest and Version(version) < Version(row.oldest):
+        raise UsageError(
+            f"{kind} {version} cannot be made from the package index: {row.because}",
+            hints=[f"the nearest that works: stoker toolchain install {kind}=={row.oldest}"],
+        )
+
+
+def _check_component(kind: str, name: str, pin: str | None) -> None:
+    row = kinds()[kind]
+    if name not in row.names and name not in row.always:
+        known = f"{kind} has {', '.join(row.names)}" if row.names else f"{kind} comes as one"
+        raise unknown(f"component of {kind}", name, row.names, hint=known)
+    if pin and name not in row.packages:
+        raise UsageError(
+            f"the version of {name} follows from that of {kind}",
+            hints=[f"leave it out: --with {name}"],
+        )
+
+
+def _with_what_they_bring(row: Kind, names: Iterable[str]) -> set[str]:
+    """A name that only brings others, a set, is no component itself."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += row.brings.get(name, ())
+    return found & {*row.extras, *row.packages}
+
+
+def _pinned(name: str, version: str | None) -> str:
+    return f"{name}=={version}.*" if version else name

