@@ -5,19 +5,22 @@ import sys
 
 def main() -> int:
     """Run the command line; every user error is caught and printed here, once."""
+    import click
+
+    from stoker.cli import command
     from stoker.model.errors import ExitStatus, StokerError
 
     try:
-        from stoker.cli import command
-
-        # click itself ends with status 2 for wrong arguments, 0 after --help.
-        return int(command.main(standalone_mode=False) or ExitStatus.OK)
+        return int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
     except StokerError as error:
         from stoker.report.errors import error_text
 
         sys.stderr.write(error_text(error))
         return error.status
-    except KeyboardInterrupt:
+    except click.ClickException as error:  # wrong arguments: click says which, with status 2
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\nstoker: interrupted\n")
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:

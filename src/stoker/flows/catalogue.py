@@ -1,22 +1,24 @@
-"""What there is to choose from: the options of a tree, the variants we know."""
+"""What there is to choose from: the options of a tree, the words of variants."""
 
 from pathlib import Path
 
+from stoker.knowledge.cpus import cpu_dispatch, cpu_levels, cpu_needs
+from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import Gpu, gpus, runs_on
+from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch import forwarding
+from stoker.machine.snapshot import read_machine
+from stoker.model.catalogue import Catalogue, Explained, GpuEntry, NamedEntry, Served
 from stoker.model.errors import UsageError, nearest
-from stoker.model.source import CMakeOption, ProjectKind, SourceTree
-from stoker.model.value import Value
+from stoker.model.source import CMakeOption, ListedOption, ProjectKind, SourceTree
+from stoker.model.variant import Backend, Variant
+from stoker.plan.grammar import label, name, parse
+from stoker.settings.toml import File, find_file, read_file
 from stoker.source.tree import read_tree
 
 
-class Listed(Value, frozen=True, kw_only=True):
-    """An option and the environment variable that reaches it, where there is a front end."""
-
-    option: CMakeOption
-    variable: str | None
-
-
-def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[Listed, ...]]:
+def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption, ...]]:
     """The options whose name or help holds the pattern, in the tree's own order."""
     tree = read_tree(source)
     wanted = pattern.casefold()
@@ -34,8 +36,76 @@ def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[Listed, ...]]
     return tree, found
 
 
-def _listed(tree: SourceTree, option: CMakeOption) -> Listed:
+def _listed(tree: SourceTree, option: CMakeOption) -> ListedOption:
     pytorch = tree.kind is ProjectKind.PYTORCH
-    return Listed(
+    return ListedOption(
         option=option, variable=forwarding().variable(option.name) if pytorch else None
     )
+
+
+def catalogue() -> Catalogue:
+    """Every word a variant can be made of, and the named variants of stoker.toml."""
+    path = find_file(Path.cwd())
+    return Catalogue(
+        gpus=tuple(_gpu_entry(row) for row in gpus().values()),
+        cpus={level.name: level.serves for level in cpu_levels().values()},
+        blas=tuple(blas_libraries()),
+        features={row.name: row.help for row in features().values()},
+        platforms=tuple(str(platform) for platform in platforms()),
+        named=_named(read_file(path)) if path else (),
+    )
+
+
+def _gpu_entry(row: Gpu) -> GpuEntry:
+    word = name(Variant(backend=row.backend, gpus=parse(_word(row)).gpus)).partition("-")[2]
+    makers = [r.version for r in cuda_releases().values() if row.arch in r.archs]
+    return GpuEntry(
+        word=word,
+        backend=row.backend,
+        arch=row.arch,
+        names=row.names,
+        cuda=tuple(makers) if row.backend is Backend.CUDA else (),
+    )
+
+
+def _word(row: Gpu) -> str:
+    return "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
+
+
+def _named(file: File) -> tuple[NamedEntry, ...]:
+    return tuple(
+        NamedEntry(
+            name=key,
+            variant=entry.values["variant"].value if "variant" in entry.values else "",
+            description=entry.description,
+            where=entry.where,
+        )
+        for key, entry in file.variants.items()
+    )
+
+
+def explain(words: str) -> Explained:
+    """What a variant is, and which GPUs and CPUs run code built for it."""
+    variant = parse(words, read_machine() if "native" in words or "machine" in words else None)
+    return Explained(
+        name=name(variant),
+        label=label(variant),
+        variant=variant,
+        gpus=_served_gpus(variant),
+        cpu_needs=tuple(sorted(cpu_needs(variant.cpu))) if variant.cpu else (),
+        cpu_dispatch=cpu_dispatch(variant.cpu) if variant.cpu else None,
+    )
+
+
+def _served_gpus(variant: Variant) -> tuple[Served, ...]:
+    served = []
+    for row in gpus().values():
+        if row.backend is not variant.backend:
+            continue
+        if row.backend is not Backend.CUDA:
+            ways = ["native"] if row.arch in [target.arch for target in variant.gpus] else []
+        else:
+            ways = sorted(filter(None, (runs_on(target, row.arch) for target in variant.gpus)))
+        if ways:
+            served.append(Served(arch=row.arch, names=row.names, by=ways[0]))
+    return tuple(served)

@@ -39,6 +39,13 @@ class CMakeOption(Value, frozen=True, kw_only=True):
     within: str | None = None  # the if() blocks round it, outermost first
 
 
+class ListedOption(Value, frozen=True, kw_only=True):
+    """An option and the environment variable that reaches it, where there is a front end."""
+
+    option: CMakeOption
+    variable: str | None
+
+
 class Submodule(Value, frozen=True, kw_only=True):
     path: str
     present: bool  # the folder exists and is not empty

@@ -1,13 +1,12 @@
-"""Options of a tree as a list: what it is, what it defaults to, when it applies, where it stands."""
+"""Options of a tree as a list: default, condition, help, and the line each stands on."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.flows.catalogue import Listed
-from stoker.model.source import ProjectKind, SourceTree
+from stoker.model.source import ListedOption, ProjectKind, SourceTree
 
 
-def options_page(tree: SourceTree, listed: tuple[Listed, ...]) -> RenderableType:
+def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> RenderableType:
     lines: list[RenderableType] = []
     for item in listed:
         lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
@@ -17,7 +16,7 @@ def options_page(tree: SourceTree, listed: tuple[Listed, ...]) -> RenderableType
     return Group(*lines)
 
 
-def _lines(item: Listed, *, pytorch: bool) -> list[Text]:
+def _lines(item: ListedOption, *, pytorch: bool) -> list[Text]:
     option = item.option
     head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
     head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
@@ -29,5 +28,7 @@ def _lines(item: Listed, *, pytorch: bool) -> list[Text]:
     if option.within:
         lines.append(Text(f"    declared where {option.within}", style="cyan"))
     if pytorch and item.variable is None:
-        lines.append(Text("    not handed on by the front end: set it with cmake -D", style="yellow"))
+        lines.append(
+            Text("    not handed on by the front end: set it with cmake -D", style="yellow")
+        )
     return lines

@@ -46,7 +46,11 @@ def memory(case: Case) -> Iterator[Finding]:
 
 
 def _swap_advice(gib: int) -> tuple[str, ...]:
-    return (f"fallocate -l {gib}G /swapfile && chmod 600 /swapfile", "mkswap /swapfile", "swapon /swapfile")
+    return (
+        f"fallocate -l {gib}G /swapfile && chmod 600 /swapfile",
+        "mkswap /swapfile",
+        "swapon /swapfile",
+    )
 
 
 def disk(case: Case) -> Iterator[Finding]:
