@@ -13,6 +13,7 @@ COMMANDS = {
     "variants": "List what can be built for, and the hardware each serves.",
     "options": "List the CMake options of a source tree.",
     "toolchain": "Install compilers and build tools from the package index, without root.",
+    "completion": "Print the completion script of a shell.",
 }
 
 

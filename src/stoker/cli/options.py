@@ -18,6 +18,7 @@ def command(pattern: str, source: str, as_json: bool) -> None:
 
     tree, found = options(Path(source), pattern)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        flat = [msgspec.to_builtins(item.option) | {"variable": item.variable} for item in found]
+        click.echo(msgspec.json.format(msgspec.json.encode(flat)).decode())
     else:
         show(options_page(tree, found))
