@@ -1,0 +1,1 @@
+"""What is here: this machine and its tools, read and never judged."""

@@ -1,0 +1,34 @@
+"""The programs a build may use, by role. Whether they are here, ``stoker.machine`` finds out."""
+
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+
+DOTTED_NUMBER = r"(\d+(?:\.\d+)+)"
+
+
+class Program(Row, frozen=True, kw_only=True):
+    name: str
+    commands: tuple[str, ...] = ()
+    variable: str | None = None
+    folders: tuple[str, ...] = ()
+    version: str = DOTTED_NUMBER
+    launcher: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.commands or (self.name,)
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    program: tuple[Program, ...]
+
+
+@cache
+def programs() -> tuple[Program, ...]:
+    return load("tools", _Table).program
+
+
+@cache
+def launchers() -> frozenset[str]:
+    return frozenset(name for program in programs() if program.launcher for name in program.names)

@@ -1,0 +1,117 @@
+"""Small files below a root: the machine's own, or a recorded tree in a test.
+
+A file that is not there is an answer; one that is there and cannot be used becomes a note.
+Knows nothing of what the files mean.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from errno import ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP
+from pathlib import Path
+
+# The kernel writes each file that is metered in one piece, and none of them is longer.
+ONE_READ = 1 << 16
+
+# A cgroup removed meanwhile answers ENODEV, a pressure file of a kernel without PSI EOPNOTSUPP.
+NOT_THERE = (ENOENT, ENOTDIR, ENODEV, EOPNOTSUPP)
+
+
+class FileTree:
+    """Reads below ``root`` and gathers what could not be read, each thing once."""
+
+    def __init__(self, root: Path = Path("/")):
+        self.root = root
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes)
+
+    def note(self, text: str) -> None:
+        self._notes[text] = None
+
+    def path(self, name: str) -> Path:
+        return self.root / name.lstrip("/")
+
+    def exists(self, name: str) -> bool:
+        try:
+            return self.path(name).exists()
+        except (OSError, ValueError):  # a folder closed to us, or a NUL in the name
+            return False
+
+    def matching(self, pattern: str) -> list[Path]:
+        """The paths that match, those with the greater numbers in their names first."""
+        return newest_first(self.root.glob(pattern.lstrip("/")))
+
+    def text(self, name: str) -> str | None:
+        """The content; ``None`` where there is no such file, or where a note says why."""
+        try:
+            return self.path(name).read_bytes().decode(errors="replace")
+        except (OSError, ValueError) as error:
+            self.unreadable(name, error)
+            return None
+
+    def open(self, name: str) -> "OpenFile | None":
+        """For one that is read again and again; the caller closes it."""
+        try:
+            return OpenFile(self, name)
+        except (OSError, ValueError) as error:
+            self.unreadable(name, error)
+            return None
+
+    def unreadable(self, name: str, error: OSError | ValueError) -> None:
+        if getattr(error, "errno", None) not in NOT_THERE:
+            self.note(f"cannot read {name}: {getattr(error, 'strerror', None) or error}")
+
+
+class OpenFile:
+    """A file of the kernel, opened once and read from its start as often as wished."""
+
+    def __init__(self, tree: FileTree, name: str):
+        self.name = name
+        self._tree = tree
+        self._descriptor = os.open(tree.path(name), os.O_RDONLY)
+
+    def text(self) -> str | None:
+        try:
+            return os.pread(self._descriptor, ONE_READ, 0).decode(errors="replace")
+        except OSError as error:
+            self._tree.unreadable(self.name, error)
+            return None
+
+    def number(self) -> int | None:
+        """The one whole number in the file; anything else is a note."""
+        text = self.text()
+        if text is None:
+            return None
+        number = whole_number(text.strip())
+        if number is None:
+            self._tree.note(f"{self.name} holds no number: {text.strip()[:40]!r}")
+        return number
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """By the numbers in the paths, so that cuda-12.10 stands before cuda-12.9."""
+
+    def key(path: Path) -> list[tuple[int, str]]:
+        pieces = re.findall(r"\d{1,18}|\D+", str(path), re.ASCII)
+        return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
+
+    return sorted(paths, key=key, reverse=True)
+
+
+def content(file: OpenFile | None) -> str:
+    """What a file says now; nothing where it is not there."""
+    return (file.text() if file else None) or ""
+
+
+def whole_number(text: str) -> int | None:
+    """A number of plain digits. ``int`` alone takes underscores, signs and other scripts' digits.
+
+    No counter of the kernel has more than 20 digits, and ``int`` refuses absurdly long ones.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None

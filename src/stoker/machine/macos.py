@@ -1,0 +1,61 @@
+"""What other modules read in /proc, asked of macOS's own programs. Linux never comes here."""
+
+import re
+
+from stoker.machine.mounts import Mount
+from stoker.machine.physical import Physical
+from stoker.model.errors import MissingError
+from stoker.outside import process
+
+PATIENCE = 5.0
+# The pages that macOS hands out without swapping anything out.
+FREE_PAGES = ("Pages free", "Pages inactive", "Pages speculative", "Pages purgeable")
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def answer(*command: str) -> str:
+    """What a program prints; nothing where it is not there or does not answer."""
+    try:
+        return process.run(command, timeout=PATIENCE).stdout.strip()
+    except MissingError:
+        return ""
+
+
+def cpu_model() -> str:
+    return answer("sysctl", "-n", "machdep.cpu.brand_string")
+
+
+def physical() -> Physical | None:
+    return parse_memory(
+        answer("sysctl", "-n", "hw.memsize"),
+        answer("vm_stat"),
+        answer("sysctl", "-n", "vm.swapusage"),
+    )
+
+
+def parse_memory(size: str, statistics: str, swap: str) -> Physical | None:
+    page = re.search(r"page size of (\d{1,9}) bytes", statistics, re.ASCII)
+    pages = re.findall(r"^(Pages \w+): +(\d{1,18})\.", statistics, re.MULTILINE | re.ASCII)
+    if not re.fullmatch(r"\d{1,18}", size, re.ASCII) or page is None:
+        return None
+    free = sum(int(count) for name, count in pages if name in FREE_PAGES) * int(page[1])
+    return Physical(
+        total=int(size),
+        available=min(free, int(size)),
+        swap_total=_swap("total", swap),
+        swap_free=_swap("free", swap),
+    )
+
+
+def _swap(name: str, text: str) -> int:
+    found = re.search(rf"{name} = (\d{{1,9}}(?:\.\d+)?)([KMGT])", text, re.ASCII)
+    return int(float(found[1]) * UNITS[found[2]]) if found else 0
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """From lines like ``/dev/disk3s1 on /System/Volumes/Data (apfs, local, journaled)``."""
+    lines = re.findall(r"^.+? on (/.*) \((\w+)", text, re.MULTILINE)
+    return tuple(
+        Mount(root="/", point=point, filesystem=filesystem, options=())
+        for point, filesystem in lines
+    )

@@ -1,0 +1,113 @@
+"""One memory cgroup of version 1 or 2: its limit, what is used of it, and how it fares.
+
+Knows neither the groups round it nor the machine's own memory.
+"""
+
+import re
+from collections.abc import Callable
+
+from stoker.machine.cgroup import Group
+from stoker.machine.file_tree import OpenFile, content
+from stoker.model.machine import LimitKind, MemoryLimit, Pressure
+from stoker.model.value import Value
+
+NO_LIMIT = (1 << 63) - 1  # version 1 writes this, rounded down to whole pages; version 2 "max"
+COUNTER = re.compile(r"^(\w+) (\d{1,20})$", re.MULTILINE | re.ASCII)
+STALL = re.compile(r"^(some|full) avg10=(\d{1,3}\.\d{1,9}) ", re.MULTILINE | re.ASCII)
+
+Opener = Callable[[str], OpenFile | None]
+
+
+class Interface(Value, frozen=True, kw_only=True):
+    """What one version calls its files and counters.
+
+    ``droppable`` is the cache that the kernel drops before it kills anything. Active file pages
+    belong to it as much as inactive ones: a build reads its headers and objects more than once, so
+    most of its cache is active; and MemAvailable, which is read where no group binds, counts both
+    lists and the slab that can be reclaimed. Files in tmpfs are in neither list: they stay used.
+    """
+
+    kind: LimitKind
+    limits: tuple[str, ...]
+    usage: str
+    events: str
+    droppable: tuple[str, ...]
+    inherited: str | None  # the counter that tells the limit of groups outside our sight
+
+
+INTERFACES = {
+    1: Interface(
+        kind=LimitKind.CGROUP_V1,
+        limits=("memory.limit_in_bytes",),
+        usage="memory.usage_in_bytes",
+        events="memory.oom_control",
+        droppable=("total_inactive_file", "total_active_file"),
+        inherited="hierarchical_memory_limit",
+    ),
+    2: Interface(
+        kind=LimitKind.CGROUP_V2,
+        # Beyond memory.high nothing is killed, but every task is slowed to a crawl, which is no
+        # place to build in either: the smaller of the two binds.
+        limits=("memory.max", "memory.high"),
+        usage="memory.current",
+        events="memory.events",
+        droppable=("inactive_file", "active_file", "slab_reclaimable"),
+        inherited=None,
+    ),
+}
+
+
+class MemoryGroup:
+    """A group's files, opened once."""
+
+    def __init__(self, group: Group, opener: Opener):
+        self._interface = INTERFACES[group.version]
+        self._folder = group.folder
+        limits = [opener(f"{group.folder}/{name}") for name in self._interface.limits]
+        self._limits = [file for file in limits if file is not None]
+        self._usage = opener(f"{group.folder}/{self._interface.usage}")
+        self._counters = opener(f"{group.folder}/memory.stat")
+        self._events = opener(f"{group.folder}/{self._interface.events}")
+        self._pressure = opener(f"{group.folder}/memory.pressure")
+        whole = opener(f"{group.folder}/memory.oom.group")
+        self.dies_as_one = whole is not None and whole.number() == 1
+
+    def read(self, machine: MemoryLimit) -> MemoryLimit:
+        """The group's limit, or the machine's where the group has none below it."""
+        limit = min(map(_read_limit, self._limits), default=NO_LIMIT)
+        if limit >= machine.limit and self._interface.inherited is None:
+            return machine  # without the cost of reading the counters
+        counters = parse_counters(content(self._counters))
+        limit = min(limit, counters.get(self._interface.inherited or "", NO_LIMIT))
+        if limit >= machine.limit:
+            return machine
+        usage = self._usage.number() if self._usage else None
+        droppable = sum(counters.get(name, 0) for name in self._interface.droppable)
+        # A limit holds even where its usage cannot be read: then the machine's is the safe guess.
+        used = min(machine.used, limit) if usage is None else max(0, usage - droppable)
+        return MemoryLimit(kind=self._interface.kind, where=self._folder, limit=limit, used=used)
+
+    def oom_kills(self) -> int | None:
+        return parse_counters(content(self._events)).get("oom_kill")
+
+    def pressure(self) -> Pressure | None:
+        return parse_pressure(content(self._pressure))
+
+
+def parse_counters(text: str) -> dict[str, int]:
+    """Lines of a name and a number, as in memory.stat; other lines are left out."""
+    return {name: int(digits) for name, digits in COUNTER.findall(text)}
+
+
+def parse_pressure(text: str) -> Pressure | None:
+    shares = {kind: float(share) for kind, share in STALL.findall(text)}
+    if shares.keys() != {"some", "full"}:
+        return None
+    return Pressure(some=shares["some"], full=shares["full"])
+
+
+def _read_limit(file: OpenFile) -> int:
+    if content(file).strip() == "max":
+        return NO_LIMIT
+    limit = file.number()
+    return NO_LIMIT if limit is None else limit

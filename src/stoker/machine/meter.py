@@ -1,0 +1,102 @@
+"""Memory now: how much of the limit that binds is used, read as often as one likes.
+
+Opened once; each reading is then a handful of ``pread`` calls. A limit that is changed, set or
+lifted while the meter is open is seen by the next reading; that the process was moved to another
+group is not: open a new meter. Decides nothing, and does not know what is being built.
+"""
+
+import platform
+from contextlib import ExitStack
+from types import TracebackType
+
+import msgspec
+
+from stoker.machine import macos
+from stoker.machine.cgroup import groups
+from stoker.machine.file_tree import FileTree, OpenFile, content
+from stoker.machine.memory_group import MemoryGroup, parse_pressure
+from stoker.machine.physical import MEMINFO, Physical, ask_c_library, parse_meminfo
+from stoker.model.machine import LimitKind, MemoryLimit, Pressure
+from stoker.model.value import Value
+
+
+class Reading(Value, frozen=True, kw_only=True):
+    """``free`` can be taken before any limit is met, be it ``limit`` or a larger, fuller one.
+
+    ``oom_kills`` counts in this process's own group: version 1 counts a kill only where the victim
+    was, and version 2 counts it there too.
+    """
+
+    limit: MemoryLimit
+    free: int
+    physical: Physical
+    oom_kills: int | None
+    pressure: Pressure | None
+
+
+class Meter:
+    """Use it in a ``with`` block, or close it."""
+
+    def __init__(self, tree: FileTree | None = None):
+        self._tree = tree or FileTree()
+        self._closing = ExitStack()
+        self._meminfo = self._open(MEMINFO)
+        self._pressure = self._open("/proc/pressure/memory")
+        # The outermost first: of equal limits it counts more users, so it is met first.
+        outward = groups(self._tree, "memory")
+        self._groups = [MemoryGroup(group, self._open) for group in reversed(outward)]
+
+    def reading(self) -> Reading:
+        physical = self._read_physical()
+        machine = MemoryLimit(
+            kind=LimitKind.PHYSICAL,
+            where=MEMINFO,
+            limit=physical.total,
+            used=physical.total - physical.available,
+        )
+        limits = [machine, *(group.read(machine) for group in self._groups)]
+        binding = min(range(len(limits)), key=lambda index: limits[index].limit)
+        return Reading(
+            limit=msgspec.structs.replace(limits[binding], kills_group=self._kills_group(binding)),
+            free=min(limit.free for limit in limits),
+            physical=physical,
+            oom_kills=self._groups[-1].oom_kills() if self._groups else None,
+            pressure=self._read_pressure(binding),
+        )
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def __enter__(self) -> "Meter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self, name: str) -> OpenFile | None:
+        file = self._tree.open(name)
+        if file is not None:
+            self._closing.callback(file.close)
+        return file
+
+    def _read_physical(self) -> Physical:
+        if platform.system() == "Darwin":
+            return macos.physical() or ask_c_library()
+        physical = parse_meminfo(content(self._meminfo))
+        if physical is None:
+            self._tree.note(f"{MEMINFO} does not say how much memory is available")
+        return physical or ask_c_library()
+
+    def _kills_group(self, binding: int) -> bool:
+        """A group set to die as one does so when memory runs out in it or in a group round it."""
+        return any(group.dies_as_one for group in self._groups[max(0, binding - 1) :])
+
+    def _read_pressure(self, binding: int) -> Pressure | None:
+        """That of the group that binds; version 1 has none, so then the whole machine's."""
+        own = self._groups[binding - 1].pressure() if binding else None
+        return own or parse_pressure(content(self._pressure))

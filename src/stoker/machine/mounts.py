@@ -1,0 +1,51 @@
+"""Reads /proc/self/mountinfo. Knows nothing of what is mounted there."""
+
+import re
+from pathlib import PurePosixPath
+
+from stoker.model.value import Value
+
+ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+class Mount(Value, frozen=True, kw_only=True):
+    """``root`` is the part of the file system that is seen at ``point``."""
+
+    root: str
+    point: str
+    filesystem: str
+    options: tuple[str, ...]  # of the file system itself; for cgroup v1 its controllers
+
+    def holds(self, path: str) -> bool:
+        return PurePosixPath(path).is_relative_to(self.point)
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """In the order of mounting. Lines of another form are left out."""
+    mounts = (_parse_line(line) for line in text.split("\n"))
+    return tuple(mount for mount in mounts if mount is not None)
+
+
+def _parse_line(line: str) -> Mount | None:
+    # Between the sixth field and a lone dash stand any number of optional fields.
+    place, dash, kind = line.partition(" - ")
+    fields, types = place.split(" "), kind.split(" ")
+    if not dash or len(fields) < 6 or len(types) < 3:
+        return None
+    return Mount(
+        root=unescape(fields[3]),
+        point=unescape(fields[4]),
+        filesystem=types[0],
+        options=tuple(types[2].split(",")),
+    )
+
+
+def unescape(text: str) -> str:
+    r"""The kernel writes space, tab, newline, ``#`` and backslash as ``\040`` and the like."""
+    return ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
+    """The mount that holds a resolved path: the deepest, and of equals the last, which covers."""
+    holding = [mount for mount in mounts if mount.holds(path)]
+    return max(reversed(holding), key=lambda mount: len(mount.point), default=None)

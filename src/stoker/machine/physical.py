@@ -1,0 +1,42 @@
+"""The machine's own memory and swap, from /proc/meminfo or, where there is none, its stand-ins.
+
+Knows nothing of control groups.
+"""
+
+import os
+import re
+
+from stoker.machine.file_tree import whole_number
+from stoker.model.value import Value
+
+MEMINFO = "/proc/meminfo"
+LINE = re.compile(r"^(\w+): +(\d+) kB$", re.MULTILINE | re.ASCII)
+
+
+class Physical(Value, frozen=True, kw_only=True):
+    total: int
+    available: int
+    swap_total: int = 0
+    swap_free: int = 0
+
+
+def parse_meminfo(text: str) -> Physical | None:
+    """``None`` where the two numbers that matter are not there."""
+    sizes = {name: (whole_number(digits) or 0) * 1024 for name, digits in LINE.findall(text)}
+    if "MemTotal" not in sizes or "MemAvailable" not in sizes:
+        return None
+    return Physical(
+        total=sizes["MemTotal"],
+        available=min(sizes["MemAvailable"], sizes["MemTotal"]),
+        swap_total=sizes.get("SwapTotal", 0),
+        swap_free=sizes.get("SwapFree", 0),
+    )
+
+
+def ask_c_library() -> Physical:
+    """Coarser: it does not count cache that can be dropped as available, and knows no swap."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * page
+    free_pages = "SC_AVPHYS_PAGES"  # not on macOS
+    free = os.sysconf(free_pages) * page if free_pages in os.sysconf_names else total
+    return Physical(total=total, available=free)

@@ -1,0 +1,41 @@
+"""Asks programs what they are. A program that hangs, crashes or babbles is an answer too."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from stoker.model.errors import MissingError
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.outside.process import Argument
+
+
+class Answer(Value, frozen=True, kw_only=True):
+    """What a program printed, or ``problem``: why that cannot be used."""
+
+    printed: str = ""
+    problem: str | None = None
+
+
+class Probe(Value, frozen=True, kw_only=True):
+    """``patience`` is how long, in seconds, a program may take to answer."""
+
+    environment: Mapping[str, str]
+    patience: float
+
+    def ask(self, command: Sequence[Argument]) -> Answer:
+        # The answers are read by patterns, so they must be in English.
+        environment = {**self.environment, "LC_ALL": "C"}
+        try:
+            outcome = process.run(command, timeout=self.patience, env=environment)
+        except MissingError as error:
+            return Answer(problem=error.message)
+        return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
+
+    def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:
+        """The version that ``--version`` tells, by the first pattern that fits; or the problem."""
+        answer = self.ask([program, "--version"])
+        if answer.problem:
+            return None, answer.problem
+        found = (re.search(pattern, answer.printed, re.ASCII) for pattern in patterns)
+        version = next((match[1] for match in found if match), None)
+        return version, None if version else "does not tell its version"
