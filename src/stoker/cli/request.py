@@ -5,10 +5,9 @@ from typing import Any, TypeVar
 
 import click
 
-from stoker.flows.planning import Request
 from stoker.knowledge.features import features
 from stoker.model.errors import UsageError
-from stoker.settings.declared import OPTIONS
+from stoker.settings.declared import OPTIONS, Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,7 +13,6 @@ from stoker.model.errors import UsageError
 from stoker.model.finding import Finding
 from stoker.model.plan import Origin, Plan
 from stoker.model.source import SourceTree
-from stoker.model.value import Value
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimate import estimate
@@ -21,18 +20,10 @@ from stoker.plan.grammar import name
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
 from stoker.plan.wanted import wanted_variant
-from stoker.settings.declared import PARTS
+from stoker.settings.declared import PARTS, Request
 from stoker.settings.toml import find_file, read_file
 from stoker.settings.wishes import Wishes, gather
 from stoker.source.tree import read_tree
-
-
-class Request(Value, frozen=True, kw_only=True):
-    """What was said on the command line, unread."""
-
-    options: dict[str, str] = {}
-    features: tuple[str, ...] = ()
-    defines: dict[str, str] = {}
 
 
 def plan(request: Request) -> Plan:

@@ -54,3 +54,11 @@ OPTIONS: dict[str, Declared] = {
 
 # Parts of a variant that can also be given apart from its name.
 PARTS = ("platform", "blas", "python", "build_type", "sanitizer")
+
+
+class Request(Value, frozen=True, kw_only=True):
+    """What was said on the command line, unread."""
+
+    options: dict[str, str] = {}
+    features: tuple[str, ...] = ()
+    defines: dict[str, str] = {}
