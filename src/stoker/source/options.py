@@ -113,9 +113,9 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
     match command.name, [argument.value for argument in command.arguments]:
         case "option", [name, help_text, *rest]:
             kind, type_ = OptionKind.OPTION, "BOOL"
-            default = rest[0] if rest else "OFF"
-        case "cmake_dependent_option", [name, help_text, default, depends, otherwise, *_]:
-            kind, type_ = OptionKind.DEPENDENT, "BOOL"
+            default = _switch(rest[0] if rest else "")
+        case "cmake_dependent_option", [name, help_text, value, depends, otherwise, *_]:
+            kind, type_, default = OptionKind.DEPENDENT, "BOOL", _switch(value)
             condition = conditions.conjunction(depends.split(";"))
         # With FORCE, or as INTERNAL, the tree sets it itself: that is no choice.
         case "set", [name, *values, "CACHE", type_, help_text] if type_ != "INTERNAL":
@@ -135,6 +135,13 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
         file=file,
         line=command.line,
     )
+
+
+def _switch(value: str) -> str:
+    """What option() makes of a value; one that is computed stays as it is written."""
+    if "$" in value:
+        return value
+    return "ON" if value.upper() in {"1", "ON", "YES", "TRUE", "Y"} else "OFF"
 
 
 def _names_used(command: Command) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""A small extension: on the CPU always, on the GPU where a CUDA compiler is found."""
+"""A small extension: on the CPU always, on the GPU where torch and a compiler can."""
 
+import torch
 from setuptools import setup
 from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension, CUDAExtension
 
@@ -11,7 +12,7 @@ extension = (
         ["csrc/scale.cpp", "csrc/scale_kernel.cu"],
         define_macros=[("WITH_CUDA", None)],
     )
-    if CUDA_HOME
+    if CUDA_HOME and torch.version.cuda
     else CppExtension("mini_extension._C", ["csrc/scale.cpp"])
 )
 
