@@ -21,7 +21,7 @@ def request_options(*, variant: bool) -> Callable[[F], F]:
                 f"--{row.name}/--no-{row.name}",
                 f"feature_{row.name}",
                 default=None,
-                help=row.help[0].upper() + row.help[1:] + ".",
+                help=row.help,
             )(function)
         function = click.option(
             "-D",

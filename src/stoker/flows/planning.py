@@ -63,7 +63,8 @@ def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Sub
 
 
 def _wishes(request: Request, environment: Mapping[str, str]) -> Wishes:
-    path = find_file(Path.cwd())
+    source = request.options.get("source")
+    path = find_file(Path.cwd()) or (find_file(Path(source).absolute()) if source else None)
     return gather(
         file=read_file(path) if path else None,
         environment=environment,

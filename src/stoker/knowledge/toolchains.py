@@ -11,6 +11,7 @@ class VersionCommand(Row, frozen=True, kw_only=True):
 
 
 class Stub(Row, frozen=True, kw_only=True):
+    prefix: str  # of its functions' names; an upper case letter follows
     headers: tuple[str, ...]
     library: str
     soname: str
@@ -43,7 +44,7 @@ class Kind(Row, frozen=True, kw_only=True):
     links: dict[str, str] = {}
     sonames: tuple[str, ...] = ()
     environment: dict[str, tuple[str, ...]] = {}
-    stub: Stub | None = None
+    stubs: tuple[Stub, ...] = ()
     proof: Proof | None = None
 
     @property

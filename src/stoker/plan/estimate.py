@@ -6,7 +6,7 @@ from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 
-_UNKNOWN = Quantity(amount=None, basis="nobody has measured this")
+_UNKNOWN = Quantity(amount=None, basis="no measured build to go by")
 
 
 def estimate(subject: Subject) -> Estimate:
@@ -28,6 +28,8 @@ def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
 
 
 def _figures(subject: Subject) -> BuildFigures | None:
+    if subject.platform_row.mobile:
+        return None
     name = subject.tree.name.replace("-", "_") if subject.tree else None
     for row in estimates().build:
         if row.needs_feature and subject.feature(row.needs_feature) is False:

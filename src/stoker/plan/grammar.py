@@ -282,8 +282,8 @@ def name(variant: Variant) -> str:
 
 
 def label(variant: Variant) -> str:
-    """The PEP 440 local version label of a variant: ``cu130.sm90.avx512``."""
-    return re.sub(r"[^a-z0-9]+", ".", name(variant)).strip(".")
+    """The PEP 440 local version label: ``cu130.sm90.avx512``. The platform is the wheel's tag."""
+    return re.sub(r"[^a-z0-9]+", ".", name(msgspec.structs.replace(variant, platform=None)))
 
 
 def _backend_word(variant: Variant) -> str:

@@ -25,7 +25,9 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         [*chosen.settings(subject), *exported_settings(subject), *placed_defines(subject)]
     )
     findings += unforwarded(options, subject, chosen)
-    settings = merge([*_jobs(subject, estimate), *options, *forwarded(options, chosen)])
+    settings = merge(
+        [*_jobs(subject, estimate, chosen.jobs_variable), *options, *forwarded(options, chosen)]
+    )
     cmake = tuple(setting for setting in settings if setting.place is Place.CMAKE)
     return Plan(
         name=subject.name,
@@ -56,7 +58,7 @@ def merge(settings: list[Setting]) -> list[Setting]:
     return [best[key] for key in sorted(best)]
 
 
-def _jobs(subject: Subject, estimate: Estimate) -> list[Setting]:
+def _jobs(subject: Subject, estimate: Estimate, variable: str) -> list[Setting]:
     """A safe number of jobs for those who run the plan without the governor."""
     if not subject.here:
         return []
@@ -64,7 +66,7 @@ def _jobs(subject: Subject, estimate: Estimate) -> list[Setting]:
     fitting = cpus if not largest else int(subject.machine.memory.limit.free / largest)
     jobs = max(1, min(cpus, fitting))
     why = f"{cpus} CPUs" + (f", {fitting} of the largest steps fit in memory" if largest else "")
-    return [environment("MAX_JOBS", str(jobs), Origin(kind=OriginKind.MACHINE), why)]
+    return [environment(variable, str(jobs), Origin(kind=OriginKind.MACHINE), why)]
 
 
 def _summary(subject: Subject) -> SourceSummary | None:

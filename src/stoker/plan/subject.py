@@ -79,9 +79,11 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def gpus_origin(self) -> Origin:
-        if self.variant.gpus:
-            return self.origin("gpus")
-        return Origin(kind=OriginKind.MACHINE, where="GPU")
+        return self.origins.get("gpus", Origin(kind=OriginKind.MACHINE))
+
+    @property
+    def toolkit_origin(self) -> Origin:
+        return self.origins.get("toolkit", Origin(kind=OriginKind.MACHINE))
 
     @property
     def compiler(self) -> tuple[str, str]:
@@ -93,8 +95,8 @@ class Subject(Value, frozen=True, kw_only=True):
         return "gcc", _NEWEST_GCC
 
     def origin(self, part: str) -> Origin:
-        """Who asked for a part of the variant."""
-        return self.origins.get(part, Origin(kind=OriginKind.VARIANT, where=self.name))
+        """Who asked for a part of the variant; nobody, where it is the default."""
+        return self.origins.get(part, Origin(kind=OriginKind.DEFAULT))
 
     def feature(self, name: str) -> bool | None:
         """Asked for, refused, or left to the project."""

@@ -1,5 +1,7 @@
 """Findings as lines: readable without colour, the fix ready to paste."""
 
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from stoker.model.finding import Finding, Severity
@@ -10,18 +12,22 @@ _MARKS = {
     Severity.WARNING: ("warn ", "yellow"),
     Severity.ERROR: ("ERROR", "bold red"),
 }
-_INDENT = " " * 7
+_INDENT = 7
 
 
-def finding_lines(finding: Finding) -> list[Text]:
+def finding_lines(finding: Finding) -> list[RenderableType]:
     mark, style = _MARKS[finding.severity]
     line = Text.assemble((mark, style), "  ", finding.title)
     if finding.severity is Severity.OK:
         if finding.evidence:
             line.append(f"  {finding.evidence}", style="dim")
         return [line]
-    lines = [line]
+    lines: list[RenderableType] = [line]
     if finding.evidence:
-        lines.append(Text(f"{_INDENT}{finding.evidence}", style="dim"))
-    lines += [Text.assemble(_INDENT, ("$ ", "dim"), command) for command in finding.fix]
+        lines.append(_indented(Text(finding.evidence, style="dim")))
+    lines += [_indented(Text.assemble(("$ ", "dim"), command)) for command in finding.fix]
     return lines
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, _INDENT), expand=False)

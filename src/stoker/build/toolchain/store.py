@@ -76,7 +76,7 @@ def install(request: Request, *, into: Path | None = None, say: Say) -> Toolchai
         warnings = _verify(request, home, work, packages)
         shutil.rmtree(work)
         manifest = _describe(request, home, packages, warnings)
-        files.write_whole(home / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        (home / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
     return _toolchain(path, manifest)
 
 
@@ -90,7 +90,7 @@ def installed() -> list[Toolchain]:
 def remove(word: str) -> Toolchain:
     """Remove a toolchain by its name, its requirement or, wherever it is, its folder."""
     named = root() / word.strip().replace("==", "-")
-    path = named if _manifest(named) else Path(word).resolve()
+    path = (named if _manifest(named) else Path(word)).resolve()
     manifest = _manifest(path)
     if manifest is None and path.exists():
         raise UsageError(f"{path} is not a toolchain that stoker made: it has no {MANIFEST}")
@@ -201,8 +201,8 @@ def _verify(request: Request, home: Path, work: Path, packages: dict[str, str]) 
     compiler = shutil.which(os.environ.get("NVCC_CCBIN") or "g++")
     if compiler is None:
         return ("no host C++ compiler was found: nothing was compiled to verify it",)
-    if row.stub:
-        make_stub(home, row.stub, compiler=compiler, work=work)
+    for stub in row.stubs:
+        make_stub(home, stub, compiler=compiler, work=work)
     verify_proof(home, row.proof, work=work)
     return ()
 

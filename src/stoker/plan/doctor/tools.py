@@ -49,7 +49,7 @@ def linker(case: Case) -> Iterator[Finding]:
 
 def python(case: Case) -> Iterator[Finding]:
     python = case.subject.toolbox.python
-    if case.subject.kind is ProjectKind.CMAKE or case.subject.feature("python") is False:
+    if case.subject.kind is ProjectKind.CMAKE or case.subject.feature("bindings") is False:
         return
     wanted = case.subject.variant.python
     if wanted and not python.version.startswith(f"{wanted}."):

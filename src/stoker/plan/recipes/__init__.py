@@ -12,6 +12,7 @@ from stoker.plan.subject import Subject
 class Recipe(Protocol):
     """A module of this folder. ``launcher_variables`` put a launcher before every compile."""
 
+    jobs_variable: str
     launcher_variables: tuple[str, ...]
 
     def settings(self, subject: Subject) -> Iterable[Setting]:

@@ -10,6 +10,7 @@ from stoker.plan.flags import compiler_flags
 from stoker.plan.subject import Subject, environment, option, recipe_origin
 
 _ORIGIN = recipe_origin(ProjectKind.CMAKE)
+jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
 launcher_variables: tuple[str, ...] = tuple(
     f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")
 )
@@ -46,7 +47,7 @@ def _cuda(subject: Subject) -> Iterator[Setting]:
         archs = ";".join(_cmake_arch(target) for target in subject.gpus)
         yield option("CMAKE_CUDA_ARCHITECTURES", archs, subject.gpus_origin)
     if toolkit := subject.toolkit:
-        origin = subject.origin("toolkit")
+        origin = subject.toolkit_origin
         yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
         yield option(
             "CUDAToolkit_ROOT", toolkit.home, origin, "find_package(CUDAToolkit) looks there"

@@ -25,6 +25,7 @@ _BACKENDS = {
 }
 _SANITIZERS = {Sanitizer.ADDRESS: "USE_ASAN", Sanitizer.THREAD: "USE_TSAN"}
 _ORIGIN = recipe_origin(ProjectKind.PYTORCH)
+jobs_variable = "MAX_JOBS"
 launcher_variables: tuple[str, ...] = tuple(
     f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")
 )
@@ -87,7 +88,7 @@ def cuda_settings(subject: Subject) -> Iterator[Setting]:
         archs = (target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
         yield environment("TORCH_CUDA_ARCH_LIST", ";".join(archs), subject.gpus_origin)
     if toolkit := subject.toolkit:
-        origin = subject.origin("toolkit")
+        origin = subject.toolkit_origin
         yield environment("CUDA_HOME", toolkit.home, origin, f"CUDA {toolkit.version} found there")
         yield environment("CUDACXX", toolkit.nvcc, origin, "CMake takes this compiler")
 
@@ -129,7 +130,7 @@ def _platform(subject: Subject) -> Iterator[Setting]:
 
 
 def _version(subject: Subject) -> Iterator[Setting]:
-    if subject.tree and subject.tree.version:
+    if subject.tree and subject.tree.version and not subject.platform_row.mobile:
         public = subject.tree.version.partition("+")[0]
         why = "the wheel says which variant it is"
         yield environment(
@@ -139,7 +140,7 @@ def _version(subject: Subject) -> Iterator[Setting]:
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
-    if subject.platform_row.mobile or subject.feature("python") is False:
+    if subject.platform_row.mobile or subject.feature("bindings") is False:
         return plain_cmake(cmake)
     python = f"python{subject.variant.python}" if subject.variant.python else "python3"
     words = (python, "-m", "build", "--wheel", "--no-isolation")
