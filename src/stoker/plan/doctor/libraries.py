@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from stoker.knowledge.features import FeatureRow, blas_libraries, features
+from stoker.knowledge.libraries import table
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import Library
 from stoker.model.source import ProjectKind
@@ -24,7 +25,7 @@ def switched_off(case: Case) -> Iterator[Finding]:
             severity=severity,
             title=f"{row.name} {would}: {what} not found",
             evidence=row.help + _found_of(case.subject.toolbox.library(row.library or "")),
-            fix=(*fix, *_prefix_hint(row)),
+            fix=(*fix, *_elsewhere(row)),
         )
 
 
@@ -57,12 +58,11 @@ def _found_of(library: Library | None) -> str:
     return f"; only its {half} was found"
 
 
-def _prefix_hint(row: FeatureRow) -> tuple[str, ...]:
-    return (
-        ("export CMAKE_PREFIX_PATH=<its folder>   # if it is installed elsewhere",)
-        if row.library
-        else ()
-    )
+def _elsewhere(row: FeatureRow) -> tuple[str, ...]:
+    """For those who have the library where nobody looks."""
+    known = next((known for known in table().library if known.name == row.library), None)
+    variable = known.variables[0] if known and known.variables else "CMAKE_PREFIX_PATH"
+    return (f"export {variable}=FOLDER   # if it is installed elsewhere",) if row.library else ()
 
 
 def blas(case: Case) -> Iterator[Finding]:
