@@ -27,16 +27,16 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 
 def _parse_line(line: str) -> Mount | None:
-    # Between the sixth field and a lone dash stand any number of optional fields.
-    place, dash, kind = line.partition(" - ")
-    fields, types = place.split(" "), kind.split(" ")
-    if not dash or len(fields) < 6 or len(types) < 3:
+    fields = line.split(" ")
+    # After the sixth field stand any number of optional ones, then a lone dash.
+    dash = fields.index("-", 6) if "-" in fields[6:] else len(fields)
+    if len(fields) < dash + 4:
         return None
     return Mount(
         root=unescape(fields[3]),
         point=unescape(fields[4]),
-        filesystem=types[0],
-        options=tuple(types[2].split(",")),
+        filesystem=fields[dash + 1],
+        options=tuple(fields[dash + 3].split(",")),
     )
 
 

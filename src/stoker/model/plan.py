@@ -87,6 +87,14 @@ class SourceSummary(Value, frozen=True, kw_only=True):
     front_end: FrontEnd
 
 
+class Resources(Value, frozen=True, kw_only=True):
+    """What this machine has to build with: CPUs, and the memory limit that binds first."""
+
+    cpus: int
+    memory_bytes: int
+    memory_limit: str  # "cgroup v2 (/sys/fs/cgroup/...)"
+
+
 class Plan(Value, frozen=True, kw_only=True):
     name: str
     label: str
@@ -95,6 +103,7 @@ class Plan(Value, frozen=True, kw_only=True):
     platform: Platform
     recipe: ProjectKind
     source: SourceSummary | None
+    machine: Resources
     environment: tuple[Setting, ...]
     cmake: tuple[Setting, ...]
     commands: tuple[Command, ...]

@@ -1,6 +1,15 @@
 """From a subject to its plan: refuse, gather, merge by origin, explain."""
 
-from stoker.model.plan import Estimate, Origin, OriginKind, Place, Plan, Setting, SourceSummary
+from stoker.model.plan import (
+    Estimate,
+    Origin,
+    OriginKind,
+    Place,
+    Plan,
+    Resources,
+    Setting,
+    SourceSummary,
+)
 from stoker.plan.checks import refuse, remarks
 from stoker.plan.defines import (
     check_defines,
@@ -37,6 +46,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         platform=subject.platform,
         recipe=subject.kind,
         source=_summary(subject),
+        machine=_resources(subject),
         environment=tuple(s for s in settings if s.place is Place.ENVIRONMENT),
         cmake=cmake,
         commands=chosen.commands(subject, cmake),
@@ -67,6 +77,15 @@ def _jobs(subject: Subject, estimate: Estimate, variable: str) -> list[Setting]:
     jobs = max(1, min(cpus, fitting))
     why = f"{cpus} CPUs" + (f", {fitting} of the largest steps fit in memory" if largest else "")
     return [environment(variable, str(jobs), Origin(kind=OriginKind.MACHINE), why)]
+
+
+def _resources(subject: Subject) -> Resources:
+    limit = subject.machine.memory.limit
+    return Resources(
+        cpus=subject.machine.cpu.usable,
+        memory_bytes=limit.limit,
+        memory_limit=f"{limit.kind} ({limit.where})",
+    )
 
 
 def _summary(subject: Subject) -> SourceSummary | None:

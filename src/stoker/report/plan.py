@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stoker.model.finding import Severity
-from stoker.model.plan import Plan, Quantity, Setting
+from stoker.model.plan import Plan, Setting
 from stoker.model.units import duration, size
 from stoker.plan.compare import Difference
 from stoker.report.findings import finding_lines
@@ -25,6 +25,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "platform": str(plan.platform),
         "recipe": plan.recipe,
         "source": built["source"],
+        "machine": built["machine"],
         "environment": {setting.name: setting.value for setting in plan.environment},
         "cmake": {setting.name: setting.value for setting in plan.cmake},
         "origin": {part: str(origin) for part, origin in plan.variant_origin.items()}
@@ -81,6 +82,12 @@ def _head(plan: Plan) -> Text:
     front_end = f" by {source.front_end}" if source else ""
     head = Text(f"{plan.name}", style="bold")
     head.append(f"  {what}{front_end} for {plan.platform}\n", style="not bold")
+    machine = plan.machine
+    head.append(
+        f"this machine: {machine.cpus} CPUs, {size(machine.memory_bytes)} of memory, "
+        f"limited by {machine.memory_limit}\n",
+        style="not bold dim",
+    )
     return head
 
 
@@ -109,12 +116,8 @@ def _estimate(plan: Plan) -> Table:
         ("wheel", estimate.wheel_bytes, size),
     ):
         amount = "unknown" if quantity.amount is None else f"about {words(quantity.amount)}"
-        table.add_row(f"  {name}", amount, Text(_basis(quantity), style="dim"))
+        table.add_row(f"  {name}", amount, Text(quantity.basis, style="dim"))
     return table
-
-
-def _basis(quantity: Quantity) -> str:
-    return quantity.basis
 
 
 def differences_page(differences: tuple[Difference, ...]) -> RenderableType:
