@@ -18,8 +18,7 @@ _OPTIONS_AFTER = re.compile(r"\s--.*")  # such as the --hash of a pinned require
 
 def read_requirements(files: TreeFiles, file: str) -> tuple[str, ...]:
     """The requirements of a file and of those it includes, each once."""
-    lines = list(_lines(files, file, set()))
-    return parse_requirements(files, lines)
+    return parse_requirements(files, _lines(files, file, visited=set()))
 
 
 def parse_requirements(files: TreeFiles, lines: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -1,0 +1,218 @@
+"""Whole trees: the miniatures, trees made here, and folders that are none."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import PROJECTS
+from stoker.model.errors import UsageError
+from stoker.model.source import FrontEnd, OptionKind, ProjectKind, Submodule
+from stoker.source.tree import read_tree
+
+
+def make(root: Path, **texts: str) -> Path:
+    """A tree of files given by their names with ``__`` for a dot."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (root / name.replace("__", ".")).write_text(text)
+    return root
+
+
+def test_a_pytorch_tree() -> None:
+    tree = read_tree(PROJECTS / "mini-pytorch")
+    assert (tree.kind, tree.name, tree.version) == (ProjectKind.PYTORCH, "torch", "2.6.0a0")
+    assert tree.front_end is FrontEnd.SETUPTOOLS
+    assert tree.submodules == (
+        Submodule(path="third_party/fmt", present=True),
+        Submodule(path="third_party/protobuf", present=False),
+    )
+    assert tree.own_protobuf is False
+    assert tree.cuda_archs == (
+        *("5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0"),
+    )
+    assert tree.backends == ("cpu", "cuda", "rocm", "xpu", "mps", "vulkan")
+    assert tree.requirements == (
+        *("numpy", "pyyaml", "setuptools", "typing-extensions>=4.10.0"),
+        *('sympy==1.13.1; python_version >= "3.9"', "ninja", "cmake", "wheel"),
+    )
+    assert tree.notes == ()
+
+
+def test_options_of_a_pytorch_tree() -> None:
+    tree = read_tree(PROJECTS / "mini-pytorch")
+    cudnn, vulkan = tree.option("USE_CUDNN"), tree.option("USE_VULKAN")
+    assert cudnn is not None
+    assert (cudnn.kind, cudnn.condition, cudnn.otherwise) == (
+        OptionKind.DEPENDENT,
+        "USE_CUDA",
+        "OFF",
+    )
+    assert vulkan is not None
+    assert (vulkan.condition, vulkan.within) == ("ANDROID", "NOT DEFINED USE_VULKAN")
+    assert tree.option("USE_CUDDN") is None
+    assert "USE_CUDDN" not in tree.variables
+    assert {"TORCH_CUDA_ARCH_LIST", "BUILD_GMOCK", "MPS_FOUND"} <= set(tree.variables)
+    assert {"FMT_INSTALL", "NOT_AN_OPTION"}.isdisjoint(
+        {*tree.variables, *(option.name for option in tree.options)}
+    )
+
+
+def test_an_option_declared_twice_is_the_one_outside_any_condition() -> None:
+    tree = read_tree(PROJECTS / "mini-pytorch")
+    declared = [option for option in tree.options if option.name == "USE_DISTRIBUTED"]
+    assert [(option.kind, option.default) for option in declared] == [
+        (OptionKind.CACHED, "OFF"),
+        (OptionKind.OPTION, "ON"),
+    ]
+    assert tree.option("USE_DISTRIBUTED") == declared[1]
+    blas = tree.option("BLAS")
+    assert blas is not None
+    assert (blas.default, blas.within) == ("MKL", "NOT INTERN_BUILD_MOBILE")
+
+
+def test_a_pytorch_tree_without_setup() -> None:
+    tree = read_tree(PROJECTS / "mini-pytorch-skbuild")
+    assert (tree.kind, tree.name, tree.version) == (ProjectKind.PYTORCH, "torch", "2.14.0a0")
+    assert tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
+    assert tree.submodules == ()
+    assert tree.cuda_archs[-2:] == ("12.0", "12.0a")
+    assert tree.requirements[:4] == ("scikit-build-core>=1.0", "cmake>=3.27", "ninja", "numpy")
+    assert "filelock" not in tree.requirements
+
+
+def test_an_extension() -> None:
+    tree = read_tree(PROJECTS / "mini-extension")
+    assert (tree.kind, tree.name, tree.version) == (
+        ProjectKind.EXTENSION,
+        "mini-extension",
+        "0.3.1",
+    )
+    assert tree.front_end is FrontEnd.SETUPTOOLS
+    assert tree.requirements == ("setuptools", "torch")
+    assert tree.backends == ("cpu", "cuda")
+    assert tree.own_protobuf is None
+    assert tree.notes == ()
+
+
+def test_a_cmake_project() -> None:
+    tree = read_tree(PROJECTS / "mini-cmake")
+    assert (tree.kind, tree.name, tree.version) == (ProjectKind.CMAKE, "minicmake", "1.4.2")
+    assert tree.front_end is FrontEnd.CMAKE
+    assert [option.name for option in tree.options] == ["MINI_CUDA", "MINI_TESTS", "MINI_ROUNDS"]
+    assert tree.backends == ("cpu", "cuda")
+    assert tree.requirements == ()
+
+
+def test_torch_among_the_requirements_needs_native_sources(tmp_path: Path) -> None:
+    root = make(tmp_path, pyproject__toml='[build-system]\nrequires = ["torch>=2", "setuptools"]')
+    with pytest.raises(UsageError):
+        read_tree(root)
+    make(root / "csrc", op__cpp="")
+    tree = read_tree(root)
+    assert (tree.kind, tree.name) == (ProjectKind.EXTENSION, tmp_path.name)
+    assert tree.requirements == ("torch>=2", "setuptools")
+    assert tree.backends == ("cpu",)
+
+
+def test_a_package_built_by_cmake_without_torch(tmp_path: Path) -> None:
+    build_system = 'requires = ["scikit-build-core"]\nbuild-backend = "scikit_build_core.build"'
+    root = make(
+        tmp_path,
+        CMakeLists__txt="project(native VERSION 1.0 LANGUAGES CXX HIP)",
+        pyproject__toml=f'[build-system]\n{build_system}\n[project]\nname = "pkg"',
+    )
+    tree = read_tree(root)
+    assert (tree.kind, tree.front_end) == (ProjectKind.CMAKE, FrontEnd.SCIKIT_BUILD_CORE)
+    assert (tree.name, tree.version, tree.backends) == ("pkg", "1.0", ("cpu", "rocm"))
+
+
+def test_a_cut_file_leaves_a_note_and_the_rest(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    shutil.copytree(PROJECTS / "mini-pytorch", root)
+    text = (root / "CMakeLists.txt").read_text()
+    (root / "CMakeLists.txt").write_text(text[: text.index("The NCCL of this machine")])
+    tree = read_tree(root)
+    line = text[: text.index('"The NCCL of this machine')].count("\n") + 1
+    assert tree.notes == (
+        f"CMakeLists.txt:{line}: the quoted argument is never closed; what follows was not read",
+    )
+    assert tree.option("USE_NCCL") is not None
+    assert tree.option("USE_SYSTEM_NCCL") is None
+    assert tree.option("BLAS") is not None
+
+
+def test_a_link_and_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(PROJECTS / "mini-cmake")
+    monkeypatch.chdir(tmp_path)
+    assert read_tree(Path("x/../link")).path == str(tmp_path / "link")
+
+
+def refused(path: Path) -> tuple[str, str]:
+    with pytest.raises(UsageError) as caught:
+        read_tree(path)
+    return str(caught.value), "\n".join(caught.value.hints)
+
+
+def test_a_folder_that_is_none() -> None:
+    message, hints = refused(PROJECTS / "not-a-project")
+    assert message.endswith("not-a-project is not a source tree that stoker builds")
+    assert "looked for: CMakeLists.txt; setup.py that uses torch" in hints
+    assert "found: README.md, notes.py" in hints
+
+
+def test_a_plain_python_package(tmp_path: Path) -> None:
+    _, hints = refused(make(tmp_path, setup__py="from setuptools import setup\nsetup()"))
+    assert "a Python package without code for torch or CMake" in hints
+
+
+def test_the_folder_above(tmp_path: Path) -> None:
+    make(tmp_path / "llvm", CMakeLists__txt="project(LLVM)")
+    assert f"did you mean {tmp_path / 'llvm'}?" in refused(tmp_path)[1]
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    assert refused(tmp_path)[0] == f"{tmp_path} is an empty folder"
+
+
+def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "pytorch").mkdir()
+    message, hints = refused(tmp_path / "pytroch")
+    assert message == f"there is no folder {tmp_path / 'pytroch'}"
+    assert hints == f"did you mean {tmp_path / 'pytorch'}?"
+    assert refused(tmp_path / "no" / "such")[1] == ""
+
+
+def test_a_file(tmp_path: Path) -> None:
+    (tmp_path / "torch-2.6.0.tar.gz").touch()
+    message, hints = refused(tmp_path / "torch-2.6.0.tar.gz")
+    assert message.endswith("torch-2.6.0.tar.gz is not a folder")
+    assert hints == "unpack it first"
+
+
+CONTENTS = st.binary() | st.text().map(str.encode)
+READ = dict.fromkeys(
+    (
+        *("CMakeLists.txt", "version.txt", "torch/utils/cpp_extension.py", "setup.py"),
+        *("pyproject.toml", "PKG-INFO", "requirements.txt", ".gitmodules"),
+    ),
+    CONTENTS,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.fixed_dictionaries({}, optional=READ))
+def test_no_content_is_too_strange(
+    tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]
+) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    for name, content in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    try:
+        kind = read_tree(root).kind
+    except UsageError:
+        kind = None
+    assert (kind is not None) == ("CMakeLists.txt" in contents)
