@@ -11,7 +11,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test heavy lint format docs clean
+.PHONY: help venv demo test heavy lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -26,6 +26,12 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $(READY)
+
+# Until `stoker build` is there: what this machine lacks for the example, and the plan of it.
+demo: venv
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/stoker doctor --source examples/kiln
+	@echo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/stoker plan --source examples/kiln
 
 test: venv
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
