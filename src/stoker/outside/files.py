@@ -2,6 +2,7 @@
 
 import glob
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
     """Give a folder beside ``path`` to fill; it becomes ``path`` only if nothing failed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = _folder_beside(path)
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))
     except OSError as error:
         raise StorageError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
@@ -54,8 +55,7 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
 def remove_whole(path: Path) -> None:
     """Make a folder vanish in one step; deleting its content comes after."""
     try:
-        aside = _folder_beside(path)
-        path.rename(aside)
+        aside = path.rename(path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(4)}"))
         with suppress(FileNotFoundError):  # another process may be clearing leftovers
             shutil.rmtree(aside)
     except OSError as error:
@@ -69,7 +69,3 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
     """
     pattern = f".{glob.escape(name) if name else '*'}{_ASIDE}*"
     return sorted(path for path in folder.glob(pattern) if path.is_dir())
-
-
-def _folder_beside(path: Path) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))

@@ -45,7 +45,7 @@ def fetch(request: Request, *, work: Path, say: Say, keep_open: Collection[int] 
 
     outcome = process.stream(
         [
-            *_installer(),
+            *installer(),
             *("--only-binary", ":all:", "--constraint", held, "--target", unpacked),
             *requirements(request),
         ],
@@ -59,7 +59,7 @@ def fetch(request: Request, *, work: Path, say: Say, keep_open: Collection[int] 
     return unpacked
 
 
-def _installer() -> list[str]:
+def installer() -> list[str]:
     if importlib.util.find_spec("pip"):
         # -P: a folder called pip in the current folder is not pip.
         pip = [sys.executable, "-P", "-m", "pip", "install", "--no-compile", "--no-user"]
