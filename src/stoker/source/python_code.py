@@ -6,7 +6,7 @@ No code is ever run, so what a file computes is not known.
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stoker.model.value import Value
 from stoker.source.files import TreeFiles
@@ -54,7 +54,7 @@ def read_cuda_archs(files: TreeFiles) -> tuple[str, ...]:
     """The architectures that a PyTorch tree's cpp_extension accepts, wherever it lists them."""
     module = _parsed(files, CPP_EXTENSION, files.text(CPP_EXTENSION) or "")
     archs: dict[str, None] = {}
-    for name, value in _assignments(module) if module else ():
+    for name, value in _assignments(ast.walk(module)) if module else ():
         if _ARCH_LIST.fullmatch(name):
             archs |= dict.fromkeys(filter(_ARCH.fullmatch, _strings(value)))
     if module and not archs:
@@ -73,9 +73,9 @@ def _parsed(files: TreeFiles, file: str, text: str) -> ast.Module | None:
     return None
 
 
-def _assignments(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Every ``name = value``, at any depth."""
-    for node in ast.walk(module):
+def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Every ``name = value`` among the nodes themselves."""
+    for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 yield name, value
@@ -91,10 +91,10 @@ def _strings(expression: ast.expr) -> Iterator[str]:
 
 
 def _literals(module: ast.Module) -> dict[str, str]:
-    """The names that are assigned a plain string."""
+    """The names that are assigned a plain string whatever happens, so not within a try or if."""
     return {
         name: value.value
-        for name, value in _assignments(module)
+        for name, value in _assignments(module.body)
         if isinstance(value, ast.Constant) and isinstance(value.value, str)
     }
 

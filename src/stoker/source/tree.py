@@ -7,6 +7,8 @@ import os
 import re
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule
 from stoker.model.variant import Backend
@@ -112,9 +114,22 @@ def _name(kind: ProjectKind, files: TreeFiles, package: Package, cmake: CMakeFac
 def _version(
     kind: ProjectKind, files: TreeFiles, package: Package, cmake: CMakeFacts
 ) -> str | None:
+    in_file = _version_file(files)
     if kind is ProjectKind.PYTORCH:
-        return (files.text("version.txt") or "").strip() or None
-    return package.version or (cmake.project.version if cmake.project else None)
+        return in_file
+    return package.version or in_file or (cmake.project.version if cmake.project else None)
+
+
+def _version_file(files: TreeFiles) -> str | None:
+    """PyTorch and many of its neighbours keep their version in a file of its own."""
+    text = files.text("version.txt")
+    if text is None:
+        return None
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        files.note("version.txt: does not hold a version")
+        return None
 
 
 def _submodules(files: TreeFiles) -> tuple[Submodule, ...]:

@@ -50,6 +50,12 @@ def test_the_version_of_the_module(tmp_path: Path, place: str) -> None:
     assert (package.name, package.version) == ("My.Pkg", "4.5")
 
 
+def test_a_version_that_may_be_another_is_none(tmp_path: Path) -> None:
+    code = "try:\n    from .v import __version__\nexcept ImportError:\n    __version__ = '0.0'"
+    package, _ = read(tmp_path, setup_py="setup(name='pkg')", pkg=code)
+    assert package.version is None
+
+
 def test_code_of_the_tree_is_not_run(tmp_path: Path) -> None:
     package, notes = read(
         tmp_path, setup_py="raise SystemExit('run!')\nsetup(name=compute(), version=f'{1}')"

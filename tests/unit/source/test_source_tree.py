@@ -117,6 +117,14 @@ def test_torch_among_the_requirements_needs_native_sources(tmp_path: Path) -> No
     assert tree.backends == ("cpu",)
 
 
+def test_a_version_in_a_file_of_its_own(tmp_path: Path) -> None:
+    root = make(tmp_path, CMakeLists__txt="project(a VERSION 1.0)", version__txt="2.0.0a0\n")
+    assert read_tree(root).version == "2.0.0a0"
+    make(root, version__txt="unknown")
+    tree = read_tree(root)
+    assert (tree.version, tree.notes) == ("1.0", ("version.txt: does not hold a version",))
+
+
 def test_a_package_built_by_cmake_without_torch(tmp_path: Path) -> None:
     build_system = 'requires = ["scikit-build-core"]\nbuild-backend = "scikit_build_core.build"'
     root = make(
