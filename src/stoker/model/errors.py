@@ -53,6 +53,24 @@ class StorageError(StokerError):
     status = ExitStatus.STORAGE
 
 
+class ArtifactError(StokerError):
+    """A wheel, a library or what is inside them is not what it must be."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        member: str | None = None,
+        offset: int | None = None,
+        hints: Iterable[str] = (),
+    ):
+        place = ": ".join(part for part in (file, member) if part)
+        if offset is not None:
+            place = f"{place} at byte {offset}".lstrip()
+        super().__init__(message, hints=hints, where=place or None)
+
+
 class CommandError(StokerError):
     """A program we started failed; ``output`` is the end of what it printed."""
 
