@@ -42,7 +42,7 @@ class TreeFiles:
                 subfolders.clear()
                 continue
             subfolders[:] = sorted(name for name in subfolders if _is_own(name))
-            for name in sorted(names):
+            for name in sorted(filter(_is_text, names)):
                 yield name if relative == "." else f"{relative}/{name}"
             seen += len(names)
             if seen > _MOST_FILES:
@@ -56,7 +56,7 @@ class TreeFiles:
         """Whether there is such a folder with something in it."""
         try:
             return any((self.root / relative).iterdir())
-        except OSError:
+        except (OSError, ValueError):  # a null byte in the name is a wrong value
             return False
 
     def text(self, relative: str) -> str | None:
@@ -71,7 +71,7 @@ class TreeFiles:
                 self.note(f"{relative}: not read, {status.st_size:,} bytes are too many")
                 return None
             return self._decoded(relative, path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError as error:
             self.note(f"{relative}: cannot be read: {error.strerror}")
@@ -91,4 +91,9 @@ class TreeFiles:
 
 
 def _is_own(folder: str) -> bool:
-    return folder not in _SKIPPED and not folder.startswith(".")
+    return folder not in _SKIPPED and not folder.startswith(".") and _is_text(folder)
+
+
+def _is_text(name: str) -> bool:
+    """Other names, which a file system may hold, could not be written down."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

@@ -90,7 +90,7 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
                 blocks[-1].append("")
             case "endif" if blocks:
                 blocks.pop()
-            case _:
+            case "option" | "cmake_dependent_option" | "set":
                 if option := _declaration(file, command):
                     yield replace(option, within=_within(blocks))
 
@@ -106,8 +106,6 @@ def _within(blocks: Sequence[Sequence[str]]) -> str | None:
 
 
 def _declaration(file: str, command: Command) -> CMakeOption | None:
-    if command.name not in {"option", "cmake_dependent_option", "set"}:
-        return None
     condition: str | None = None
     otherwise: str | None = None
     match command.name, [argument.value for argument in command.arguments]:

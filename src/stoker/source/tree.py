@@ -5,6 +5,7 @@ Reads; neither runs anything of the tree nor decides how it is built.
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -31,7 +32,8 @@ _LOOKED_FOR = (
 
 def read_tree(path: Path) -> SourceTree:
     """The facts of the tree at ``path``; an error where there is none that stoker could build."""
-    root = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100  keeps links, drops ..
+    # Unlike pathlib's, these functions raise for neither an unknown user nor a loop of links.
+    root = Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111
     content = _content(root)
     files = TreeFiles(root)
     package = read_package(files)
@@ -73,8 +75,12 @@ def _similar(root: Path) -> list[str]:
     try:
         names = nearest(root.name, (entry.name for entry in root.parent.iterdir()))
     except OSError:
-        return []
-    return [f"did you mean {' or '.join(str(root.parent / name) for name in names)}?"] * bool(names)
+        names = ()
+    return [_did_you_mean(root.parent, names)] if names else []
+
+
+def _did_you_mean(folder: Path, names: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(str(folder / name) for name in names)}?"
 
 
 def _kind(files: TreeFiles, package: Package) -> ProjectKind | None:
@@ -101,7 +107,7 @@ def _nothing_to_build(files: TreeFiles, package: Package, content: list[str]) ->
         hints.append("this is a Python package without code for torch or CMake: use pip")
     below = [name for name in content if files.is_file(f"{name}/CMakeLists.txt")]
     if below:
-        hints.append(f"did you mean {' or '.join(str(files.root / name) for name in below[:3])}?")
+        hints.append(_did_you_mean(files.root, below[:3]))
     return UsageError(f"{files.root} is not a source tree that stoker builds", hints=hints)
 
 

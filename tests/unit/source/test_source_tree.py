@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import PROJECTS
-from stoker.model.errors import UsageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.source import FrontEnd, OptionKind, ProjectKind, Submodule
 from stoker.source.tree import read_tree
 
@@ -152,10 +152,26 @@ def test_a_cut_file_leaves_a_note_and_the_rest(tmp_path: Path) -> None:
     assert tree.option("BLAS") is not None
 
 
-def test_a_link_and_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "link").symlink_to(PROJECTS / "mini-cmake")
-    monkeypatch.chdir(tmp_path)
-    assert read_tree(Path("x/../link")).path == str(tmp_path / "link")
+def test_one_tree_has_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "tree", CMakeLists__txt="project(a)")
+    (tmp_path / "link").symlink_to("tree")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "tree")
+    paths = {read_tree(Path(way)).path for way in (".", "../link", "~/tree", tmp_path / "link")}
+    assert paths == {str((tmp_path / "tree").resolve())}
+
+
+def test_paths_with_null_bytes_are_not_there(tmp_path: Path) -> None:
+    tree = read_tree(
+        make(
+            tmp_path,
+            CMakeLists__txt="project(a)",
+            __gitmodules="path = a\0b\npath =\n",
+            setup__py="setup(name='a\\0b')",
+        )
+    )
+    assert tree.submodules == (Submodule(path="a\0b", present=False),)
+    assert tree.version is None
 
 
 def refused(path: Path) -> tuple[str, str]:
@@ -191,6 +207,12 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
     assert message == f"there is no folder {tmp_path / 'pytroch'}"
     assert hints == f"did you mean {tmp_path / 'pytorch'}?"
     assert refused(tmp_path / "no" / "such")[1] == ""
+
+
+def test_a_loop_of_links(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(StorageError, match="cannot read"):
+        read_tree(tmp_path / "loop")
 
 
 def test_a_file(tmp_path: Path) -> None:

@@ -44,6 +44,18 @@ def test_a_walk_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert files.notes == ["more than 3 files: those after b were not read"]
 
 
+def test_names_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "é").mkdir()
+    (tmp_path / "é/CMakeLists.txt").touch()
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).mkdir()
+    except OSError:
+        pytest.skip("this file system holds only names that are text")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff/CMakeLists.txt")).touch()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xfe.cmake")).touch()
+    assert list(TreeFiles(tmp_path).walk()) == ["é/CMakeLists.txt"]
+
+
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfhere")
     assert TreeFiles(tmp_path).text("a") == "here"
