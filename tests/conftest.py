@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -9,6 +11,7 @@ from typing import NoReturn
 import pytest
 
 PROJECTS = Path(__file__).parent / "projects"
+Stoker = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +32,29 @@ def need() -> Callable[[str], str]:
         missing(f"{tool} is not on the PATH")
 
     return find
+
+
+@pytest.fixture
+def stoker(tmp_path: Path) -> Stoker:
+    """``stoker("plan", "h100", cwd=..., NAME="value")``: run it in an empty folder unless told."""
+
+    def run(
+        *arguments: str, cwd: Path | None = None, timeout: float = 60, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = Path(sys.executable).with_name("stoker")
+        # The folder of the tools that come as wheels, so that doctor finds cmake and ninja.
+        path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            [str(command), *arguments],
+            cwd=cwd or tmp_path,
+            env={**os.environ, "PATH": path, **environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
 
 
 def missing(what: str) -> NoReturn:

@@ -1,16 +1,15 @@
 """From the user's words to a plan, and from a plan to what this machine lacks for it."""
 
 import os
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.machine.cmake import read_cmake_variables
 from stoker.machine.snapshot import read_machine
 from stoker.machine.tools import read_toolbox
-from stoker.model.errors import UsageError
+from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding
+from stoker.model.machine import Toolbox
 from stoker.model.plan import Origin, Plan
 from stoker.model.source import SourceTree
 from stoker.plan.defines import define
@@ -48,7 +47,7 @@ def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Sub
         features=[(wish.value, wish.origin) for wish in wishes.features],
         machine=machine,
     )
-    toolbox = read_toolbox(environment, python=_python(variant.python, environment))
+    toolbox = _toolbox(variant.python, environment)
     return Subject(
         variant=variant,
         name=name(variant),
@@ -89,10 +88,20 @@ def _tree(wishes: Wishes) -> SourceTree | None:
         return None
 
 
-def _python(version: str | None, environment: Mapping[str, str]) -> str:
-    """The interpreter a build would use: the one asked for, the active environment's, the first."""
-    if version and (found := shutil.which(f"python{version}")):
-        return found
-    if active := environment.get("VIRTUAL_ENV"):
-        return str(Path(active) / "bin" / "python")
-    return shutil.which("python3") or sys.executable
+def _toolbox(version: str | None, environment: Mapping[str, str]) -> Toolbox:
+    """With the first Python that works: the one asked for, the active environment's, any.
+
+    That it is not the one asked for, doctor says.
+    """
+    active = environment.get("VIRTUAL_ENV")
+    candidates = [
+        f"python{version}" if version else None,
+        str(Path(active) / "bin" / "python") if active else None,
+        "python3",
+    ]
+    for python in filter(None, candidates):
+        try:
+            return read_toolbox(environment, python=python)
+        except MissingError:
+            continue
+    return read_toolbox(environment)

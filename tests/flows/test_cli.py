@@ -1,0 +1,81 @@
+"""The command line as a newcomer meets it: help, errors, exit statuses, pipes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import Stoker
+from stoker import __version__
+from stoker.cli import COMMANDS
+
+
+def test_version(stoker: Stoker) -> None:
+    done = stoker("--version")
+    assert (done.returncode, done.stdout) == (0, f"stoker {__version__}\n")
+
+
+def test_version_imports_nothing_heavy(stoker: Stoker) -> None:
+    done = stoker("--version", PYTHONPROFILEIMPORTTIME="1")
+    assert "stoker.cli" in done.stderr
+    for heavy in ("rich", "msgspec", "archspec", "pynvml", "stoker.plan", "stoker.machine"):
+        assert f" {heavy}\n" not in done.stderr
+
+
+def test_help_lists_every_command(stoker: Stoker) -> None:
+    done = stoker("--help")
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(stoker: Stoker, command: str) -> None:
+    done = stoker(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: stoker {command}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pla"], "did you mean plan"),
+        (["plan", "cu130-sm95"], "sm90"),
+        (["plan", "h101"], "h100"),
+        (["plan", "h100", "-D", "USE_CUDDN=1"], "USE_CUDNN"),
+        (["plan", "cu124-sm120"], "12.8"),
+        (["plan", "--blas", "openblass"], "openblas"),
+        (["plan", "--source", "no-such-folder"], "no-such-folder"),
+        (["options", "--source", "no-such-folder"], "no-such-folder"),
+        (["plan", "--no-such-flag"], "No such option"),
+        (["doctor", "--variant", "cu130-smm90"], "sm90"),
+    ],
+)
+def test_bad_input_ends_with_status_2_and_a_hint(
+    stoker: Stoker, arguments: list[str], said: str
+) -> None:
+    done = stoker(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    script = "{ stoker variants; echo status $? >&2; } | head -1"
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    done = subprocess.run(
+        ["bash", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert "status 0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(stoker: Stoker, shell: str) -> None:
+    assert "_STOKER_COMPLETE" in stoker("completion", shell).stdout
+
+
+def test_completion_offers_commands(stoker: Stoker) -> None:
+    done = stoker(_STOKER_COMPLETE="bash_complete", COMP_WORDS="stoker do", COMP_CWORD="1")
+    assert done.stdout == "plain,doctor\n"

@@ -1,0 +1,139 @@
+"""`stoker plan`, `doctor`, `options` and `variants` on miniature trees, for real."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECTS, Stoker
+
+MINI = str(PROJECTS / "mini-pytorch")
+
+
+def test_plan_for_another_platform(stoker: Stoker) -> None:
+    """Works on whatever CPU this machine has."""
+    done = stoker(
+        "plan", "cu124-sm90-avx512", "--platform", "linux-x86_64", "--source", MINI, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["environment"]["TORCH_CUDA_ARCH_LIST"] == "9.0"
+    assert plan["environment"]["USE_CUDA"] == plan["cmake"]["USE_CUDA"] == "1"
+    assert "-mavx512f" in plan["environment"]["CXXFLAGS"]
+    assert set(plan["origin"]) >= {*plan["environment"], *plan["cmake"]}
+    listed = json.loads(stoker("options", "--source", MINI, "--json").stdout)
+    assert set(plan["cmake"]) <= {option["name"] for option in listed}
+
+
+def test_shell_lines_give_the_same_environment(stoker: Stoker, tmp_path: Path) -> None:
+    arguments = (
+        "plan",
+        "cu124-sm80+sm90+ptx-avx512",
+        "--platform",
+        "linux-x86_64",
+        "--source",
+        MINI,
+    )
+    environment = json.loads(stoker(*arguments, "--json").stdout)["environment"]
+    script = tmp_path / "plan.sh"
+    script.write_text(stoker(*arguments, "--shell").stdout)
+    printed = subprocess.run(
+        ["bash", "-c", f". {script} && env -0"],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    sourced = dict(line.split("=", 1) for line in printed.split("\0") if line)
+    assert {name: sourced.get(name) for name in environment} == environment
+
+
+def test_difference_of_two_plans(stoker: Stoker) -> None:
+    done = stoker("plan", "cu130-sm90", "--against", "cu130-sm80", "--source", MINI, "--json")
+    (difference,) = [d for d in json.loads(done.stdout) if d["name"] == "TORCH_CUDA_ARCH_LIST"]
+    assert (difference["before"], difference["after"]) == ("9.0", "8.0")
+
+
+def test_named_variant_and_where_it_stands(stoker: Stoker, tmp_path: Path) -> None:
+    (tmp_path / "stoker.toml").write_text(
+        f'[defaults]\nsource = "{MINI}"\n\n[variants.fleet]\nvariant = "cu124-sm90"\n'
+        "define = { USE_KINETO = false }\n"
+    )
+    plan = json.loads(stoker("plan", "fleet", "--json", STOKER_PYTHON="3.12").stdout)
+    assert plan["variant"]["name"] == "cu124-sm90-py312"
+    assert plan["origin"]["USE_KINETO"] == "stoker.toml:6"
+    assert plan["origin"]["python"] == "environment STOKER_PYTHON"
+    assert "stoker.toml:5" in plan["origin"]["gpus"]
+
+
+def test_misspelt_key_names_the_line(stoker: Stoker, tmp_path: Path) -> None:
+    (tmp_path / "stoker.toml").write_text("[defaults]\nvariant = 'cpu'\nbals = 'mkl'\n")
+    done = stoker("plan")
+    assert done.returncode == 2
+    assert "stoker.toml:3" in done.stderr
+    assert "blas" in done.stderr
+
+
+def test_options_of_a_tree(stoker: Stoker) -> None:
+    listed = json.loads(stoker("options", "CUDNN", "--source", MINI, "--json").stdout)
+    (option,) = [item for item in listed if item["name"] == "USE_CUDNN"]
+    assert (option["kind"], option["condition"]) == ("dependent", "USE_CUDA")
+
+
+def test_variants_explains_one(stoker: Stoker) -> None:
+    explained = json.loads(stoker("variants", "L40S", "--json").stdout)
+    assert explained["variant"]["gpus"] == [{"arch": "8.9", "ptx": False}]
+
+
+def test_doctor_finds_the_missing_submodule(stoker: Stoker) -> None:
+    done = stoker("doctor", "--variant", "cpu", "--source", MINI, "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert not report["can_run"]
+    (finding,) = [f for f in report["findings"] if f["name"] == "submodules-missing"]
+    assert "git" in finding["fix"][0]
+
+
+def test_doctor_is_content_with_the_example(stoker: Stoker) -> None:
+    example = PROJECTS.parent.parent / "examples" / "kiln"
+    done = stoker("doctor", "--variant", "cpu", "--source", str(example))
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_hanging_nvcc_is_said_and_the_rest_works(stoker: Stoker, tmp_path: Path) -> None:
+    home = tmp_path / "cuda"
+    (home / "bin").mkdir(parents=True)
+    nvcc = home / "bin" / "nvcc"
+    nvcc.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    nvcc.chmod(0o755)
+    done = stoker("doctor", "--variant", "cuda-sm90", "--source", MINI, CUDA_HOME=str(home))
+    assert str(nvcc) in done.stdout
+    assert "signal 11" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a memory cgroup needs root")
+def test_doctor_and_plan_see_a_cgroup_limit() -> None:
+    group = Path("/sys/fs/cgroup/memory/stoker-test-plan")
+    limit_file, procs = group / "memory.limit_in_bytes", group / "cgroup.procs"
+    if not group.parent.is_dir():
+        group = Path("/sys/fs/cgroup/stoker-test-plan")
+        limit_file, procs = group / "memory.max", group / "cgroup.procs"
+    try:
+        group.mkdir(exist_ok=True)
+        limit_file.write_text(str(2 * 1024**3))
+    except OSError as error:
+        pytest.skip(f"memory cgroups are not writable here: {error}")
+    try:
+        command = Path(sys.executable).with_name("stoker")
+        script = f"echo $$ > {procs} && exec {command} plan cpu --source {MINI} --json"
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["machine"]["memory_bytes"] == 2 * 1024**3
+        script = f"echo $$ > {procs} && exec {command} doctor --variant cpu --source {MINI}"
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+        assert "2.0 GiB of memory" in done.stdout
+    finally:
+        group.rmdir()

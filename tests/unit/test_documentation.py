@@ -1,0 +1,44 @@
+"""Documentation that cannot fall behind: commands, settings, statuses, links."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stoker.cli import COMMANDS
+from stoker.model.errors import ExitStatus
+from stoker.settings.declared import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in COMMANDS if f"stoker {name}" not in text] == []
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs/reference/settings.md").read_text()
+    for option in OPTIONS.values():
+        assert f"`{option.name}`" in text
+        assert f"`{option.variable}`" in text
+
+
+def test_every_exit_status_is_documented() -> None:
+    text = (ROOT / "docs/reference/exit-status.md").read_text()
+    assert [status for status in ExitStatus if f"| {status.value} |" not in text] == []
+
+
+def test_every_how_to_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    pages = [page for page in PAGES if page.parent.parent == ROOT / "docs"]
+    missing = [p for p in pages if str(p.relative_to(ROOT / "docs")) not in index]
+    assert missing == []
