@@ -29,11 +29,12 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
         options["variant"] = " ".join(words)
     planned = plan(read_request(options))
     if against is not None:
-        differences = compare(planned, plan(read_request(options | {"variant": against})))
+        other = plan(read_request(options | {"variant": against}))
+        differences = compare(planned, other)
         if form == "json":
             click.echo(msgspec.json.encode(differences).decode())
         else:
-            report.show(report.differences_page(differences))
+            report.show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(report.plan_json(planned))).decode())
     elif form == "shell":

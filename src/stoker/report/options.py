@@ -10,7 +10,8 @@ def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Renderab
     lines: list[RenderableType] = []
     for item in listed:
         lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
-    lines.append(Text(f"{len(listed)} options of {tree.name} {tree.version or ''}".strip()))
+    noun = "option" if len(listed) == 1 else "options"
+    lines.append(Text(f"{len(listed)} {noun} of {tree.name} {tree.version or ''}".strip()))
     for note in tree.notes:
         lines.append(Text(f"note: {note}", style="yellow"))
     return Group(*lines)

@@ -120,11 +120,13 @@ def _estimate(plan: Plan) -> Table:
     return table
 
 
-def differences_page(differences: tuple[Difference, ...]) -> RenderableType:
+def differences_page(
+    differences: tuple[Difference, ...], before: str, after: str
+) -> RenderableType:
     if not differences:
         return Text("no difference")
     table = Table(box=None, pad_edge=False)
-    for column in ("", "name", "before", "after"):
+    for column in ("", "", before, after):
         table.add_column(column, overflow="fold")
     for item in differences:
         sign = "+" if item.before is None else "-" if item.after is None else "~"
