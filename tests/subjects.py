@@ -1,0 +1,336 @@
+"""Values for tests of the pure core: a machine, its tools and trees with everything in order.
+
+A test says only what differs from that. Nothing is read and nothing is started.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.features import blas_libraries, features
+from stoker.model.finding import Finding, Severity
+from stoker.model.machine import (
+    Cpu,
+    CudaToolkit,
+    Disk,
+    Gpu,
+    Library,
+    LimitKind,
+    Machine,
+    Memory,
+    MemoryLimit,
+    OperatingSystem,
+    PythonInstallation,
+    Tool,
+    Toolbox,
+)
+from stoker.model.plan import Estimate, Origin, OriginKind, Plan, Quantity
+from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
+from stoker.plan.defines import define
+from stoker.plan.doctor import examine
+from stoker.plan.estimate import estimate
+from stoker.plan.grammar import name
+from stoker.plan.planning import make_plan
+from stoker.plan.subject import Subject
+from stoker.plan.wanted import wanted_variant
+
+GIB = 1024**3
+COMMAND_LINE = Origin(kind=OriginKind.COMMAND_LINE)
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def changed(value: T, **changes: Any) -> T:
+    return msgspec.structs.replace(value, **changes)
+
+
+# -- a machine ---------------------------------------------------------------------------------
+
+
+def debian(**changes: Any) -> OperatingSystem:
+    system = OperatingSystem(
+        system="linux",
+        id="debian",
+        version="12",
+        pretty="Debian GNU/Linux 12 (bookworm)",
+        kernel="6.1.0",
+        libc="glibc 2.36",
+    )
+    return changed(system, **changes)
+
+
+def zen4(**changes: Any) -> Cpu:
+    cpu = Cpu(
+        model="AMD EPYC 9354",
+        family="x86_64",
+        microarchitecture="zen4",
+        features=("avx", "avx2", "avx512f", "fma"),
+        online=8,
+        affinity=8,
+        quota=None,
+    )
+    return changed(cpu, **changes)
+
+
+def neoverse(**changes: Any) -> Cpu:
+    return zen4(family="aarch64", microarchitecture="neoverse_v2", **changes)
+
+
+def memory(
+    limit: int = 64 * GIB, *, used: int = 0, kills_group: bool = False, **changes: Any
+) -> Memory:
+    binding = MemoryLimit(
+        kind=LimitKind.CGROUP_V2,
+        where="/sys/fs/cgroup/build",
+        limit=limit,
+        used=used,
+        kills_group=kills_group,
+    )
+    whole = Memory(
+        total=128 * GIB, available=limit - used, swap_total=0, swap_free=0, limit=binding
+    )
+    return changed(whole, **changes)
+
+
+def gpu(capability: str = "9.0", **changes: Any) -> Gpu:
+    card = Gpu(
+        index=0,
+        name="NVIDIA H100 80GB HBM3",
+        capability=capability,
+        memory=80 * GIB,
+        driver="580.65.06",
+    )
+    return changed(card, **changes)
+
+
+def disk(free: int = 200 * GIB, **changes: Any) -> Disk:
+    whole = Disk(path="/home/me", filesystem="ext4", total=500 * GIB, free=free, in_memory=False)
+    return changed(whole, **changes)
+
+
+def linux(**changes: Any) -> Machine:
+    machine = Machine(os=debian(), cpu=zen4(), memory=memory(), gpus=(), disks=(disk(),))
+    return changed(machine, **changes)
+
+
+def arm_linux(**changes: Any) -> Machine:
+    return linux(cpu=neoverse(), **changes)
+
+
+def mac(**changes: Any) -> Machine:
+    system = debian(system="macos", id="macos", version="15.1", pretty="macOS 15.1", libc=None)
+    return linux(os=system, cpu=zen4(family="aarch64", microarchitecture="m1"), **changes)
+
+
+# -- its tools ---------------------------------------------------------------------------------
+
+
+def tool(name: str, version: str | None = None, **changes: Any) -> Tool:
+    return changed(Tool(name=name, path=f"/usr/bin/{name}", version=version), **changes)
+
+
+def toolkit(version: str | None = "13.0", **changes: Any) -> CudaToolkit:
+    """As nvcc lists them, the architectures have no suffixes."""
+    release = cuda_releases().get(version or "")
+    home = f"/usr/local/cuda-{version}"
+    plain = dict.fromkeys(arch.rstrip("af") for arch in (release.archs if release else ()))
+    kit = CudaToolkit(home=home, nvcc=f"{home}/bin/nvcc", version=version, archs=tuple(plain))
+    return changed(kit, **changes)
+
+
+def library(name: str, **changes: Any) -> Library:
+    whole = Library(
+        name=name,
+        version="1.0",
+        header=f"/usr/include/{name}.h",
+        library=f"/usr/lib/lib{name}.so",
+    )
+    return changed(whole, **changes)
+
+
+def python(**changes: Any) -> PythonInstallation:
+    installed = PythonInstallation(
+        executable="/usr/bin/python3",
+        version="3.11.7",
+        headers="/usr/include/python3.11",
+        packages={"numpy": "2.1.0", "pyyaml": "6.0", "setuptools": "75.0"},
+    )
+    return changed(installed, **changes)
+
+
+TOOLS = {"cxx": "12.2.0", "cmake": "3.31.0", "ninja": "1.12.1", "git": "2.39.5"}
+
+
+def tools(**versions: Tool | None) -> tuple[Tool, ...]:
+    """The usual ones; ``tools(cmake=None)`` lacks one, ``tools(mold=tool("mold"))`` has more."""
+    usual: dict[str, Tool | None] = {name: tool(name, version) for name, version in TOOLS.items()}
+    return tuple(found for found in (usual | versions).values() if found)
+
+
+def libraries(*, without: Iterable[str] = ()) -> tuple[Library, ...]:
+    """Every library that a feature or a BLAS wants."""
+    wanted = [
+        *(row.library for row in features().values()),
+        *(row.library for row in blas_libraries().values()),
+    ]
+    names = dict.fromkeys(name for name in wanted if name and name not in set(without))
+    return tuple(library(name) for name in names)
+
+
+def toolbox(**changes: Any) -> Toolbox:
+    box = Toolbox(tools=tools(), cuda=(toolkit(),), libraries=libraries(), python=python())
+    return changed(box, **changes)
+
+
+# -- source trees ------------------------------------------------------------------------------
+
+
+def cmake_option(name: str, default: str = "ON", **changes: Any) -> CMakeOption:
+    declared = CMakeOption(
+        name=name,
+        kind=OptionKind.OPTION,
+        type="BOOL",
+        default=default,
+        help=f"about {name}",
+        file="CMakeLists.txt",
+        line=1,
+    )
+    return changed(declared, **changes)
+
+
+_PYTORCH_OPTIONS = (
+    *dict.fromkeys(
+        row.option
+        for row in features().values()
+        if row.option and not row.option.startswith("CMAKE_")
+    ),
+    *("USE_CUDA", "USE_ROCM", "USE_XPU", "USE_MPS", "USE_VULKAN", "USE_ASAN", "USE_TSAN"),
+    *("USE_STATIC_CUDNN", "USE_SYSTEM_NCCL", "CAFFE2_STATIC_LINK_CUDA", "BUILD_SHARED_LIBS"),
+    *("ONNX_ML", "MSVC_Z7_OVERRIDE"),
+)
+_PYTORCH_ARCHS = (
+    *("3.5", "3.7", "5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5"),
+    *("8.0", "8.6", "8.7", "8.9", "9.0", "9.0a"),
+)
+
+
+def pytorch_tree(**changes: Any) -> SourceTree:
+    """PyTorch 2.6.0, complete."""
+    tree = SourceTree(
+        path="/src/pytorch",
+        kind=ProjectKind.PYTORCH,
+        name="torch",
+        version="2.6.0",
+        front_end=FrontEnd.SETUPTOOLS,
+        options=(
+            *(cmake_option(name) for name in _PYTORCH_OPTIONS),
+            cmake_option("BLAS", "MKL", kind=OptionKind.CACHED, type="STRING"),
+        ),
+        variables=("CUDNN_ROOT", "CAFFE2_PERF_WITH_AVX512"),
+        requirements=("numpy", "pyyaml", "setuptools"),
+        own_protobuf=True,
+        cuda_archs=_PYTORCH_ARCHS,
+        backends=("cpu", "cuda", "rocm", "xpu", "mps", "vulkan"),
+    )
+    return changed(tree, **changes)
+
+
+def extension_tree(name: str = "flash_attn", **changes: Any) -> SourceTree:
+    tree = SourceTree(
+        path=f"/src/{name}",
+        kind=ProjectKind.EXTENSION,
+        name=name,
+        version="2.8.3",
+        front_end=FrontEnd.SETUPTOOLS,
+        requirements=("setuptools",),
+        backends=("cpu", "cuda", "rocm"),
+    )
+    return changed(tree, **changes)
+
+
+def cmake_tree(**changes: Any) -> SourceTree:
+    tree = SourceTree(
+        path="/src/demo",
+        kind=ProjectKind.CMAKE,
+        name="demo",
+        version="1.0",
+        front_end=FrontEnd.CMAKE,
+        options=(cmake_option("DEMO_FAST"), cmake_option("BUILD_TESTING")),
+        backends=("cpu", "cuda", "rocm"),
+    )
+    return changed(tree, **changes)
+
+
+# -- plans -------------------------------------------------------------------------------------
+
+CMAKE_VARIABLES = frozenset(
+    {"CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_STANDARD", "CMAKE_PREFIX_PATH"}
+)
+
+
+def subject(
+    words: str = "cpu",
+    *,
+    machine: Machine | None = None,
+    defines: Mapping[str, str] | None = None,
+    parts: Mapping[str, str] | None = None,
+    said: Origin = COMMAND_LINE,
+    **changes: Any,
+) -> Subject:
+    """What ``stoker plan WORDS`` is about. ``said`` is where defines and parts come from."""
+    machine = machine or linux()
+    spoken = {part: (text, said) for part, text in (parts or {}).items()}
+    variant, origins = wanted_variant(
+        (words, COMMAND_LINE), parts=spoken, features=(), machine=machine
+    )
+    whole = Subject(
+        variant=variant,
+        name=name(variant),
+        origins=origins,
+        machine=machine,
+        toolbox=toolbox(),
+        defines=tuple(define(key, value, said) for key, value in (defines or {}).items()),
+        cmake_variables=CMAKE_VARIABLES,
+    )
+    return changed(whole, **changes)
+
+
+def plan_of(about: Subject) -> Plan:
+    return make_plan(about, estimate(about))
+
+
+def plan(words: str = "cpu", **about: Any) -> Plan:
+    return plan_of(subject(words, **about))
+
+
+def doctor(words: str = "cpu", **about: Any) -> tuple[Finding, ...]:
+    whole = subject(words, **about)
+    return examine(whole, plan_of(whole))
+
+
+def environment_of(planned: Plan) -> dict[str, str]:
+    return {setting.name: setting.value for setting in planned.environment}
+
+
+def cmake_of(planned: Plan) -> dict[str, str]:
+    return {setting.name: setting.value for setting in planned.cmake}
+
+
+def named(findings: Iterable[Finding], name: str) -> Finding:
+    """The only finding of a name."""
+    (found,) = (finding for finding in findings if finding.name == name)
+    return found
+
+
+def names(findings: Iterable[Finding], severity: Severity | None = None) -> set[str]:
+    """The names of findings, or of those of one severity."""
+    return {f.name for f in findings if severity in (None, f.severity)}
+
+
+def unknown_estimate(**changes: Any) -> Estimate:
+    nothing = Quantity(amount=None, basis="nobody has measured this")
+    whole = Estimate(
+        seconds=nothing, largest_step_bytes=nothing, disk_bytes=nothing, wheel_bytes=nothing
+    )
+    return changed(whole, **changes)

@@ -1,0 +1,365 @@
+"""Every table loads, and what one says of another is true."""
+
+import importlib
+import re
+import tomllib
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from stoker import knowledge
+from stoker.knowledge.cpus import cpu_levels, cpu_products, microarchitectures
+from stoker.knowledge.cuda import cuda_archs, cuda_releases
+from stoker.knowledge.estimates import estimates
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import generations, gpus
+from stoker.knowledge.libraries import table as libraries
+from stoker.knowledge.packages import install_command
+from stoker.knowledge.platforms import platforms
+from stoker.knowledge.projects import projects
+from stoker.knowledge.tools import programs
+from stoker.knowledge.torch import forwarding, front_end_variables, torch_release, torch_releases
+from stoker.model.machine import OperatingSystem
+from stoker.model.variant import Backend
+
+TABLES = sorted(
+    file.name.removesuffix(".toml")
+    for file in resources.files(knowledge).iterdir()
+    if file.name.endswith(".toml")
+)
+
+
+def _content(table: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(knowledge).joinpath(f"{table}.toml").read_text())
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_has_a_reader_that_accepts_it(table: str) -> None:
+    """The reader's cached functions without parameters are those that load."""
+    module = importlib.import_module(f"stoker.knowledge.{table}")
+    readers = [
+        value
+        for value in vars(module).values()
+        if hasattr(value, "cache_info")
+        and value.__module__ == module.__name__
+        and not value.__wrapped__.__code__.co_argcount
+    ]
+    assert readers
+    assert all(reader() for reader in readers)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_misspelt_key_would_be_refused(table: str) -> None:
+    """Every struct of a reader forbids unknown fields, so a table cannot lose a word."""
+    module = importlib.import_module(f"stoker.knowledge.{table}")
+    rows = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    assert rows
+    for row in rows:
+        assert row.__struct_config__.forbid_unknown_fields, row  # type: ignore[attr-defined]
+        assert row.__struct_config__.frozen, row  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "key"),
+    [
+        ("gpus", "gpu", "arch"),
+        ("cuda", "toolkit", "version"),
+        ("cpus", "level", "name"),
+        ("torch", "release", "version"),
+        ("features", "feature", "name"),
+        ("features", "blas", "name"),
+        ("libraries", "library", "name"),
+        ("projects", "project", "name"),
+        ("tools", "program", "name"),
+    ],
+)
+def test_no_row_hides_another(table: str, rows: str, key: str) -> None:
+    names = [row[key] for row in _content(table)[rows]]
+    assert len(names) == len(set(names))
+
+
+# -- cuda, gpus --------------------------------------------------------------------------------
+
+
+def test_every_cuda_gpu_is_made_by_some_cuda() -> None:
+    cuda = [row.arch for row in gpus().values() if row.backend is Backend.CUDA]
+    assert set(cuda) <= set(cuda_archs())
+
+
+def test_every_architecture_that_cuda_makes_is_a_known_gpu() -> None:
+    """From the oldest on that people still own: 3.5 and 3.7 went with CUDA 11."""
+    plain = {arch.rstrip("af") for arch in cuda_archs()} - {"3.5", "3.7"}
+    assert plain <= set(gpus())
+
+
+def test_a_suffixed_target_has_its_plain_one_beside_it() -> None:
+    for release in cuda_releases().values():
+        suffixed = [arch for arch in release.archs if arch[-1] in "af"]
+        assert {arch.rstrip("af") for arch in suffixed} <= set(release.archs), release.version
+
+
+def test_releases_are_in_order_and_accept_ever_newer_compilers() -> None:
+    releases = list(cuda_releases().values())
+    versions = [tuple(map(int, release.version.split("."))) for release in releases]
+    assert versions == sorted(versions)
+    for limit in ("gcc_max", "clang_below", "driver"):
+        numbers = [getattr(release, limit) for release in releases]
+        assert numbers == sorted(numbers), limit
+
+
+@pytest.mark.parametrize(
+    ("version", "has", "lacks"),
+    [
+        ("11.8", "3.5 5.0 8.9 9.0", "9.0a 10.0"),
+        ("12.4", "5.0 7.0 9.0 9.0a", "3.5 10.0"),
+        ("12.8", "7.0 10.0 10.0a 10.1 12.0a", "10.0f 10.3 11.0 8.8"),
+        ("12.9", "10.3 12.1f 10.0f", "11.0 8.8"),
+        ("13.0", "7.5 8.8 11.0 11.0f 12.1a", "7.0 10.1 10.7"),
+        ("13.4", "10.7 10.7a 10.7f", "7.0"),
+    ],
+)
+def test_what_the_toolkits_make(version: str, has: str, lacks: str) -> None:
+    archs = set(cuda_releases()[version].archs)
+    assert set(has.split()) <= archs
+    assert not set(lacks.split()) & archs
+
+
+@pytest.mark.parametrize(
+    ("version", "gcc", "clang_below"),
+    [("11.8", 11, 15), ("12.1", 12, 16), ("12.4", 13, 18), ("12.8", 14, 20), ("13.0", 15, 21)],
+)
+def test_newest_host_compilers(version: str, gcc: int, clang_below: int) -> None:
+    release = cuda_releases()[version]
+    assert (release.gcc_max, release.clang_below) == (gcc, clang_below)
+
+
+@pytest.mark.parametrize(
+    ("card", "arch"),
+    [
+        ("L40S", "8.9"),
+        ("RTX 4090", "8.9"),
+        ("H200", "9.0"),
+        ("A10G", "8.6"),
+        ("T4", "7.5"),
+        ("GB300", "10.3"),
+        ("DGX Spark", "12.1"),
+        ("Jetson Thor", "11.0"),
+        ("MI300X", "gfx942"),
+    ],
+)
+def test_cards_people_own(card: str, arch: str) -> None:
+    assert card in gpus()[arch].names
+
+
+def test_generations_hold_targets_that_cuda_makes_and_end_in_ptx() -> None:
+    for name, archs in generations().items():
+        assert name == name.casefold()
+        assert archs.endswith("+PTX")
+        assert {arch.removesuffix("+PTX") for arch in archs.split(";")} <= set(cuda_archs())
+
+
+# -- cpus, platforms ---------------------------------------------------------------------------
+
+
+def test_products_are_microarchitectures() -> None:
+    assert set(cpu_products().values()) <= set(microarchitectures())
+
+
+def test_levels_name_families_that_some_platform_has() -> None:
+    families = {family for row in platforms().values() for family in row.families}
+    assert {level.family for level in cpu_levels().values()} <= families
+    for level in cpu_levels().values():
+        assert level.flags, level.name
+        assert level.serves, level.name
+        assert list(level.needs) == sorted(level.needs), level.name
+
+
+def test_the_platforms_of_the_request_are_there() -> None:
+    assert {str(platform) for platform in platforms()} >= {
+        *("linux-x86_64", "linux-aarch64", "linux-ppc64le", "linux-riscv64"),
+        *("macos-arm64", "macos-x86_64", "macos-universal"),
+        *("android-arm64", "android-x86_64", "ios-arm64"),
+    }
+
+
+def test_only_phones_are_mobile() -> None:
+    assert {row.os for row in platforms().values() if row.mobile} == {"android", "ios"}
+
+
+# -- features, libraries, packages -------------------------------------------------------------
+
+
+def test_libraries_of_features_and_blas_are_rows_of_libraries() -> None:
+    known = {row.name for row in libraries().library}
+    assert {row.library for row in features().values() if row.library} <= known
+    assert {row.library for row in blas_libraries().values() if row.library} <= known
+
+
+def test_a_feature_is_an_option_or_a_linker() -> None:
+    for row in features().values():
+        assert (row.option is None) != (row.linker is None), row.name
+        assert re.fullmatch("[a-z]+", row.name), "it is one word of a variant's name"
+        assert row.help
+        assert not row.name.startswith("no") or row.name.removeprefix("no") not in features()
+
+
+def test_linkers_are_programs_that_are_looked_for() -> None:
+    known = {program.name for program in programs()}
+    assert {row.linker for row in features().values() if row.linker} <= known
+
+
+def test_blas_libraries_belong_to_families_and_systems_that_exist() -> None:
+    families = {family for row in platforms().values() for family in row.families}
+    systems = {platform.os for platform in platforms()}
+    for row in blas_libraries().values():
+        assert set(row.families) <= families
+        assert set(row.systems) <= systems
+    assert blas_libraries()["mkl"].families == ("x86_64",)
+
+
+def test_values_of_blas_are_those_of_pytorch() -> None:
+    values = {row.value for row in blas_libraries().values()}
+    assert {"ATLAS", "BLIS", "Eigen", "MKL", "OpenBLAS", "vecLib", "APL", "NVPL"} <= values
+    assert {"FlexiBLAS", "Generic"} <= values
+
+
+def _system(system: str, id_: str, *like: str) -> OperatingSystem:
+    return OperatingSystem(
+        system=system, id=id_, version="1", pretty=id_, kernel="6", like=tuple(like)
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "command"),
+    [
+        (_system("linux", "debian"), "apt-get install -y g++"),
+        (_system("linux", "ubuntu", "debian"), "apt-get install -y g++"),
+        (_system("linux", "linuxmint", "ubuntu", "debian"), "apt-get install -y g++"),
+        (_system("linux", "fedora"), "dnf install -y gcc-c++"),
+        (_system("linux", "rocky", "rhel", "centos", "fedora"), "dnf install -y gcc-c++"),
+        (_system("linux", "amzn", "fedora"), "dnf install -y gcc-c++"),
+        (_system("linux", "arch"), "pacman -S --noconfirm gcc"),
+        (_system("linux", "manjaro", "arch"), "pacman -S --noconfirm gcc"),
+        (_system("linux", "opensuse-leap", "suse", "opensuse"), "zypper install -y gcc-c++"),
+        (_system("linux", "alpine"), "apk add g++"),
+        (_system("macos", "macos"), "brew install llvm"),
+    ],
+)
+def test_the_compiler_by_distribution(system: OperatingSystem, command: str) -> None:
+    assert install_command("cxx", system) == (command,)
+
+
+def test_an_unknown_distribution_gets_no_invented_command() -> None:
+    assert install_command("cxx", _system("linux", "nixos")) == ()
+    assert install_command("no-such-thing", _system("linux", "debian")) == ()
+
+
+def test_pip_serves_where_no_distribution_does() -> None:
+    assert install_command("ninja", _system("linux", "nixos")) == ("python3 -m pip install ninja",)
+
+
+def test_packages_of_cuda_need_its_version() -> None:
+    debian = _system("linux", "debian")
+    assert install_command("cudnn", debian) == ()
+    assert install_command("cudnn", debian, "12.8") == ("python3 -m pip install nvidia-cudnn-cu12",)
+    (command,) = install_command("cuda", debian, "13.0")
+    assert command == "stoker toolchain install cuda==13.0"
+
+
+def test_no_package_holds_an_unfilled_place() -> None:
+    content = _content("packages")
+    debian = _system("linux", "debian")
+    for what in content["package"]:
+        for version in (None, "12.8", "13.0"):
+            assert not [line for line in install_command(what, debian, version) if "{" in line]
+
+
+def test_every_package_names_managers_that_exist() -> None:
+    content = _content("packages")
+    managers = set(content["manager"])
+    assert set(content["distribution"].values()) <= managers
+    for names in content["package"].values():
+        assert set(names) <= managers
+
+
+def test_what_doctor_would_install_has_a_row_for_debian() -> None:
+    """Of the libraries that a feature wants, all but MAGMA have a package somewhere."""
+    debian = _system("linux", "debian")
+    wanted = {row.library for row in features().values() if row.library}
+    without = {name for name in wanted if not install_command(name, debian, "13.0")}
+    assert without <= {"magma"}
+
+
+# -- torch, estimates, projects ----------------------------------------------------------------
+
+
+def test_torch_releases_name_cuda_releases_that_exist() -> None:
+    for release in torch_releases().values():
+        assert {release.cuda_default, release.cuda_newest} <= set(cuda_releases())
+        oldest, newest = (tuple(map(int, text.split("."))) for text in release.python)
+        assert oldest < newest
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ("2.6.0", "2.6"),
+        ("2.6.0a0+git1234", "2.6"),
+        ("2.10.1", "2.10"),
+        ("2.1", None),
+        ("3.0.0", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_release_of_a_version(version: str | None, release: str | None) -> None:
+    found = torch_release(version)
+    assert (found.version if found else None) == release
+
+
+@pytest.mark.parametrize(
+    ("option", "variable"),
+    [
+        ("USE_ANYTHING", "USE_ANYTHING"),
+        ("BUILD_TEST", "BUILD_TEST"),
+        ("CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS"),
+        ("BLAS", "BLAS"),
+        ("HAVE_X_EXITCODE", "HAVE_X_EXITCODE"),
+        ("HAVE_X_EXITCODE__TRYRUN_OUTPUT", "HAVE_X_EXITCODE__TRYRUN_OUTPUT"),
+        ("CAFFE2_STATIC_LINK_CUDA", "USE_CUDA_STATIC_LINK"),
+        ("TORCH_CUDA_ARCH_LIST", "TORCH_CUDA_ARCH_LIST"),
+        ("MAX_JOBS", None),
+        ("CAFFE2_USE_MKL", None),
+        ("use_cuda", None),
+    ],
+)
+def test_what_the_front_end_hands_on(option: str, variable: str | None) -> None:
+    assert forwarding().variable(option) == variable
+
+
+def test_front_end_variables_are_not_also_handed_on() -> None:
+    assert not [name for name in front_end_variables() if forwarding().variable(name)]
+
+
+def test_estimates_speak_of_features_projects_and_releases_that_exist() -> None:
+    figures = estimates()
+    for build in figures.build:
+        assert build.needs_feature is None or build.needs_feature in features()
+        assert build.name is None or build.name in projects()
+        assert build.basis
+    assert all(step.basis and step.bytes > 10**9 for step in figures.heavy)
+    for wheel in figures.wheel:
+        assert wheel.torch in torch_releases()
+        assert set(wheel.targets) <= set(cuda_releases()[wheel.cuda].archs)
+
+
+def test_templates_of_projects_use_known_places() -> None:
+    for row in projects().values():
+        assert row.name == row.name.replace("-", "_")
+        for template in row.environment.values():
+            template.format(archs="90", backend="cuda")

@@ -1,0 +1,70 @@
+"""Errors carry their place, their hints and the status they end in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.model.errors import (
+    CommandError,
+    ExitStatus,
+    MissingError,
+    StokerError,
+    StorageError,
+    UsageError,
+    nearest,
+    unknown,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (StokerError, ExitStatus.FAILED),
+        (CommandError, ExitStatus.FAILED),
+        (UsageError, ExitStatus.USAGE),
+        (MissingError, ExitStatus.MISSING),
+        (StorageError, ExitStatus.STORAGE),
+    ],
+)
+def test_each_error_has_its_exit_status(kind: type[StokerError], status: ExitStatus) -> None:
+    error = kind("no")
+    assert error.status is status
+    assert error.hints == ()
+    assert str(error) == "no"
+
+
+def test_exit_statuses_are_the_documented_numbers() -> None:
+    assert {status.name: int(status) for status in ExitStatus} == {
+        "OK": 0,
+        "FAILED": 1,
+        "USAGE": 2,
+        "MISSING": 4,
+        "STORAGE": 5,
+        "INTERRUPTED": 130,
+    }
+
+
+def test_the_place_stands_before_the_message() -> None:
+    error = UsageError("unknown key 'x'", hints=iter(["one", "two"]), where="stoker.toml:3")
+    assert str(error) == "stoker.toml:3: unknown key 'x'"
+    assert error.hints == ("one", "two")
+
+
+def test_the_nearest_names_come_best_first_and_keep_their_case() -> None:
+    known = ["USE_CUDA", "USE_CUDNN", "USE_MKLDNN", "OpenBLAS"]
+    assert nearest("use_cuddn", known)[0] == "USE_CUDNN"
+    assert nearest("openblas", known) == ("OpenBLAS",)
+    assert nearest("qqqq", known) == ()
+    assert len(nearest("USE_CUDN", known, count=1)) == 1
+
+
+def test_an_unknown_name_is_said_with_its_neighbours_and_a_hint() -> None:
+    error = unknown("option", "USE_CUDDN", ["USE_CUDNN"], where="command line", hint="look there")
+    assert str(error) == "command line: unknown option 'USE_CUDDN'"
+    assert error.hints == ("did you mean USE_CUDNN?", "look there")
+    assert unknown("option", "zzz", ["USE_CUDNN"]).hints == ()
+
+
+@given(st.text(), st.lists(st.text()))
+def test_nearest_names_are_always_known_names(word: str, known: list[str]) -> None:
+    assert set(nearest(word, known)) <= set(known)

@@ -1,0 +1,123 @@
+"""What the values of the model say of themselves."""
+
+import msgspec
+import pytest
+
+from stoker.model.machine import Library, MemoryLimit
+from stoker.model.plan import Origin, OriginKind
+from stoker.model.source import CMakeOption, OptionKind
+from stoker.model.units import duration, size
+from stoker.model.variant import GpuTarget, Platform, Variant
+from subjects import linux, mac, memory, pytorch_tree, toolbox, zen4
+
+MIB = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quota", "usable"),
+    [(8, None, 8), (8, 2.9, 2), (8, 0.5, 1), (2, 64.0, 2), (1, None, 1)],
+)
+def test_usable_cpus_respect_affinity_and_quota(
+    affinity: int, quota: float | None, usable: int
+) -> None:
+    assert zen4(affinity=affinity, quota=quota).usable == usable
+
+
+def test_free_memory_is_never_negative() -> None:
+    limit: MemoryLimit = memory(10, used=11).limit
+    assert limit.free == 0
+
+
+def test_a_platform_says_arm64_on_macos_and_aarch64_elsewhere() -> None:
+    assert str(mac().platform) == "macos-arm64"
+    assert str(linux(cpu=zen4(family="aarch64")).platform) == "linux-aarch64"
+    assert str(linux().platform) == "linux-x86_64"
+
+
+def test_a_library_is_complete_with_header_and_library() -> None:
+    assert toolbox().library("cudnn")
+    assert toolbox().library("nothing") is None
+    assert not Library(name="x", header="/x.h").complete
+    assert not Library(name="x", library="/x.so").complete
+    assert Library(name="x", header="/x.h", library="/x.so").complete
+
+
+def test_origins_in_words() -> None:
+    assert str(Origin(kind=OriginKind.FILE, where="stoker.toml:3")) == "stoker.toml:3"
+    assert str(Origin(kind=OriginKind.DEFAULT)) == "default"
+    assert str(Origin(kind=OriginKind.ENVIRONMENT, where="MAX_JOBS")) == "environment MAX_JOBS"
+
+
+def test_origins_rank_from_default_to_command_line() -> None:
+    order = ["DEFAULT", "RECIPE", "MACHINE", "FILE", "ENVIRONMENT", "VARIANT", "COMMAND_LINE"]
+    assert sorted(OriginKind, key=lambda kind: kind.rank) == [OriginKind[name] for name in order]
+
+
+@pytest.mark.parametrize(
+    ("arch", "capability", "suffix"),
+    [("9.0", (9, 0), ""), ("9.0a", (9, 0), "a"), ("10.3f", (10, 3), "f"), ("12.1", (12, 1), "")],
+)
+def test_a_cuda_target_in_parts(arch: str, capability: tuple[int, int], suffix: str) -> None:
+    target = GpuTarget(arch=arch)
+    assert (target.capability, target.suffix) == (capability, suffix)
+
+
+def test_targets_sort_by_number() -> None:
+    archs = ["12.0", "9.0a", "10.0", "8.6", "9.0"]
+    ordered = sorted((GpuTarget(arch=arch) for arch in archs), key=lambda target: target.sort_key)
+    assert [target.arch for target in ordered] == ["8.6", "9.0", "9.0a", "10.0", "12.0"]
+
+
+def test_values_do_not_change() -> None:
+    with pytest.raises(AttributeError):
+        Variant().toolkit = "13.0"  # type: ignore[misc]
+
+
+def test_a_variant_survives_json() -> None:
+    variant = Variant(
+        gpus=(GpuTarget(arch="9.0a", ptx=True),), platform=Platform(os="linux", cpu="aarch64")
+    )
+    assert msgspec.json.decode(msgspec.json.encode(variant), type=Variant) == variant
+
+
+def test_an_option_outside_any_if_is_preferred() -> None:
+    def declared(line: int, within: str | None) -> CMakeOption:
+        return CMakeOption(
+            name="USE_X",
+            kind=OptionKind.OPTION,
+            type="BOOL",
+            default="ON",
+            help="",
+            file="CMakeLists.txt",
+            line=line,
+            within=within,
+        )
+
+    tree = pytorch_tree(options=(declared(1, "WIN32"), declared(2, None), declared(3, None)))
+    found = tree.option("USE_X")
+    assert found is not None
+    assert found.line == 2
+    assert tree.option("USE_Y") is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"),
+    [
+        (0, "0 B"),
+        (12, "12 B"),
+        (1024, "1.0 KiB"),
+        (1.5 * 1024**3, "1.5 GiB"),
+        (283 * MIB, "283 MiB"),
+        (3 * 1024**4, "3.0 TiB"),
+    ],
+)
+def test_sizes_in_words(amount: float, words: str) -> None:
+    assert size(amount) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (8.4, "8 s"), (720, "12 min"), (3600, "1 h 0 min"), (5760, "1 h 36 min")],
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
