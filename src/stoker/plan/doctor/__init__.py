@@ -23,6 +23,7 @@ _CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     tools.python,
     tools.requirements,
     tools.submodules,
+    tools.protobuf,
     libraries.switched_off,
     libraries.blas,
     resources.memory,

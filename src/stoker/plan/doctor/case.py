@@ -30,3 +30,8 @@ def warning(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()
 
 def major(version: str | None) -> int:
     return int((version or "0").partition(".")[0])
+
+
+def is_on(value: str) -> bool:
+    """What CMake's if() would say of a value we set."""
+    return value.upper() not in ("0", "OFF", "FALSE", "NO", "N", "")

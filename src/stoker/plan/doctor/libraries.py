@@ -7,7 +7,7 @@ from stoker.knowledge.libraries import table
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import Library
 from stoker.model.source import ProjectKind
-from stoker.plan.doctor.case import Case, error, ok, warning
+from stoker.plan.doctor.case import Case, error, is_on, ok, warning
 
 
 def switched_off(case: Case) -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def _would_be_on(case: Case, row: FeatureRow) -> bool:
         return False
     planned = case.plan.value(row.option)
     if planned is not None:
-        return planned.upper() not in ("0", "OFF", "FALSE", "NO")
+        return is_on(planned)
     option = case.subject.tree.option(row.option) if case.subject.tree else None
     return case.subject.is_pytorch and option is not None and option.default == "ON"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from stoker.knowledge.features import features
 from stoker.model.finding import Finding
 from stoker.model.source import ProjectKind
-from stoker.plan.doctor.case import Case, error, major, ok, warning
+from stoker.plan.doctor.case import Case, error, is_on, major, ok, warning
 
 
 def cmake(case: Case) -> Iterator[Finding]:
@@ -129,3 +129,18 @@ def submodules(case: Case) -> Iterator[Finding]:
         )
     else:
         yield ok("submodules", f"all {len(case.subject.tree.submodules)} submodules are there")
+
+
+def protobuf(case: Case) -> Iterator[Finding]:
+    """PyTorch builds its own protobuf unless told to take the system's."""
+    tree = case.subject.tree
+    if tree is None or tree.own_protobuf is not False:
+        return
+    planned = case.plan.value("BUILD_CUSTOM_PROTOBUF")
+    if planned is None or is_on(planned):
+        yield error(
+            "protobuf-missing",
+            "the tree's own protobuf is not there, but the plan builds it",
+            evidence="third_party/protobuf is missing or empty",
+            fix=("stoker plan ... -D BUILD_CUSTOM_PROTOBUF=OFF", *case.install("protobuf")),
+        )
