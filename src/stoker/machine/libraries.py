@@ -15,7 +15,7 @@ from stoker.model.machine import Library
 
 # The linker's name is best; pip packages have only the loader's, with a number at its end.
 SUFFIXES = (".so", ".dylib", ".so.", ".a")
-FILE_NAME = re.compile(r"(lib.+?)(\.so|\.dylib|\.a|\.so\.)(?:(?<=\.)[\d.]+)?", re.ASCII)
+FILE_NAME = re.compile(r"(lib.+?)(\.so|\.dylib|\.a|\.so\.)[\d.]*", re.ASCII)
 
 Parts = tuple[Path | None, Path | None]  # header and library
 
