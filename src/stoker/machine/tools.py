@@ -42,7 +42,8 @@ def read_toolbox(
         tools = pool.map(read, programs())
         interpreter = ask_interpreter(executable, probe)
         package_prefixes = list(_package_prefixes(interpreter))
-        toolchains = newest_first((folders.data() / "toolchains").glob("*"))
+        # Those with a dot before their names are still being made.
+        toolchains = newest_first((folders.data() / "toolchains").glob("[!.]*"))
         nvccs = find_nvccs(tree, probe, [*toolchains, *package_prefixes])
         cuda = best_first(pool.map(partial(read_toolkit, probe=probe), nvccs))
         homes = [Path(toolkit.home) for toolkit in cuda]

@@ -28,6 +28,7 @@ def test_toolkits_of_our_own_and_of_pip(script: Script, tmp_path: Path, stoker_h
     packages = tmp_path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     script(f"{packages}/site-packages/nvidia/cu13/bin/nvcc", "echo release 13.0,")
     script(f"{stoker_home}/data/toolchains/cuda-12.9/bin/nvcc", "echo release 12.9,")
+    script(f"{stoker_home}/data/toolchains/.cuda-12.8.half/bin/nvcc", "echo release 12.8,")
     (tmp_path / "pyvenv.cfg").write_text(f"home = {Path(sys.base_prefix) / 'bin'}\n")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(Path(sys.executable).resolve())
