@@ -1,0 +1,112 @@
+"""The words that launcher and governor exchange: one line each, fields separated by tabs.
+
+The same bytes are spoken by launcher/protocol.c; tests hold both to the same examples. Knows
+nothing of what the words cause.
+"""
+
+from stoker.model.value import Value
+
+VERSION = 1
+
+_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
+_UNESCAPES = {escaped[1]: raw for raw, escaped in _ESCAPES.items()}
+
+
+class ProtocolError(Exception):
+    """A line that no launcher of this version would write. The connection is then closed."""
+
+
+def encode(word: str, *fields: str | bytes | int) -> bytes:
+    """One message, ready to send."""
+    return b"\t".join([word.encode(), *(_escaped(field) for field in fields)]) + b"\n"
+
+
+def _escaped(field: str | bytes | int) -> bytes:
+    raw = field if isinstance(field, bytes) else str(field).encode(errors="surrogateescape")
+    if raw.isalnum():
+        return raw
+    for special, escaped in _ESCAPES.items():
+        raw = raw.replace(special, escaped)
+    return raw
+
+
+def decode(line: bytes) -> tuple[str, tuple[bytes, ...]]:
+    """The word and its fields; ``line`` without its newline."""
+    word, *fields = line.split(b"\t")
+    return word.decode(errors="replace"), tuple(_unescaped(field) for field in fields)
+
+
+def _unescaped(field: bytes) -> bytes:
+    if b"\\" not in field:
+        return field
+    out, position = bytearray(), 0
+    while (found := field.find(b"\\", position)) >= 0:
+        raw = _UNESCAPES.get(field[found + 1]) if found + 1 < len(field) else None
+        if raw is None:
+            raise ProtocolError(f"a backslash that escapes nothing in {field[:80]!r}")
+        out += field[position:found] + raw
+        position = found + 2
+    return bytes(out + field[position:])
+
+
+class Ask(Value, frozen=True, kw_only=True):
+    """May this command run? ``cpus``: threads it will use, 0 for all."""
+
+    version: int
+    run: int
+    pid: int
+    directory: str
+    cpus: int
+    command: tuple[str, ...]
+
+
+class Usage(Value, frozen=True, kw_only=True):
+    """What an attempt took."""
+
+    wall_us: int
+    cpu_us: int
+    peak: int
+    byte_seconds: int
+
+
+class Done(Value, frozen=True, kw_only=True):
+    """``tail`` is the end of what a failed command printed."""
+
+    status: int
+    signal: int
+    usage: Usage
+    tail: bytes
+
+
+def read_ask(fields: tuple[bytes, ...]) -> Ask:
+    version, run, pid = read_numbers(fields, 3)
+    if version != VERSION:
+        return Ask(version=version, run=run, pid=pid, directory="", cpus=1, command=())
+    if len(fields) < 6:
+        raise ProtocolError(f"ask with {len(fields)} fields")
+    texts = [field.decode(errors="surrogateescape") for field in (fields[3], *fields[5:])]
+    (cpus,) = read_numbers(fields[4:], 1)
+    return Ask(
+        version=version, run=run, pid=pid, directory=texts[0], cpus=cpus, command=tuple(texts[1:])
+    )
+
+
+def read_done(fields: tuple[bytes, ...]) -> Done:
+    status, signal = read_numbers(fields, 2)
+    tail = fields[6] if len(fields) > 6 else b""
+    return Done(status=status, signal=signal, usage=read_usage(fields[2:]), tail=tail)
+
+
+def read_usage(fields: tuple[bytes, ...]) -> Usage:
+    wall, cpu, peak, byte_seconds = read_numbers(fields, 4)
+    return Usage(wall_us=wall, cpu_us=cpu, peak=peak, byte_seconds=byte_seconds)
+
+
+def readread_numbers(fields: tuple[bytes, ...], count: int) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(field) for field in fields[:count])
+    except ValueError as error:
+        raise ProtocolError(f"not numbers: {fields[:count]!r}") from error
+    if len(numbers) < count:
+        raise ProtocolError(f"{count} numbers expected, {len(numbers)} came")
+    return numbers
