@@ -102,7 +102,7 @@ def read_usage(fields: tuple[bytes, ...]) -> Usage:
     return Usage(wall_us=wall, cpu_us=cpu, peak=peak, byte_seconds=byte_seconds)
 
 
-def readread_numbers(fields: tuple[bytes, ...], count: int) -> tuple[int, ...]:
+def read_numbers(fields: tuple[bytes, ...], count: int) -> tuple[int, ...]:
     try:
         numbers = tuple(int(field) for field in fields[:count])
     except ValueError as error:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from stoker.model.errors import UsageError
+
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
     if home := os.environ.get("STOKER_HOME"):
@@ -11,7 +13,10 @@ def _folder(kind: str, variable: str, fallback: str) -> Path:
     # The XDG specification says that a relative path there is to be ignored.
     if base and Path(base).is_absolute():
         return Path(base) / "stoker"
-    return Path.home() / fallback / "stoker"
+    try:
+        return Path.home() / fallback / "stoker"
+    except RuntimeError as error:
+        raise UsageError("this user has no home folder", hints=["set STOKER_HOME"]) from error
 
 
 def cache() -> Path:

@@ -3,8 +3,10 @@
 import logging
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from stoker.model.errors import CommandError, MissingError
@@ -47,22 +49,35 @@ def run(
     words = [os.fspath(word) for word in command]
     log.debug("%s", shlex.join(words))
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             words,
             env=None if env is None else dict(env),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Outcome(status=None, stdout="", stderr="")
     except OSError as error:
         raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
-    return Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    with child:
+        try:
+            stdout, stderr = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _kill_session(child)
+            return Outcome(status=None, stdout="", stderr="")
+        except BaseException:
+            _kill_session(child)
+            raise
+    return Outcome(status=child.returncode, stdout=stdout, stderr=stderr)
+
+
+def _kill_session(child: subprocess.Popen[str]) -> None:
+    """The program and what it started: a wrapper that hangs does so in a child of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def check(
