@@ -1,0 +1,373 @@
+"""Words to variants and back: every spelling of the request, every misspelling with its way out."""
+
+import pytest
+
+from stoker.model.errors import UsageError
+from stoker.model.machine import Machine
+from stoker.model.variant import (
+    Backend,
+    BuildType,
+    Feature,
+    GpuTarget,
+    Platform,
+    Sanitizer,
+    Variant,
+)
+from stoker.plan.grammar import canonical, label, name, parse, parse_part
+from subjects import arm_linux, gpu, linux, mac, zen4
+
+
+def targets(*archs: str) -> tuple[GpuTarget, ...]:
+    """``targets("8.0", "9.0+PTX")``"""
+    return tuple(
+        GpuTarget(arch=arch.removesuffix("+PTX"), ptx=arch.endswith("+PTX")) for arch in archs
+    )
+
+
+def cuda(*archs: str, **parts: str) -> Variant:
+    return Variant(
+        backend=Backend.CUDA,
+        gpus=targets(*archs),
+        toolkit=parts.get("toolkit"),
+        cpu=parts.get("cpu"),
+        python=parts.get("python"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "variant"),
+    [
+        ("cu130-sm90-avx512", cuda("9.0", toolkit="13.0", cpu="avx512")),
+        ("cpu-avx2", Variant(cpu="avx2")),
+        ("cu128-sm80+sm90+ptx", cuda("8.0", "9.0+PTX", toolkit="12.8")),
+        (
+            "rocm6.4-gfx942",
+            Variant(backend=Backend.ROCM, toolkit="6.4", gpus=targets("gfx942")),
+        ),
+        ("cpu", Variant()),
+        ("CPU only", Variant()),
+        ("H100 with AVX-512", cuda("9.0", cpu="avx512")),
+        # Names of other catalogues.
+        ("pytorch-sm90-avx512", cuda("9.0", cpu="avx512")),
+        ("torch-sm90", cuda("9.0")),
+        ("python313Packages.pytorch-sm86-avx2", cuda("8.6", cpu="avx2", python="3.13")),
+        ("python39Packages.torch-sm75", cuda("7.5", python="3.9")),
+        ("pytorch-cpu-avx2", Variant(cpu="avx2")),
+        # GPUs by name.
+        ("h100", cuda("9.0")),
+        ("rtx4090", cuda("8.9")),
+        ("l40s", cuda("8.9")),
+        ("a100", cuda("8.0")),
+        ("RTX 3090 Ti", cuda("8.6")),
+        ("RTX PRO 6000", cuda("12.0")),
+        ("rtx 6000 ada", cuda("8.9")),
+        ("quadro rtx 6000", cuda("7.5")),
+        ("Grace Hopper", cuda("9.0")),
+        ("h100+rtx4090", cuda("8.9", "9.0")),
+        ("mi300x", Variant(backend=Backend.ROCM, gpus=targets("gfx942"))),
+        ("gfx90a+gfx942", Variant(backend=Backend.ROCM, gpus=targets("gfx90a", "gfx942"))),
+        ("ats-m150", Variant(backend=Backend.XPU, gpus=targets("ats-m150"))),
+        ("arc b580", Variant(backend=Backend.XPU, gpus=targets("bmg"))),
+        # TORCH_CUDA_ARCH_LIST.
+        ("8.0;8.6;9.0+PTX", cuda("8.0", "8.6", "9.0+PTX")),
+        ("8.0 8.6 9.0+PTX", cuda("8.0", "8.6", "9.0+PTX")),
+        ("8.0,9.0a", cuda("8.0", "9.0a")),
+        ("9.0", cuda("9.0")),
+        ("10.0f;12.0", cuda("10.0f", "12.0")),
+        ("8.0+PTX;9.0", cuda("8.0+PTX", "9.0")),
+        ("9.0;", cuda("9.0")),
+        ("Hopper", cuda("9.0+PTX")),
+        ("Ampere", cuda("8.0", "8.6+PTX")),
+        ("8.9;Hopper", cuda("8.9", "9.0+PTX")),
+        # CPUs by name.
+        ("cpu-zen4", Variant(cpu="zen4")),
+        ("cpu genoa", Variant(cpu="zen4")),
+        ("cpu-x86-64-v3", Variant(cpu="x86_64_v3")),
+        ("cpu v3", Variant(cpu="x86_64_v3")),
+        ("Neoverse V2", Variant(cpu="neoverse_v2")),
+        ("grace", Variant(cpu="neoverse_v2")),
+        ("armv8.2", Variant(cpu="armv8.2")),
+        # Toolkits.
+        ("cuda", Variant(backend=Backend.CUDA)),
+        ("cuda12.8", cuda(toolkit="12.8")),
+        ("CUDA 13.0", cuda(toolkit="13.0")),
+        ("cuda-13.0-sm_90", cuda("9.0", toolkit="13.0")),
+        ("cu118-sm35", cuda("3.5", toolkit="11.8")),
+        ("xpu2025.2-pvc", Variant(backend=Backend.XPU, toolkit="2025.2", gpus=targets("pvc"))),
+        ("mps", Variant(backend=Backend.MPS)),
+        ("vulkan", Variant(backend=Backend.VULKAN)),
+        # The rest of the parts.
+        ("cpu-openblas", Variant(blas="openblas")),
+        ("cpu-vecLib", Variant(blas="accelerate")),
+        ("cpu-py312", Variant(python="3.12")),
+        ("cpu-cp39", Variant(python="3.9")),
+        ("cpu python3.13", Variant(python="3.13")),
+        ("cpu-debug-asan", Variant(build_type=BuildType.DEBUG, sanitizer=Sanitizer.ADDRESS)),
+        ("cpu-relwithdebinfo", Variant(build_type=BuildType.RELWITHDEBINFO)),
+        ("cpu-release", Variant()),
+        (
+            "cpu-nonccl-kineto",
+            Variant(features=(Feature(name="kineto"), Feature(name="nccl", on=False))),
+        ),
+        ("cpu-linux-aarch64", Variant(platform=Platform(os="linux", cpu="aarch64"))),
+        ("cpu-amd64", Variant(platform=Platform(os="linux", cpu="x86_64"))),
+        ("macos-universal2", Variant(platform=Platform(os="macos", cpu="universal"))),
+        ("android", Variant(platform=Platform(os="android", cpu="arm64"))),
+    ],
+)
+def test_what_words_mean(text: str, variant: Variant) -> None:
+    assert parse(text) == variant
+    assert parse(name(variant)) == variant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cu130-sm90-avx512",
+        "CU130-SM90-AVX512",
+        "cu130 sm_90 avx-512",
+        "avx512 sm90 cu130",
+        "cu130, compute_90, AVX 512",
+        "CUDA 13.0 for the H100 and AVX_512",
+        "  cu130--sm90-avx512  ",
+    ],
+)
+def test_spelling_and_order_do_not_matter(text: str) -> None:
+    assert name(parse(text)) == "cu130-sm90-avx512"
+
+
+def test_doubles_are_one_and_lists_are_sorted() -> None:
+    variant = parse("sm90+sm80+ptx sm80 h100 nonccl nonccl")
+    assert variant.gpus == targets("8.0+PTX", "9.0")
+    assert variant.features == (Feature(name="nccl", on=False),)
+    assert name(parse("sm120+sm100+sm90a+sm90")) == "cuda-sm90+sm90a+sm100+sm120"
+
+
+def test_the_name_holds_every_part_that_is_not_the_default() -> None:
+    variant = Variant(
+        backend=Backend.CUDA,
+        toolkit="13.0",
+        gpus=targets("9.0a", "12.0+PTX"),
+        cpu="avx512",
+        blas="openblas",
+        python="3.12",
+        build_type=BuildType.DEBUG,
+        sanitizer=Sanitizer.UNDEFINED,
+        features=(Feature(name="mold"), Feature(name="nccl", on=False)),
+        platform=Platform(os="linux", cpu="x86_64"),
+    )
+    assert name(variant) == (
+        "cu130-sm90a+sm120+ptx-avx512-openblas-py312-debug-ubsan-mold-nonccl-linux_x86_64"
+    )
+    assert label(variant) == "cu130.sm90a.sm120.ptx.avx512.openblas.py312.debug.ubsan.mold.nonccl"
+
+
+def test_the_short_label() -> None:
+    assert label(parse("cu130-sm90-avx512")) == "cu130.sm90.avx512"
+    assert label(Variant()) == "cpu"
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "near"),
+    [
+        ("cu130-sm95", "sm95", "sm90"),
+        ("cu131x", "cu131x", "cu130"),
+        ("cu135-sm90", "13.5", "13.0"),
+        ("cu130-sm90-avx521", "avx521", "avx512"),
+        ("h10", "h10", "h100"),
+        ("rtx4099", "rtx4099", "rtx4090"),
+        ("sm9", "sm9", "sm90"),
+        ("gfx943", "gfx943", "gfx942"),
+        ("sm80+sm9o", "sm9o", "sm90"),
+        ("cpu-opneblas", "opneblas", "openblas"),
+        ("cpu-zen44", "zen44", "zen4"),
+        ("hoper", "hoper", "hopper"),
+        ("cpu-debgu", "debgu", "debug"),
+        ("nativ", "nativ", "native"),
+        ("8.0;9.5", "sm95", "sm90"),
+        ("linux-x86_46", "linux", "linuxx8664"),
+        ("rocm6-gfx942", "rocm6", "rocm6.4"),
+    ],
+)
+def test_a_misspelt_word_comes_with_its_neighbours(text: str, says: str, near: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(text)
+    assert says in refused.value.message
+    assert near in " ".join(refused.value.hints)
+
+
+def test_the_whole_variant_is_quoted_where_it_is_longer_than_the_word() -> None:
+    with pytest.raises(UsageError, match=r"unknown word 'foo' in variant 'cu130-Foo'"):
+        parse("cu130-Foo")
+    with pytest.raises(UsageError, match=r"unknown word 'foo'$"):
+        parse("Foo")
+
+
+@pytest.mark.parametrize("text", ["", " ", "-", ";", "with", "for the a", "pytorch-"])
+def test_nothing_is_not_a_variant(text: str) -> None:
+    with pytest.raises(UsageError, match="at least one word"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cu130-cu128",
+        "cuda-rocm",
+        "cu130-gfx942",
+        "h100 mi300x",
+        "rocm6.4-rocm6.3-gfx942",
+        "cpu-avx2-avx512",
+        "cpu-mkl-openblas",
+        "cpu-py311-py312",
+        "python313Packages.pytorch-sm90-py312",
+        "cpu-debug-minsizerel",
+        "cpu-asan-tsan",
+        "cpu-linux_x86_64-linux_aarch64",
+    ],
+)
+def test_contradictions_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="two values"):
+        parse(text)
+
+
+def test_a_feature_cannot_be_both_on_and_off() -> None:
+    with pytest.raises(UsageError, match="nccl is both asked for and refused"):
+        parse("cu130-nccl-nonccl")
+
+
+def test_targets_of_two_back_ends_do_not_mix() -> None:
+    with pytest.raises(UsageError, match="mixes cuda and rocm"):
+        parse("sm90+gfx942")
+
+
+@pytest.mark.parametrize("text", ["ptx", "ptx+sm90", "sm90+mkl", "sm90+"])
+def test_what_is_no_target_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="unknown"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["py3\u0661", "rocm6.\u0664", "xpu202\u0665.1", "sm9\u0660"])
+def test_digits_of_other_scripts_are_no_numbers(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["h100\u00e9", "rocm\u0666.\u0664", "cpu\u4e2d"])
+def test_letters_are_not_dropped_from_a_word(text: str) -> None:
+    """Dashes, dots and case are spelling; a letter that no word has makes another word."""
+    with pytest.raises(UsageError):
+        parse(text)
+
+
+def test_a_back_end_said_twice_is_the_more_special_one() -> None:
+    assert parse("cpu-h100").backend is Backend.CUDA
+    assert parse("h100-cpu").backend is Backend.CUDA
+
+
+# -- native ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["native", "this machine", "This-Machine", "NATIVE"])
+def test_native_without_a_gpu_is_the_cpu(text: str) -> None:
+    assert parse(text, linux()) == Variant(cpu="zen4")
+
+
+@pytest.mark.parametrize(
+    ("machine", "variant"),
+    [
+        (linux(gpus=(gpu("9.0"),)), cuda("9.0", cpu="zen4")),
+        (linux(gpus=(gpu("12.0"), gpu("8.9"))), cuda("8.9", "12.0", cpu="zen4")),
+        (linux(gpus=(gpu("8.6"), gpu("8.6", index=1))), cuda("8.6", cpu="zen4")),
+        (linux(cpu=zen4(microarchitecture="x86_64")), Variant()),
+        (linux(cpu=zen4(microarchitecture="zen99")), Variant()),
+        (linux(cpu=zen4(microarchitecture="x86_64_v3")), Variant(cpu="x86_64_v3")),
+        (arm_linux(), Variant(cpu="neoverse_v2")),
+        (mac(), Variant(backend=Backend.MPS, cpu="m1")),
+    ],
+)
+def test_native_is_what_the_machine_is(machine: Machine, variant: Variant) -> None:
+    assert parse("native", machine) == variant
+    assert parse(name(variant)) == variant
+
+
+def test_native_can_be_narrowed() -> None:
+    machine = linux(gpus=(gpu("9.0"),))
+    assert name(parse("cu130-native-debug", machine)) == "cu130-sm90-zen4-debug"
+    assert name(parse("cu130-sm80-native", linux())) == "cu130-sm80-zen4"
+
+
+def test_native_needs_a_machine() -> None:
+    with pytest.raises(UsageError, match="native"):
+        parse("native")
+
+
+def test_native_on_a_gpu_that_no_cuda_makes_code_for() -> None:
+    """A GPU newer than our tables: refused or left out, but never a name that cannot be read."""
+    machine = linux(gpus=(gpu("99.0"),))
+    try:
+        variant = parse("native", machine)
+    except UsageError:
+        return
+    assert parse(name(variant)) == variant
+
+
+# -- parts said apart --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "value"),
+    [
+        ("blas", "OpenBLAS", "openblas"),
+        ("python", "3.12", "3.12"),
+        ("python", "py312", "3.12"),
+        ("build_type", "RelWithDebInfo", BuildType.RELWITHDEBINFO),
+        ("build_type", "release", BuildType.RELEASE),
+        ("sanitizer", "ASAN", Sanitizer.ADDRESS),
+        ("platform", "linux-x86_64", Platform(os="linux", cpu="x86_64")),
+        ("platform", "macos universal", Platform(os="macos", cpu="universal")),
+        ("features", "nonccl", (Feature(name="nccl", on=False),)),
+    ],
+)
+def test_one_part_apart(part: str, text: str, value: object) -> None:
+    assert parse_part(part, text) == value
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "near"),
+    [
+        ("blas", "openbals", "openblas"),
+        ("build_type", "Debugg", "debug"),
+        ("sanitizer", "asam", "asan"),
+        ("platform", "linux-x86", "linuxx8664"),
+        ("features", "ncl", "nccl"),
+    ],
+)
+def test_a_misspelt_part_has_its_place_and_neighbours(part: str, text: str, near: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_part(part, text, "stoker.toml:7")
+    assert refused.value.where == "stoker.toml:7"
+    assert near in " ".join(refused.value.hints)
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("blas", "h100"),
+        ("blas", "native"),
+        ("python", "2.7"),
+        ("python", ""),
+        ("platform", "cu130"),
+    ],
+)
+def test_a_word_of_another_part_is_refused(part: str, text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_part(part, text)
+
+
+def test_canonical_joins_ptx_and_keeps_suffixes_apart() -> None:
+    variant = canonical(cuda("9.0", "9.0a", "9.0+PTX"))
+    assert variant.gpus == targets("9.0+PTX", "9.0a")
