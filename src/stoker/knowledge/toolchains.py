@@ -10,6 +10,11 @@ class VersionCommand(Row, frozen=True, kw_only=True):
     pattern: str
 
 
+class HostCompiler(Row, frozen=True, kw_only=True):
+    program: str
+    variable: str  # that names another
+
+
 class Stub(Row, frozen=True, kw_only=True):
     prefix: str  # of its functions' names; an upper case letter follows
     headers: tuple[str, ...]
@@ -44,6 +49,7 @@ class Kind(Row, frozen=True, kw_only=True):
     links: dict[str, str] = {}
     sonames: tuple[str, ...] = ()
     environment: dict[str, tuple[str, ...]] = {}
+    host: HostCompiler | None = None
     stubs: tuple[Stub, ...] = ()
     proof: Proof | None = None
 

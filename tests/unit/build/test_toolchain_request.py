@@ -92,4 +92,5 @@ def test_the_table_agrees_with_itself() -> None:
         assert all(kind.brings[one] for one in sets), name
         assert re.compile(kind.version.pattern).groups == 1, name
         assert kind.numbers == 0 or kind.oldest, name
-        assert not kind.stubs or kind.proof, name
+        assert bool(kind.host) == bool(kind.proof), name
+        assert not kind.stubs or kind.host, name
