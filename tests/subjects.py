@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoker.knowledge.cuda import cuda_releases
-from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.features import blas_libraries
+from stoker.knowledge.features import features as known_features
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import (
     Cpu,
@@ -159,7 +160,7 @@ def python(**changes: Any) -> PythonInstallation:
     return changed(installed, **changes)
 
 
-TOOLS = {"cxx": "12.2.0", "cmake": "3.31.0", "ninja": "1.12.1", "git": "2.39.5"}
+TOOLS = {"cxx": "13.2.0", "cmake": "3.31.0", "ninja": "1.12.1", "git": "2.39.5"}
 
 
 def tools(**versions: Tool | None) -> tuple[Tool, ...]:
@@ -171,7 +172,7 @@ def tools(**versions: Tool | None) -> tuple[Tool, ...]:
 def libraries(*, without: Iterable[str] = ()) -> tuple[Library, ...]:
     """Every library that a feature or a BLAS wants."""
     wanted = [
-        *(row.library for row in features().values()),
+        *(row.library for row in known_features().values()),
         *(row.library for row in blas_libraries().values()),
     ]
     names = dict.fromkeys(name for name in wanted if name and name not in set(without))
@@ -202,7 +203,7 @@ def cmake_option(name: str, default: str = "ON", **changes: Any) -> CMakeOption:
 _PYTORCH_OPTIONS = (
     *dict.fromkeys(
         row.option
-        for row in features().values()
+        for row in known_features().values()
         if row.option and not row.option.startswith("CMAKE_")
     ),
     *("USE_CUDA", "USE_ROCM", "USE_XPU", "USE_MPS", "USE_VULKAN", "USE_ASAN", "USE_TSAN"),
@@ -275,6 +276,7 @@ def subject(
     machine: Machine | None = None,
     defines: Mapping[str, str] | None = None,
     parts: Mapping[str, str] | None = None,
+    features: Iterable[tuple[str, Origin]] = (),
     said: Origin = COMMAND_LINE,
     **changes: Any,
 ) -> Subject:
@@ -282,7 +284,7 @@ def subject(
     machine = machine or linux()
     spoken = {part: (text, said) for part, text in (parts or {}).items()}
     variant, origins = wanted_variant(
-        (words, COMMAND_LINE), parts=spoken, features=(), machine=machine
+        (words, COMMAND_LINE), parts=spoken, features=features, machine=machine
     )
     whole = Subject(
         variant=variant,
@@ -307,6 +309,10 @@ def plan(words: str = "cpu", **about: Any) -> Plan:
 def doctor(words: str = "cpu", **about: Any) -> tuple[Finding, ...]:
     whole = subject(words, **about)
     return examine(whole, plan_of(whole))
+
+
+def file_line(line: int) -> Origin:
+    return Origin(kind=OriginKind.FILE, where=f"stoker.toml:{line}")
 
 
 def environment_of(planned: Plan) -> dict[str, str]:

@@ -57,6 +57,14 @@ def test_flags_of_a_chip_are_archspecs() -> None:
     assert cpu_flags("zen4", "gcc", "4.8.5") is None
 
 
+@pytest.mark.parametrize(("name", "version"), [("zen4", "12.2"), ("a64fx", "10.2")])
+def test_a_patch_release_is_not_newer_than_its_release(name: str, version: str) -> None:
+    """archspec's ranges end in 12.2, compilers say 12.2.0, and that must not fall between."""
+    flags = cpu_flags(name, "gcc", version)
+    assert flags
+    assert cpu_flags(name, "gcc", f"{version}.0") == flags
+
+
 @pytest.mark.parametrize(
     ("name", "dispatch"),
     [
