@@ -19,16 +19,16 @@ def write_whole(path: Path, content: bytes | str) -> None:
     text = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with aside.open("xb") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            Path(aside).replace(path)
+            aside.replace(path)
         except BaseException:
             with suppress(OSError):
-                Path(aside).unlink()
+                aside.unlink()
             raise
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
