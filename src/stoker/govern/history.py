@@ -1,0 +1,263 @@
+"""What was measured, kept in SQLite: runs, and every attempt of every step.
+
+Survives kill -9 (write-ahead log) and a corrupt file (set aside, started anew). When the disk is
+full, learning stops and the build goes on.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+from stoker.model.errors import StorageError
+from stoker.model.govern import Role, Step, StepRecord
+from stoker.model.value import Value
+from stoker.outside import folders
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,
+    started REAL NOT NULL,
+    ended REAL,
+    command TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    summary TEXT
+);
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    role TEXT NOT NULL,
+    source TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    output TEXT NOT NULL,
+    compiler TEXT NOT NULL,
+    flags TEXT NOT NULL,
+    archs TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    input_bytes INTEGER NOT NULL,
+    started REAL NOT NULL,
+    seconds REAL NOT NULL,
+    cpu_seconds REAL NOT NULL,
+    peak INTEGER NOT NULL,
+    byte_seconds REAL,
+    outcome TEXT NOT NULL
+);
+CREATE INDEX attempt_key ON attempt (key);
+CREATE INDEX attempt_source ON attempt (source);
+CREATE INDEX attempt_folder ON attempt (folder, role);
+CREATE INDEX attempt_run ON attempt (run);
+"""
+_STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
+_ENOUGH = 200  # rows that a prediction looks at
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+    OOM = "out of memory"
+    PREEMPTED = "preempted"
+
+
+class Attempt(Value, frozen=True, kw_only=True):
+    """``started`` is in seconds since the run began."""
+
+    record: StepRecord
+    started: float
+    outcome: Outcome
+
+
+class Run(Value, frozen=True, kw_only=True):
+    id: int
+    started: float
+    ended: float | None
+    command: str
+    directory: str
+    summary: dict[str, object]
+
+
+class History:
+    """One connection. Rows are committed by ``flush``, a few times a second at most."""
+
+    def __init__(self, path: Path | None = None):
+        self.path = path or folders.state() / "history.sqlite"
+        self.problem: str | None = None
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = _open(self.path)
+        except (sqlite3.Error, OSError) as error:
+            # Learning for this run only is better than not building.
+            self.problem = f"history is not kept: {self.path}: {error}"
+            self._database = _open(Path(":memory:"))
+
+    def close(self) -> None:
+        self.flush()
+        self._database.close()
+
+    def start_run(self, command: str, directory: str) -> int:
+        return self._write(
+            "INSERT INTO run (started, command, directory) VALUES (?, ?, ?)",
+            (time.time(), command, directory),
+        )
+
+    def end_run(self, run: int, summary: dict[str, object]) -> None:
+        self._write(
+            "UPDATE run SET ended = ?, summary = ? WHERE id = ?",
+            (time.time(), json.dumps(summary), run),
+        )
+        self.flush()
+
+    def add(self, run: int, attempt: Attempt) -> None:
+        step, record = attempt.record.step, attempt.record
+        self._write(
+            "INSERT INTO attempt (run, folder, started, seconds, cpu_seconds, peak, byte_seconds,"
+            f" outcome, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 17)})",
+            (
+                run,
+                step.folder,
+                attempt.started,
+                record.seconds,
+                record.cpu_seconds,
+                record.peak,
+                record.byte_seconds,
+                attempt.outcome.value,
+                step.key,
+                step.role.value,
+                step.source,
+                step.output,
+                step.compiler,
+                json.dumps(step.flags),
+                json.dumps(step.archs),
+                step.threads,
+                step.input_bytes,
+            ),
+        )
+
+    def flush(self) -> None:
+        with suppress(sqlite3.Error):
+            self._database.commit()
+
+    def similar(self, step: Step) -> tuple[StepRecord, ...]:
+        """Finished attempts of the same step, its source, or its folder and role; newest first."""
+        return tuple(
+            attempt.record
+            for attempt in self._attempts(
+                "outcome = 'done' AND (key = ? OR source = ? OR (folder = ? AND role = ?))"
+                " ORDER BY key = ? DESC, source = ? DESC, id DESC LIMIT ?",
+                (
+                    step.key,
+                    step.source,
+                    step.folder,
+                    step.role.value,
+                    step.key,
+                    step.source,
+                    _ENOUGH,
+                ),
+            )
+        )
+
+    def attempts(self, run: int) -> tuple[Attempt, ...]:
+        """Of one run, in the order they began."""
+        return tuple(self._attempts("run = ? ORDER BY started, id", (run,)))
+
+    def runs(self) -> tuple[Run, ...]:
+        """Newest first."""
+        rows = self._database.execute(
+            "SELECT id, started, ended, command, directory, summary FROM run ORDER BY id DESC"
+        )
+        return tuple(
+            Run(
+                id=row[0],
+                started=row[1],
+                ended=row[2],
+                command=row[3],
+                directory=row[4],
+                summary=json.loads(row[5] or "{}"),
+            )
+            for row in rows
+        )
+
+    def _attempts(self, condition: str, values: tuple[object, ...]) -> Iterable[Attempt]:
+        rows = self._database.execute(
+            "SELECT started, seconds, cpu_seconds, peak, byte_seconds, outcome,"
+            f" {_STEP_COLUMNS} FROM attempt WHERE {condition}",
+            values,
+        )
+        for started, seconds, cpu_seconds, peak, byte_seconds, outcome, *step in rows:
+            record = StepRecord(
+                step=_step(*step),
+                seconds=seconds,
+                cpu_seconds=cpu_seconds,
+                peak=peak,
+                byte_seconds=byte_seconds,
+            )
+            yield Attempt(record=record, started=started, outcome=Outcome(outcome))
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> int:
+        try:
+            return self._database.execute(statement, values).lastrowid or 0
+        except sqlite3.Error as error:
+            self.problem = self.problem or f"history is no longer kept: {error}"
+            return 0
+
+
+def _step(
+    key: str,
+    role: str,
+    source: str,
+    output: str,
+    compiler: str,
+    flags: str,
+    archs: str,
+    threads: int,
+    input_bytes: int,
+) -> Step:
+    return Step(
+        key=key,
+        role=Role(role),
+        source=source,
+        output=output,
+        compiler=compiler,
+        flags=tuple(json.loads(flags)),
+        archs=tuple(json.loads(archs)),
+        threads=threads,
+        input_bytes=input_bytes,
+    )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        return _connect(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise  # the disk or the lock, not the content
+        _set_aside(path)
+        return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=5)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+    elif version != _VERSION:
+        database.close()
+        raise StorageError(
+            f"{path} was written by another version of stoker (schema {version})",
+            hints=[f"move it away, or use the newer stoker: mv {path} {path}.old"],
+        )
+    return database
+
+
+def _set_aside(path: Path) -> None:
+    """Keep a corrupt file for whoever wants to look, with its log, and start anew."""
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            file = path.with_name(path.name + suffix)
+            file.rename(path.with_name(f"{path.name}.corrupt{suffix}"))
