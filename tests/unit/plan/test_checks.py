@@ -7,6 +7,7 @@ import pytest
 
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.model.finding import Severity
+from stoker.model.source import SourceTree
 from stoker.model.variant import Feature, GpuTarget
 from subjects import (
     arm_linux,
@@ -219,14 +220,18 @@ def test_an_unset_list_without_a_gpu_is_an_error() -> None:
     assert "arch-list-unset" not in names(plan("cpu").findings)
 
 
-def test_an_arch_list_of_the_environment_is_a_list() -> None:
-    findings = plan("cu130", exported={"TORCH_CUDA_ARCH_LIST": "9.0"}).findings
-    assert "arch-list-unset" not in names(findings)
+@pytest.mark.parametrize("tree", [None, pytorch_tree(cuda_archs=()), extension_tree()])
+def test_an_arch_list_said_otherwise_is_a_list(tree: SourceTree | None) -> None:
+    said = {"TORCH_CUDA_ARCH_LIST": "9.0"}
+    assert "arch-list-unset" not in names(plan("cu130", tree=tree, exported=said).findings)
+    assert "arch-list-unset" not in names(plan("cu130", tree=tree, defines=said).findings)
 
 
-def test_an_arch_list_given_with_d_is_a_list() -> None:
-    findings = plan("cu130", defines={"TORCH_CUDA_ARCH_LIST": "9.0"}).findings
-    assert "arch-list-unset" not in names(findings)
+def test_a_cmake_project_may_be_told_its_architectures_with_d() -> None:
+    said = {"CMAKE_CUDA_ARCHITECTURES": "90"}
+    planned = plan("cu130", tree=cmake_tree(), defines=said, cmake_variables=frozenset(said))
+    assert planned.value("CMAKE_CUDA_ARCHITECTURES") == "90"
+    assert "arch-list-unset" not in names(planned.findings)
 
 
 def test_an_unknown_gpu_here_is_no_target() -> None:

@@ -1,0 +1,103 @@
+"""Estimates rest on measured figures, or are unknown."""
+
+import pytest
+
+from stoker.knowledge.estimates import estimates
+from stoker.model.plan import Estimate, Quantity
+from stoker.model.source import SourceTree
+from stoker.plan.estimate import estimate, heavy_steps
+from stoker.plan.planning import make_plan
+from subjects import (
+    cmake_tree,
+    extension_tree,
+    linux,
+    pytorch_tree,
+    subject,
+    unknown_estimate,
+    zen4,
+)
+
+
+def of(words: str, tree: SourceTree | None = None, cpus: int = 8) -> Estimate:
+    return estimate(subject(words, tree=tree, machine=linux(cpu=zen4(affinity=cpus))))
+
+
+def test_time_shrinks_with_cpus() -> None:
+    one, eight = of("cpu", pytorch_tree(), 1).seconds, of("cpu", pytorch_tree(), 8).seconds
+    assert one.amount is not None
+    assert eight.amount == one.amount / 8
+    assert "8 CPUs" in eight.basis
+    assert "2.6.0" in eight.basis
+
+
+@pytest.mark.parametrize(
+    ("words", "tree"),
+    [
+        ("cpu", cmake_tree()),
+        ("cu130-sm90", cmake_tree()),
+        ("cu130-sm90", extension_tree("my_kernels")),
+        ("cpu", extension_tree("flash_attn")),
+        ("rocm-gfx942", pytorch_tree()),
+        ("android", pytorch_tree()),
+        ("ios", None),
+    ],
+)
+def test_what_nobody_measured_is_unknown(words: str, tree: SourceTree | None) -> None:
+    found = of(words, tree)
+    for quantity in (found.seconds, found.largest_step_bytes, found.disk_bytes, found.wheel_bytes):
+        assert quantity.amount is None
+        assert quantity.basis
+
+
+def test_time_of_a_cuda_build_is_unknown_but_its_largest_step_is_not() -> None:
+    found = of("cu124-sm90", pytorch_tree())
+    assert found.seconds.amount is None
+    assert found.largest_step_bytes.amount == 6_600_000_000
+    assert "FlashAttention" in found.largest_step_bytes.basis
+
+
+def test_without_flash_attention_its_figures_do_not_apply() -> None:
+    assert of("cu124-sm90-noflash", pytorch_tree()).largest_step_bytes.amount is None
+
+
+@pytest.mark.parametrize("name", ["flash_attn", "flash-attn"])
+def test_flash_attention_by_either_name(name: str) -> None:
+    assert of("cu130-sm90", extension_tree(name)).largest_step_bytes.amount == 6_600_000_000
+
+
+@pytest.mark.parametrize(
+    ("words", "bytes_"),
+    [
+        ("cu128-sm90", 284_000_000),
+        ("cu124-sm90", 284_000_000),
+        ("cu128-sm80+sm90", 413_000_000),
+        ("cu130-sm90", 251_000_000),
+        ("cu130-sm90a", None),
+        ("cu130-sm89", None),
+        ("cu118-sm90", None),
+        ("cpu", None),
+    ],
+)
+def test_the_wheel_is_its_base_and_its_targets(words: str, bytes_: int | None) -> None:
+    assert of(words).wheel_bytes.amount == bytes_
+
+
+def test_figures_of_another_release_say_so() -> None:
+    tree = pytorch_tree(version="2.8.0", cuda_archs=())
+    assert "yours is 2.8" in of("cu128-sm90", tree).wheel_bytes.basis
+    same = pytorch_tree(version="2.9.1", cuda_archs=())
+    assert "yours" not in of("cu128-sm90", same).wheel_bytes.basis
+
+
+def test_heavy_steps_are_those_of_the_kind_and_back_end() -> None:
+    assert heavy_steps(subject("cpu")) == ()
+    assert heavy_steps(subject("cu130-sm90"))
+    assert heavy_steps(subject("cpu", tree=cmake_tree())) == ()
+    patterns = {step.pattern for step in heavy_steps(subject("cu130-sm90", tree=extension_tree()))}
+    assert patterns == {row.pattern for row in estimates().heavy if row.project == "extension"}
+
+
+def test_the_plan_takes_the_estimate_it_is_given() -> None:
+    about = subject("cpu")
+    given = unknown_estimate(seconds=Quantity(amount=60.0, basis="the last build here"))
+    assert make_plan(about, given).estimate == given
