@@ -9,17 +9,18 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
+
+import msgspec
 
 from stoker.model.errors import StorageError
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.value import Value
+from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.outside import folders
 
 _VERSION = 1
 _SCHEMA = """
-CREATE TABLE run (
+CREATE TABLE IF NOT EXISTS run (
     id INTEGER PRIMARY KEY,
     started REAL NOT NULL,
     ended REAL,
@@ -27,13 +28,12 @@ CREATE TABLE run (
     directory TEXT NOT NULL,
     summary TEXT
 );
-CREATE TABLE attempt (
+CREATE TABLE IF NOT EXISTS attempt (
     id INTEGER PRIMARY KEY,
     run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
     key TEXT NOT NULL,
     role TEXT NOT NULL,
     source TEXT NOT NULL,
-    folder TEXT NOT NULL,
     output TEXT NOT NULL,
     compiler TEXT NOT NULL,
     flags TEXT NOT NULL,
@@ -45,39 +45,13 @@ CREATE TABLE attempt (
     cpu_seconds REAL NOT NULL,
     peak INTEGER NOT NULL,
     byte_seconds REAL,
-    outcome TEXT NOT NULL
+    outcome TEXT NOT NULL,
+    status INTEGER NOT NULL
 );
-CREATE INDEX attempt_key ON attempt (key);
-CREATE INDEX attempt_source ON attempt (source);
-CREATE INDEX attempt_folder ON attempt (folder, role);
-CREATE INDEX attempt_run ON attempt (run);
+CREATE INDEX IF NOT EXISTS attempt_run ON attempt (run);
 """
 _STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
-_ENOUGH = 200  # rows that a prediction looks at
-
-
-class Outcome(StrEnum):
-    DONE = "done"
-    FAILED = "failed"
-    OOM = "out of memory"
-    PREEMPTED = "preempted"
-
-
-class Attempt(Value, frozen=True, kw_only=True):
-    """``started`` is in seconds since the run began."""
-
-    record: StepRecord
-    started: float
-    outcome: Outcome
-
-
-class Run(Value, frozen=True, kw_only=True):
-    id: int
-    started: float
-    ended: float | None
-    command: str
-    directory: str
-    summary: dict[str, object]
+_RECENT = 20_000  # attempts: several builds of PyTorch
 
 
 class History:
@@ -104,27 +78,27 @@ class History:
             (time.time(), command, directory),
         )
 
-    def end_run(self, run: int, summary: dict[str, object]) -> None:
+    def end_run(self, run: int, summary: RunSummary) -> None:
         self._write(
             "UPDATE run SET ended = ?, summary = ? WHERE id = ?",
-            (time.time(), json.dumps(summary), run),
+            (time.time(), msgspec.json.encode(summary).decode(), run),
         )
         self.flush()
 
     def add(self, run: int, attempt: Attempt) -> None:
         step, record = attempt.record.step, attempt.record
         self._write(
-            "INSERT INTO attempt (run, folder, started, seconds, cpu_seconds, peak, byte_seconds,"
-            f" outcome, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 17)})",
+            "INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, outcome,"
+            f" status, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 17)})",
             (
                 run,
-                step.folder,
                 attempt.started,
                 record.seconds,
                 record.cpu_seconds,
                 record.peak,
                 record.byte_seconds,
                 attempt.outcome.value,
+                attempt.status,
                 step.key,
                 step.role.value,
                 step.source,
@@ -141,24 +115,10 @@ class History:
         with suppress(sqlite3.Error):
             self._database.commit()
 
-    def similar(self, step: Step) -> tuple[StepRecord, ...]:
-        """Finished attempts of the same step, its source, or its folder and role; newest first."""
-        return tuple(
-            attempt.record
-            for attempt in self._attempts(
-                "outcome = 'done' AND (key = ? OR source = ? OR (folder = ? AND role = ?))"
-                " ORDER BY key = ? DESC, source = ? DESC, id DESC LIMIT ?",
-                (
-                    step.key,
-                    step.source,
-                    step.folder,
-                    step.role.value,
-                    step.key,
-                    step.source,
-                    _ENOUGH,
-                ),
-            )
-        )
+    def recent(self) -> tuple[StepRecord, ...]:
+        """The latest finished attempts, oldest first, to learn from."""
+        latest = self._attempts("outcome = ? ORDER BY id DESC LIMIT ?", (Outcome.DONE, _RECENT))
+        return tuple(attempt.record for attempt in reversed(list(latest)))
 
     def attempts(self, run: int) -> tuple[Attempt, ...]:
         """Of one run, in the order they began."""
@@ -176,18 +136,18 @@ class History:
                 ended=row[2],
                 command=row[3],
                 directory=row[4],
-                summary=json.loads(row[5] or "{}"),
+                summary=msgspec.json.decode(row[5], type=RunSummary) if row[5] else None,
             )
             for row in rows
         )
 
     def _attempts(self, condition: str, values: tuple[object, ...]) -> Iterable[Attempt]:
         rows = self._database.execute(
-            "SELECT started, seconds, cpu_seconds, peak, byte_seconds, outcome,"
+            "SELECT started, seconds, cpu_seconds, peak, byte_seconds, outcome, status,"
             f" {_STEP_COLUMNS} FROM attempt WHERE {condition}",
             values,
         )
-        for started, seconds, cpu_seconds, peak, byte_seconds, outcome, *step in rows:
+        for started, seconds, cpu_seconds, peak, byte_seconds, outcome, status, *step in rows:
             record = StepRecord(
                 step=_step(*step),
                 seconds=seconds,
@@ -195,7 +155,7 @@ class History:
                 peak=peak,
                 byte_seconds=byte_seconds,
             )
-            yield Attempt(record=record, started=started, outcome=Outcome(outcome))
+            yield Attempt(record=record, started=started, outcome=Outcome(outcome), status=status)
 
     def _write(self, statement: str, values: tuple[object, ...]) -> int:
         try:
@@ -245,7 +205,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous = NORMAL")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version == 0:
-        database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        database.executescript(
+            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;"
+        )
     elif version != _VERSION:
         database.close()
         raise StorageError(

@@ -1,0 +1,344 @@
+"""The governor without its sockets: what each message and each reading of the meter changes.
+
+Every step is in one phase, and this module alone moves it:
+
+    ask -> WAITING -> run -> RUNNING -> done -> gone
+                      ^         |  \\-> done, out of memory -> WAITING, with a larger reservation
+                      |         \\-> kill -> STOPPING -> killed -> WAITING
+                      \\---------------------------------------/
+
+Unaware of files, sockets and clocks: the time comes with each call, messages leave through
+``send`` and events through ``emit``.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from stoker.govern.evidence import Surroundings, ran_out_of_memory
+from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
+from stoker.govern.predict import Predictor
+from stoker.govern.protocol import VERSION, Ask, Done, Usage, encode
+from stoker.model.events import (
+    AnyEvent,
+    Overview,
+    RunningStep,
+    StepEnds,
+    StepRepeats,
+    StepStarts,
+    StepWaits,
+)
+from stoker.model.govern import Request, Running, State, Step, StepRecord
+from stoker.model.runs import Attempt, Outcome
+from stoker.model.units import size
+from stoker.model.value import Value
+
+Connection = int  # what the daemon calls a launcher's socket
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class MemoryReading(Value, frozen=True, kw_only=True):
+    """``limit`` is the binding one less what is to stay free; ``used`` counts everybody."""
+
+    limit: int
+    used: int
+    oom_kills: int | None
+
+
+class _Entry:
+    """A step that has asked and is not gone yet."""
+
+    def __init__(self, connection: Connection, run: int, step: Step, request: Request):
+        self.connection = connection
+        self.run = run
+        self.step = step
+        self.request = request
+        self.phase = Phase.WAITING
+        self.group: int | None = None  # process group of the command
+        self.running = Running(request=request, started=0.0)
+        self.kills_before: int | None = None
+        self.least_free = 0
+
+    @property
+    def title(self) -> str:
+        return self.step.source or self.step.output or self.step.compiler
+
+
+class Governor:
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        predictor: Predictor,
+        cpus: int,
+        cap: int | None,
+        send: Callable[[Connection, bytes], None],
+        emit: Callable[[AnyEvent], None],
+        keep: Callable[[int, Attempt], None],
+    ):
+        """``cap``: memory that builds may use whatever the machine has; ``keep`` gets every
+        attempt that ended, with its run.
+        """
+        self._policy = policy
+        self._predictor = predictor
+        self._cpus = cpus
+        self._cap = cap
+        self._send = send
+        self._emit = emit
+        self._keep = keep
+        self._entries: dict[int, _Entry] = {}
+        self._by_connection: dict[Connection, _Entry] = {}
+        self._queue = Queue()
+        self._next = 1
+        self._reading = MemoryReading(limit=0, used=0, oom_kills=None)
+        self._growth = 0.0
+        self._read_at = 0.0
+        self.done = 0
+        self.repeats = 0
+
+    # -- what launchers say ----------------------------------------------------------------------
+
+    def asked(self, connection: Connection, ask: Ask, step: Step, path: float, now: float) -> None:
+        if ask.version != VERSION:
+            self._send(connection, encode("wrong_version"))
+            return
+        prediction = self._predictor.predict(step)
+        request = Request(
+            id=self._next, asked=now, prediction=prediction, slots=ask.cpus, path=path
+        )
+        self._next += 1
+        entry = _Entry(connection, ask.run, step, request)
+        self._entries[request.id] = self._by_connection[connection] = entry
+        self._queue.add(request)
+        self._emit(
+            StepWaits(
+                at=now, step=request.id, run=ask.run, title=entry.title, needs=prediction.high
+            )
+        )
+
+    def started(self, connection: Connection, group: int) -> None:
+        self._by_connection[connection].group = group
+
+    def grown(self, connection: Connection, current: int, peak: int) -> None:
+        entry = self._by_connection[connection]
+        entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
+
+    def ended(self, connection: Connection, done: Done, now: float) -> None:
+        entry = self._by_connection[connection]
+        failed = done.status != 0 or done.signal != 0
+        if failed and self._ran_out(entry, done):
+            self._out_of_memory(entry, done, now)
+            return
+        self._send(connection, encode("release"))
+        outcome = Outcome.FAILED if failed else Outcome.DONE
+        self._close(entry, done, outcome, now)
+
+    def stopped(self, connection: Connection, usage: Usage, now: float) -> None:
+        """A launcher has killed its command as it was told."""
+        entry = self._by_connection[connection]
+        self._record(entry, usage, Outcome.PREEMPTED)
+        self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
+
+    def lost(self, connection: Connection) -> int | None:
+        """A launcher is gone; gives back the process group that may have outlived it."""
+        entry = self._by_connection.get(connection)
+        if entry is None:
+            return None
+        self._forget(entry)
+        return entry.group
+
+    # -- memory ran out --------------------------------------------------------------------------
+
+    def _ran_out(self, entry: _Entry, done: Done) -> bool:
+        before, now = entry.kills_before, self._reading.oom_kills
+        surroundings = Surroundings(
+            oom_kills=None if before is None or now is None else now - before,
+            least_free=entry.least_free,
+            limit=self._reading.limit,
+        )
+        return ran_out_of_memory(done.status, done.signal, done.tail, surroundings)
+
+    def _out_of_memory(self, entry: _Entry, done: Done, now: float) -> None:
+        request = after_oom(entry.running, done.usage.peak)
+        if request is None:
+            self._send(entry.connection, encode("fail", self._hopeless(entry, done.usage)))
+            self._close(entry, done, Outcome.OOM, now)
+            return
+        self._record(entry, done.usage, Outcome.OOM)
+        self._send(entry.connection, encode("again"))
+        self._wait_again(entry, request, done.usage, Outcome.OOM, now)
+
+    def _hopeless(self, entry: _Entry, usage: Usage) -> str:
+        attempts = entry.request.ooms + 1
+        peak = max(usage.peak, entry.running.peak)
+        return (
+            f"stoker: {entry.title} ran out of memory {attempts} times, the last time alone: it "
+            f"reached {size(peak)} of {size(self._reading.limit)}. It needs more memory than this "
+            "limit allows: raise the limit, add swap, or build for fewer GPU targets at once.\n"
+        )
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def read(self, reading: MemoryReading, now: float) -> None:
+        """Take in a reading of the meter."""
+        seconds = now - self._read_at
+        if self._read_at and seconds > 0:
+            growth = (reading.used - self._reading.used) / seconds
+            # Half old, half new: one reading is noisy, and an old slope is no longer true.
+            self._growth = (self._growth + growth) / 2
+        self._reading, self._read_at = reading, now
+        free = reading.limit - reading.used
+        for entry in self._active():
+            entry.least_free = min(entry.least_free, free)
+
+    def decide(self, now: float) -> None:
+        """Ask the policy, and tell the launchers."""
+        decision = self._policy.decide(self.state(now))
+        for identity in decision.kill:
+            entry = self._entries[identity]
+            if entry.phase is Phase.RUNNING:
+                entry.phase = Phase.STOPPING
+                self._send(entry.connection, encode("kill"))
+        for identity in decision.admit:
+            self._admit(self._entries[identity], now)
+
+    def _admit(self, entry: _Entry, now: float) -> None:
+        self._queue.remove(entry.request.id)
+        entry.phase = Phase.RUNNING
+        entry.running = Running(request=entry.request, started=now)
+        entry.kills_before = self._reading.oom_kills
+        entry.least_free = self._reading.limit - self._reading.used
+        self._send(entry.connection, encode("run", entry.request.id))
+        self._emit(
+            StepStarts(
+                at=now,
+                step=entry.request.id,
+                run=entry.run,
+                title=entry.title,
+                waited=now - entry.request.asked,
+            )
+        )
+
+    def state(self, now: float) -> State:
+        running = tuple(entry.running for entry in self._active())
+        ours = sum(step.current for step in running)
+        # A reading may be older than what a launcher has reported since.
+        used = max(self._reading.used, ours)
+        limit = self._reading.limit
+        if self._cap is not None:
+            # What others use does not count against a cap that is the build's own.
+            limit = min(limit, self._cap + used - ours)
+        return State(
+            now=now,
+            cpus=self._cpus,
+            limit=limit,
+            used=used,
+            growth=self._growth,
+            running=running,
+            waiting=self._queue,
+        )
+
+    def overview(self, now: float) -> Overview:
+        state = self.state(now)
+        running = tuple(
+            RunningStep(
+                step=entry.request.id,
+                title=entry.title,
+                seconds=now - entry.running.started,
+                memory=entry.running.current,
+            )
+            for entry in self._active()
+        )
+        return Overview(
+            at=now,
+            limit=state.limit,
+            used=state.used,
+            neighbour=state.neighbour,
+            running=running,
+            waiting=len(self._queue),
+            done=self.done,
+            repeats=self.repeats,
+        )
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._entries)
+
+    def steps_of(self, run: int) -> list[tuple[Connection, int | None]]:
+        """Connections and process groups of a run's steps."""
+        entries = [entry for entry in self._entries.values() if entry.run == run]
+        return [(entry.connection, entry.group) for entry in entries]
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def _active(self) -> list[_Entry]:
+        """Those that hold memory: running, or not yet stopped."""
+        return [entry for entry in self._entries.values() if entry.phase is not Phase.WAITING]
+
+    def _wait_again(
+        self, entry: _Entry, request: Request, usage: Usage, outcome: Outcome, now: float
+    ) -> None:
+        entry.phase = Phase.WAITING
+        entry.request, entry.group = request, None
+        self._queue.add(request)
+        self.repeats += 1
+        self._emit(
+            StepRepeats(
+                at=now,
+                step=request.id,
+                run=entry.run,
+                title=entry.title,
+                why=outcome.value,
+                seconds=usage.wall_us / 1e6,
+                peak=usage.peak,
+            )
+        )
+
+    def _close(self, entry: _Entry, done: Done, outcome: Outcome, now: float) -> None:
+        status = 128 + done.signal if done.signal else done.status
+        record = self._record(entry, done.usage, outcome, status)
+        if outcome is Outcome.DONE:
+            self._predictor.learn(record)
+        self.done += 1
+        self._forget(entry)
+        self._emit(
+            StepEnds(
+                at=now,
+                step=entry.request.id,
+                run=entry.run,
+                title=entry.title,
+                status=status,
+                seconds=record.seconds,
+                peak=record.peak,
+            )
+        )
+
+    def _record(self, entry: _Entry, usage: Usage, outcome: Outcome, status: int = 0) -> StepRecord:
+        record = StepRecord(
+            step=entry.step,
+            seconds=usage.wall_us / 1e6,
+            cpu_seconds=usage.cpu_us / 1e6,
+            peak=max(usage.peak, entry.running.peak),
+            byte_seconds=float(usage.byte_seconds),
+        )
+        self._keep(
+            entry.run,
+            Attempt(
+                record=record,
+                started=entry.running.started,
+                outcome=outcome,
+                status=status,
+            ),
+        )
+        return record
+
+    def _forget(self, entry: _Entry) -> None:
+        self._queue.remove(entry.request.id)
+        self._entries.pop(entry.request.id, None)
+        self._by_connection.pop(entry.connection, None)

@@ -1,0 +1,71 @@
+"""What happens during a governed run, for everyone who wants to know: terminal, log, JSON lines."""
+
+from stoker.model.value import Value
+
+
+class Event(Value, frozen=True, kw_only=True, tag_field="event", tag=True):
+    """``at``: seconds since the governor began."""
+
+    at: float
+
+
+class StepWaits(Event, frozen=True, kw_only=True, tag="waits"):
+    step: int
+    run: int
+    title: str
+    needs: int  # memory it is expected to need
+
+
+class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
+    step: int
+    run: int
+    title: str
+    waited: float
+
+
+class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
+    """``status`` is the command's own; a signal counts as 128 more, as in a shell."""
+
+    step: int
+    run: int
+    title: str
+    status: int
+    seconds: float
+    peak: int
+
+
+class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
+    """An attempt was lost and the step waits again: ``why`` is ``out of memory`` or ``preempted``."""
+
+    step: int
+    run: int
+    title: str
+    why: str
+    seconds: float
+    peak: int
+
+
+class RunningStep(Value, frozen=True, kw_only=True):
+    step: int
+    title: str
+    seconds: float
+    memory: int
+
+
+class Overview(Event, frozen=True, kw_only=True, tag="overview"):
+    """The governor's view, some times a second."""
+
+    limit: int
+    used: int
+    neighbour: int
+    running: tuple[RunningStep, ...]
+    waiting: int
+    done: int
+    repeats: int
+
+
+class Warned(Event, frozen=True, kw_only=True, tag="warning"):
+    text: str
+
+
+AnyEvent = StepWaits | StepStarts | StepEnds | StepRepeats | Overview | Warned

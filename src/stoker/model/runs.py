@@ -1,0 +1,54 @@
+"""A governed run and what came of it."""
+
+from enum import StrEnum
+
+from stoker.model.govern import StepRecord
+from stoker.model.value import Value
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    OOM = "out of memory"
+    PREEMPTED = "preempted"
+
+
+class Attempt(Value, frozen=True, kw_only=True):
+    """One attempt of a step, as measured. ``started`` is in seconds since the run began."""
+
+    record: StepRecord
+    started: float
+    outcome: Outcome
+    status: int = 0
+
+
+class RunSummary(Value, frozen=True, kw_only=True):
+    """What `stoker run --summary` writes. Bounds are ``None`` where no step was seen."""
+
+    status: int
+    steps: int
+    wall_s: float
+    cpu_s: float
+    governor_cpu_s: float
+    peak_bytes: int
+    limit_bytes: int
+    oom_kills: int
+    preemptions: int
+    retries: int
+    lower_bound_s: float | None
+    reserving_bound_s: float | None
+    policy: str
+    cpus: int
+
+
+class Run(Value, frozen=True, kw_only=True):
+    """A run as the history keeps it."""
+
+    id: int
+    started: float
+    ended: float | None
+    command: str
+    directory: str
+    summary: RunSummary | None
