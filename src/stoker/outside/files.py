@@ -8,21 +8,28 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from stoker.model.errors import StorageError
 
-_ASIDE = ".stoker-"  # in the name of a folder that is being made or deleted
+_ASIDE = ".stoker-"  # in the name of what is being made or deleted
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Replace or make a file in one step."""
-    text = content.encode() if isinstance(content, str) else content
+    with file_made_whole(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def file_made_whole(path: Path) -> Iterator[BinaryIO]:
+    """Give a file beside ``path`` to write; it becomes ``path`` only if nothing failed."""
+    aside = path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with aside.open("xb") as stream:
-                stream.write(text)
+            with aside.open("xb", buffering=1 << 20) as stream:
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             aside.replace(path)

@@ -1,0 +1,106 @@
+"""A zip file open for reading: members inflated as streams, or as the compressed bytes they are.
+
+Safe to use from several threads at once. Knows nothing of wheels.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from zlib_ng import zlib_ng
+
+from stoker.artifact.engine import zip_records as zip_
+from stoker.artifact.engine.directory import Limits, Member, read_directory
+from stoker.model.errors import ArtifactError, StorageError
+
+_READ = 256 << 10
+_CHUNK = 1 << 20  # at most so much is inflated at a time
+
+
+class SourceFile:
+    """A regular file, read at any place by any thread."""
+
+    def __init__(self, path: Path, descriptor: int):
+        self.name = str(path)
+        self._descriptor = descriptor
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ArtifactError("not a regular file", file=self.name)
+        self.size = status.st_size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            raise StorageError(f"cannot read {self.name}: {error.strerror}") from error
+
+
+class Archive:
+    """The members of a zip file by name, in the order of the file; folders are left out."""
+
+    def __init__(self, file: SourceFile, limits: Limits):
+        self._file = file
+        self.path = Path(file.name)
+        everything = read_directory(file, limits)
+        self.members = {member.name: member for member in everything if not member.is_folder}
+
+    def compressed(self, member: Member) -> Iterator[bytes]:
+        """The bytes of a member as they stand in the file."""
+        position, end = member.data, member.data + member.compressed_size
+        while position < end:
+            block = self._file.read_at(position, min(_READ, end - position))
+            if not block:
+                raise self.error("the file is cut short", member, position)
+            yield block
+            position += len(block)
+
+    def stream(self, member: Member) -> Iterator[bytes]:
+        """The content of a member, in chunks; it ends only if size and checksum are as declared."""
+        blocks = self.compressed(member)
+        chunks = blocks if member.method == zip_.STORED else self._inflated(blocks, member)
+        size = crc = 0
+        for chunk in chunks:
+            size += len(chunk)
+            if size > member.size:
+                raise self.error("the member inflates to more than its declared size", member)
+            crc = zlib_ng.crc32(chunk, crc)
+            yield chunk
+        if size < member.size:
+            raise self.error("the member inflates to less than its declared size", member)
+        if crc != member.crc:
+            raise self.error("the checksum of the content is wrong", member)
+
+    def error(self, problem: str, member: Member, offset: int | None = None) -> ArtifactError:
+        place = member.data if offset is None else offset
+        return ArtifactError(problem, file=str(self.path), member=member.name, offset=place)
+
+    def _inflated(self, blocks: Iterable[bytes], member: Member) -> Iterator[bytes]:
+        inflater = zlib_ng.decompressobj(-zlib_ng.MAX_WBITS)
+        for block in blocks:
+            if inflater.eof:
+                raise self.error("bytes after the end of the compressed data", member)
+            try:
+                chunk = inflater.decompress(block, _CHUNK)
+                while chunk:
+                    yield chunk
+                    chunk = inflater.decompress(inflater.unconsumed_tail, _CHUNK)
+            except zlib_ng.error as error:  # type: ignore[misc]  # its stub says: no class
+                raise self.error(f"the compressed data is broken ({error})", member) from None
+        if not inflater.eof:
+            raise self.error("the compressed data is cut short", member)
+        if inflater.unused_data:
+            raise self.error("bytes after the end of the compressed data", member)
+
+
+@contextmanager
+def open_archive(path: Path, limits: Limits) -> Iterator[Archive]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise StorageError(f"cannot open {path}: {error.strerror}") from error
+    try:
+        yield Archive(SourceFile(path, descriptor), limits)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,72 @@
+"""What is to change in a wheel, recorded first; turned into the list of what will be written."""
+
+from collections.abc import Iterable
+
+from stoker.artifact.engine import names
+from stoker.artifact.engine.content import Content
+from stoker.artifact.engine.entries import Entry, Kept
+from stoker.artifact.engine.record import UNLISTED
+from stoker.artifact.engine.wheel import Wheel
+from stoker.model.errors import ArtifactError
+from stoker.model.value import Value
+
+
+class Edit(Value, frozen=True, kw_only=True):
+    """``contents`` are by the name the member will have: that of one kept, renamed or new."""
+
+    contents: dict[str, Content] = {}
+    renamed: dict[str, str] = {}
+    dropped: frozenset[str] = frozenset()
+
+
+def edited(wheel: Wheel, edit: Edit) -> list[Entry]:
+    """Every member but RECORD. A signature is dropped: it is of the RECORD that was."""
+    _check_record(wheel)
+    for name in (*edit.renamed, *edit.dropped):
+        wheel.member(name)
+    gone = edit.dropped | {f"{wheel.dist_info}/{name}" for name in UNLISTED}
+    entries = [
+        _entry(wheel, name, edit.renamed.get(name, name), edit.contents)
+        for name in wheel.members
+        if name not in gone
+    ]
+    present = {entry.name for entry in entries}
+    entries += [
+        Entry(name=name, source=content, mode=content.mode or 0o644)
+        for name, content in edit.contents.items()
+        if name not in present
+    ]
+    check_names([entry.name for entry in entries], str(wheel.path))
+    return entries
+
+
+def _entry(wheel: Wheel, old: str, new: str, contents: dict[str, Content]) -> Entry:
+    member = wheel.members[old]
+    if content := contents.get(new):
+        return Entry(name=new, source=content, mode=content.mode or member.mode)
+    kept = Kept(archive=wheel.archive, member=member, row=wheel.record[old])
+    return Entry(name=new, source=kept, mode=member.mode)
+
+
+def _check_record(wheel: Wheel) -> None:
+    """Rows of members that are kept are copied, so they must be there and fit."""
+    for mismatch in wheel.mismatches():
+        member = wheel.members.get(mismatch.member)
+        raise ArtifactError(
+            mismatch.problem,
+            file=str(wheel.path),
+            member=mismatch.member,
+            offset=member.offset if member else None,
+        )
+
+
+def check_names(written: Iterable[str], file: str) -> None:
+    """What is written must be as sound as what is read."""
+    seen: set[str] = set()
+    for name in written:
+        problem = names.problem(name) or ("a file needs a name" if name.endswith("/") else None)
+        if problem or name in seen:
+            raise ArtifactError(problem or "two members of this name", file=file, member=name)
+        seen.add(name)
+    if clash := names.clash(seen):
+        raise ArtifactError("both a file and a folder", file=file, member=clash)

@@ -1,0 +1,78 @@
+"""What a wheel is called: its file, its dist-info and its data folder, all named after METADATA.
+
+Pure: the two metadata files go in as bytes.
+"""
+
+import re
+from email.message import Message
+from email.parser import BytesHeaderParser
+
+from packaging.tags import parse_tag
+from packaging.utils import InvalidName, canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from stoker.model.value import Value
+
+_BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
+_TAG = re.compile(r"[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+")
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """``stem`` is name and version; ``tags`` the compressed set, such as ``py3-none-any``."""
+
+    stem: str
+    tags: str
+    build: str = ""
+
+    @property
+    def file_name(self) -> str:
+        return "-".join(part for part in (self.stem, self.build, self.tags) if part) + ".whl"
+
+
+def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
+    """From METADATA and WHEEL; ``present`` is a stem to keep where it says the same.
+
+    What cannot be used is a ValueError in words.
+    """
+    about, kind = _headers(metadata), _headers(wheel)
+    name, version = about.get("Name", ""), about.get("Version", "")
+    try:
+        canonical = canonicalize_name(name, validate=True)
+        wanted = Version(version)
+    except (InvalidName, InvalidVersion) as error:
+        raise ValueError(f"METADATA: {error}") from None
+    build = kind.get("Build", "")
+    if build and not _BUILD.fullmatch(build):
+        raise ValueError(f"WHEEL: build number {build!r} is none")
+    fresh = f"{canonical.replace('-', '_')}-{wanted}"
+    stem = present if _says(present, canonical, wanted) else fresh
+    return Identity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
+
+
+def _headers(content: bytes) -> Message:
+    return BytesHeaderParser().parsebytes(content)
+
+
+def _says(stem: str, name: str, version: Version) -> bool:
+    own_name, _, own_version = stem.partition("-")
+    try:
+        return canonicalize_name(own_name) == name and Version(own_version) == version
+    except InvalidVersion:
+        return False
+
+
+def _compressed(lines: list[str]) -> str:
+    """One expression for all tags: each of the three parts a sorted set."""
+    for line in lines:
+        if not _TAG.fullmatch(line):
+            raise ValueError(f"WHEEL: {line!r} is no tag")
+    tags = {tag for line in lines for tag in parse_tag(line)}
+    parts = [
+        {tag.interpreter for tag in tags},
+        {tag.abi for tag in tags},
+        {tag.platform for tag in tags},
+    ]
+    expression = "-".join(".".join(sorted(part)) for part in parts)
+    if not tags or parse_tag(expression) != tags:
+        raise ValueError("WHEEL: there is no tag, or the tags do not fit in one file name")
+    return expression

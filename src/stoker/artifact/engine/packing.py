@@ -1,0 +1,89 @@
+"""Makes a wheel: from another one with an edit, or from a folder. Named after its own METADATA."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoker.artifact.engine import names
+from stoker.artifact.engine.content import Content
+from stoker.artifact.engine.edit import Edit, check_names, edited
+from stoker.artifact.engine.entries import Entry
+from stoker.artifact.engine.identity import Identity, identify
+from stoker.artifact.engine.record import UNLISTED
+from stoker.artifact.engine.wheel import Wheel, dist_info_of
+from stoker.artifact.engine.writer import write
+from stoker.model.errors import ArtifactError, StorageError
+
+
+def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:
+    """Write the edited wheel to the folder ``into`` and give back its path.
+
+    Members that are not edited are copied as compressed bytes, unread: ``wheel.wrong_hashes``
+    tells whether they are what RECORD says.
+    """
+    return _write(edited(wheel, edit), wheel.dist_info, wheel.path, into, workers)
+
+
+def pack(folder: Path, into: Path, *, workers: int | None = None) -> Path:
+    """Write what a folder holds as a wheel to the folder ``into`` and give back its path."""
+    everything = list(_walk(folder))
+    check_names([entry.name for entry in everything], str(folder))
+    dist_info = dist_info_of([entry.name for entry in everything], folder)
+    unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
+    entries = [entry for entry in everything if entry.name not in unlisted]
+    return _write(entries, dist_info, folder, into, workers)
+
+
+def _write(
+    entries: list[Entry], dist_info: str, origin: Path, into: Path, workers: int | None
+) -> Path:
+    identity = _identity(entries, dist_info, origin)
+    entries = _named_after(identity.stem, entries, dist_info.removesuffix(".dist-info"))
+    entries.sort(key=lambda entry: names.place(entry.name))
+    target = into / identity.file_name
+    write(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
+    return target
+
+
+def _identity(entries: list[Entry], dist_info: str, origin: Path) -> Identity:
+    by_name = {entry.name: entry for entry in entries}
+    files = [f"{dist_info}/METADATA", f"{dist_info}/WHEEL"]
+    for name in files:
+        if name not in by_name:
+            raise ArtifactError("the wheel has no such member", file=str(origin), member=name)
+    metadata, wheel = (by_name[name].read() for name in files)
+    try:
+        return identify(metadata, wheel, present=dist_info.removesuffix(".dist-info"))
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(origin), member=dist_info) from None
+
+
+def _named_after(stem: str, entries: list[Entry], present: str) -> list[Entry]:
+    """The dist-info and data folders follow a new name or version."""
+    if stem == present:
+        return entries
+    folders = {f"{present}.{kind}": f"{stem}.{kind}" for kind in ("dist-info", "data")}
+    renamed = []
+    for entry in entries:
+        top, slash, rest = entry.name.partition("/")
+        name = folders.get(top, top) + slash + rest
+        renamed.append(Entry(name=name, source=entry.source, mode=entry.mode))
+    return renamed
+
+
+def _walk(folder: Path) -> Iterator[Entry]:
+    """Every file below a folder. Links are refused: what they point to may not go along."""
+    if not folder.is_dir():
+        raise StorageError(f"cannot read {folder}: not a folder")
+    for top, subfolders, files in os.walk(folder, onerror=_cannot_read):
+        links = [name for name in subfolders if Path(top, name).is_symlink()]
+        for file in (*files, *links):
+            path = Path(top, file)
+            source = Content.of_file(path)
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            yield Entry(name=path.relative_to(folder).as_posix(), source=source, mode=mode)
+
+
+def _cannot_read(error: OSError) -> None:
+    raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error

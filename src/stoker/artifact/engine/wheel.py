@@ -1,0 +1,97 @@
+"""A wheel open for reading: its members, its dist-info folder and its RECORD.
+
+What the metadata says, and whether it is right, is for others to judge.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from stoker.artifact.engine import parallel
+from stoker.artifact.engine.archive import Archive, open_archive
+from stoker.artifact.engine.content import Content
+from stoker.artifact.engine.directory import Limits, Member
+from stoker.artifact.engine.record import Mismatch, Row, is_strong, mismatches, parse, written
+from stoker.model.errors import ArtifactError, nearest
+
+
+class Wheel:
+    """Members by name, in the order of the file."""
+
+    def __init__(self, archive: Archive):
+        self.archive = archive
+        self.path = archive.path
+        self.members = archive.members
+        self.dist_info = dist_info_of(self.members, self.path)
+
+    def member(self, name: str) -> Member:
+        if name in self.members:
+            return self.members[name]
+        hints = [f"did you mean {other}?" for other in nearest(name, self.members, count=1)]
+        raise ArtifactError("no such member", file=str(self.path), member=name, hints=hints)
+
+    def stream(self, name: str) -> Iterator[bytes]:
+        """The content of a member in chunks, checked against its declared size and checksum."""
+        return self.archive.stream(self.member(name))
+
+    def read(self, name: str) -> bytes:
+        return b"".join(self.stream(name))
+
+    def content(self, name: str) -> Content:
+        """A member as the content of another, or to be compressed anew."""
+        member = self.member(name)
+        return Content(size=member.size, chunks=lambda: self.archive.stream(member))
+
+    @cached_property
+    def record(self) -> dict[str, Row]:
+        member = self.member(f"{self.dist_info}/RECORD")
+        try:
+            return parse(b"".join(self.archive.stream(member)))
+        except ValueError as error:
+            raise self.archive.error(str(error), member) from None
+
+    def mismatches(self) -> Iterator[Mismatch]:
+        """Where RECORD and the wheel part, as far as can be told without the contents."""
+        return mismatches(self.record, self.members.values(), self.dist_info)
+
+    def wrong_hashes(self, *, workers: int | None = None) -> Iterator[Mismatch]:
+        """Members whose content is not what RECORD says. Broken compressed data is an error."""
+        listed = [member for name, member in self.members.items() if self._digest(name)]
+        listed.sort(key=lambda member: -member.size)  # so that the largest is not left to the end
+        with ThreadPoolExecutor(workers or parallel.threads()) as pool:
+            for mismatch in pool.map(self._hashed, listed):
+                if mismatch is not None:
+                    yield mismatch
+
+    def _hashed(self, member: Member) -> Mismatch | None:
+        told = self._digest(member.name)
+        digest = hashlib.new(told.partition("=")[0])
+        for chunk in self.archive.stream(member):
+            digest.update(chunk)
+        if written(digest.name, digest.digest()) == told:
+            return None
+        return Mismatch(member=member.name, problem="the hash in RECORD is wrong")
+
+    def _digest(self, name: str) -> str:
+        """The hash in RECORD, or nothing where there is none to compare with."""
+        row = self.record.get(name)
+        return row.digest if row and is_strong(row.digest) else ""
+
+
+def dist_info_of(names: Iterable[str], path: Path) -> str:
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    found = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+    if len(found) != 1:
+        what = " and ".join(found) if found else "no .dist-info folder"
+        raise ArtifactError(f"not one wheel: it has {what}", file=str(path))
+    return found[0]
+
+
+@contextmanager
+def open_wheel(path: Path, limits: Limits | None = None) -> Iterator[Wheel]:
+    """Everything but the contents is checked before it is given: names, headers, layout."""
+    with open_archive(path, limits or Limits()) as archive:
+        yield Wheel(archive)
