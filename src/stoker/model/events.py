@@ -35,7 +35,7 @@ class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
 
 
 class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
-    """An attempt was lost and the step waits again: ``why`` is ``out of memory`` or ``preempted``."""
+    """An attempt was lost; the step waits again. ``why``: out of memory, or preempted."""
 
     step: int
     run: int

@@ -1,10 +1,12 @@
 """Every program stoker starts, starts here: logged as a quoted line, bounded in time."""
 
+import ctypes
 import logging
 import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +15,8 @@ from stoker.model.errors import CommandError, MissingError
 from stoker.model.value import Value
 
 log = logging.getLogger("stoker.process")
+
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 Argument = str | os.PathLike[str]
 
@@ -47,7 +51,7 @@ def run(
 ) -> Outcome:
     """Run to the end and capture. A hang or crash is an outcome, a missing program an error."""
     words = [os.fspath(word) for word in command]
-    log.debug("%s", shlex.join(words))
+    _log_command(words)
     try:
         child = subprocess.Popen(
             words,
@@ -109,7 +113,7 @@ def stream(
     as either lives. The program does not outlive an exception, such as an interrupt.
     """
     words = [os.fspath(word) for word in command]
-    log.debug("%s", shlex.join(words))
+    _log_command(words)
     lines = []
     try:
         child = subprocess.Popen(
@@ -133,3 +137,39 @@ def stream(
             child.kill()
             raise
     return Outcome(status=child.returncode, stdout="".join(lines), stderr="")
+
+
+def detach(command: Sequence[Argument], *, output: Path) -> None:
+    """Start a program that lives on by itself, what it prints going to a file."""
+    words = [os.fspath(word) for word in command]
+    _log_command(words)
+    with output.open("wb") as stream:
+        subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+            cwd="/",
+        )
+
+
+def start(command: Sequence[Argument], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the user's own command on our terminal; it ends when we are killed."""
+    words = [os.fspath(word) for word in command]
+    _log_command(words)
+    try:
+        return subprocess.Popen(words, env=dict(env), preexec_fn=_end_with_parent)
+    except FileNotFoundError as error:
+        raise MissingError(f"there is no command '{words[0]}'") from error
+    except OSError as error:
+        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _log_command(words: list[str]) -> None:
+    log.debug("%s", shlex.join(words))

@@ -1,0 +1,308 @@
+"""The governor's process: sockets, clock, meter and history round the state machine.
+
+One for each user and binding memory limit. It begins with the first `stoker run` and ends with the
+last. Launchers speak the wire protocol; a `stoker run` speaks it too, as ``client``, and gets
+events back. Never spawns anything; kills only process groups of commands whose launcher is gone.
+"""
+
+import fcntl
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from stoker.govern.command_line import step_of
+from stoker.govern.governor import Governor, MemoryReading
+from stoker.govern.graph import Graphs
+from stoker.govern.history import History
+from stoker.govern.policies import make_policy
+from stoker.govern.predict import Predictor
+from stoker.govern.protocol import (
+    ProtocolError,
+    decode,
+    encode,
+    read_ask,
+    read_done,
+    read_numbers,
+    read_usage,
+)
+from stoker.govern.summary import Tally
+from stoker.machine.meter import Meter
+from stoker.model.events import AnyEvent, Overview, Warned
+from stoker.model.runs import Attempt
+from stoker.model.value import Value
+
+_TICK = 0.1  # seconds between readings of the meter while anything runs
+_VIEW = 0.25  # seconds between overviews
+_BACKLOG = 4096
+_PATIENCE = 30.0  # seconds that a governor without clients waits for its first
+
+
+class Options(Value, frozen=True, kw_only=True):
+    """What the first run asks its governor to be; later runs join it as it is."""
+
+    socket: str
+    policy: str
+    cpus: int
+    cap: int | None = None
+    keep_free: int = 0
+
+
+class Peer:
+    """A connection: bytes that came and wait to be a line, bytes that wait to be sent."""
+
+    def __init__(self, stream: socket.socket):
+        self.socket = stream
+        self.received = b""
+        self.unsent = b""
+        self.run: int | None = None  # of a client
+
+    def lines(self) -> list[bytes] | None:
+        """Whole lines that have come; ``None`` when the other side has gone."""
+        try:
+            chunk = self.socket.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not chunk:
+            return None
+        *lines, self.received = (self.received + chunk).split(b"\n")
+        return lines
+
+    def send(self, message: bytes) -> None:
+        self.unsent += message
+        self.flush()
+
+    def flush(self) -> None:
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.unsent = b""  # it has gone: reading will tell
+
+
+class Daemon:
+    def __init__(self, options: Options):
+        self._options = options
+        self._history = History()
+        self._meter = Meter()
+        self._graphs = Graphs()
+        self._governor = Governor(
+            policy=make_policy(options.policy, cpus=options.cpus),
+            predictor=Predictor(self._history.recent()),
+            cpus=options.cpus,
+            cap=options.cap,
+            send=lambda connection, message: self._peers[connection].send(message),
+            emit=self._emit,
+            keep=self._keep,
+        )
+        self._selector = selectors.DefaultSelector()
+        self._peers: dict[int, Peer] = {}
+        self._tallies: dict[int, Tally] = {}
+        self._roots: dict[int, str] = {}
+        self._rows: dict[int, int] = {}  # row of a run in the history
+        self._waiting_events: dict[int, list[bytes]] = defaultdict(list)
+        self._began = time.monotonic()
+        self._viewed = 0.0
+        self._had_clients = False
+
+    def serve(self) -> None:
+        """Until the last client is gone."""
+        with _listening(self._options.socket) as listener:
+            self._selector.register(listener, selectors.EVENT_READ)
+            while not self._over():
+                for key, _ in self._selector.select(_TICK if self._governor.busy else 1.0):
+                    if key.fileobj is listener:
+                        self._accept(listener)
+                    else:
+                        self._hear(self._peers[key.fd])
+                self._turn()
+        self._history.close()
+
+    def _over(self) -> bool:
+        clients = any(peer.run is not None for peer in self._peers.values())
+        return not clients and (self._had_clients or self._now() > _PATIENCE)
+
+    def _turn(self) -> None:
+        """After every batch of messages and every tick."""
+        now = self._now()
+        if self._governor.busy:
+            self._read_meter()
+            self._governor.decide(now)
+        if now - self._viewed >= _VIEW:
+            self._viewed = now
+            self._emit(self._governor.overview(now))
+            self._history.flush()
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+    def _read_meter(self) -> None:
+        reading = self._meter.reading()
+        limit = max(0, reading.limit.limit - self._options.keep_free)
+        self._governor.read(
+            MemoryReading(limit=limit, used=reading.limit.used, oom_kills=reading.oom_kills),
+            self._now(),
+        )
+        for tally in self._tallies.values():
+            tally.read(used=reading.limit.used, limit=limit, oom_kills=reading.oom_kills)
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                stream, _ = listener.accept()
+            except OSError:
+                return  # none left, or no file descriptor for one more: it fails open
+            stream.setblocking(False)
+            self._peers[stream.fileno()] = Peer(stream)
+            self._selector.register(stream, selectors.EVENT_READ)
+
+    def _hear(self, peer: Peer) -> None:
+        lines = peer.lines()
+        if lines is None:
+            self._close(peer)
+            return
+        for line in lines:
+            try:
+                self._understand(peer, *decode(line))
+            except (ProtocolError, KeyError):
+                self._close(peer)
+                return
+
+    def _understand(self, peer: Peer, word: str, fields: tuple[bytes, ...]) -> None:
+        connection, now = peer.socket.fileno(), self._now()
+        match word:
+            case "ask":
+                ask = read_ask(fields)
+                step = step_of(ask.command, ask.directory, self._roots.get(ask.run, ask.directory))
+                path = self._graphs.path(ask.directory, step.output)
+                self._governor.asked(connection, ask, step, path, now)
+            case "started":
+                self._governor.started(connection, *read_numbers(fields, 1))
+            case "memory":
+                self._governor.grown(connection, *read_numbers(fields, 2))
+            case "done":
+                done = read_done(fields)
+                if done.status or done.signal:
+                    self._read_meter()  # the counter of kills must be of now
+                self._governor.ended(connection, done, now)
+            case "killed":
+                self._governor.stopped(connection, read_usage(fields), now)
+            case "client":
+                self._welcome(peer, fields)
+            case "finish":
+                self._finish(peer, fields)
+
+    def _close(self, peer: Peer) -> None:
+        connection = peer.socket.fileno()
+        self._selector.unregister(peer.socket)
+        del self._peers[connection]
+        peer.socket.close()
+        _kill_group(self._governor.lost(connection))
+        if peer.run is not None:
+            self._abandon(peer.run)
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
+        (run,) = read_numbers(fields, 1)
+        command, directory = (field.decode(errors="replace") for field in fields[1:3])
+        peer.run, self._had_clients = run, True
+        self._roots[run] = directory
+        self._rows[run] = self._history.start_run(command, directory)
+        self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
+        self._read_meter()
+        peer.send(encode("welcome", msgspec.json.encode(self._options)))
+        if self._history.problem:
+            self._emit(Warned(at=self._now(), text=self._history.problem))
+
+    def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
+        if peer.run is None:
+            raise ProtocolError("finish of no client")
+        (status,) = read_numbers(fields, 1)
+        self._read_meter()
+        summary = self._tallies[peer.run].summary(status)
+        self._history.end_run(self._rows[peer.run], summary)
+        peer.send(encode("summary", msgspec.json.encode(summary)))
+
+    def _abandon(self, run: int) -> None:
+        """A run is gone: its steps must not outlive it."""
+        for connection, group in self._governor.steps_of(run):
+            _kill_group(group)
+            if peer := self._peers.get(connection):
+                self._close(peer)
+        self._tallies.pop(run, None)
+
+    def _emit(self, event: AnyEvent) -> None:
+        message = encode("event", msgspec.json.encode(event))
+        whose = getattr(event, "run", None)
+        for peer in self._peers.values():
+            if peer.run is None or whose not in (None, peer.run):
+                continue
+            # A client that does not read gets no further overviews, only what it must know.
+            if not (peer.unsent and isinstance(event, Overview)):
+                peer.send(message)
+
+    def _keep(self, run: int, attempt: Attempt) -> None:
+        if tally := self._tallies.get(run):
+            tally.add(attempt)
+            self._history.add(self._rows[run], attempt)
+
+
+def _kill_group(group: int | None) -> None:
+    if group:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+class _listening:  # noqa: N801
+    """A listening socket that appears at its path at once and vanishes with the block."""
+
+    def __init__(self, path: str):
+        self._path = Path(path)
+
+    def __enter__(self) -> socket.socket:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        aside = self._path.with_suffix(f".{os.getpid()}")
+        self._listener.bind(str(aside))
+        self._listener.listen(_BACKLOG)
+        self._listener.setblocking(False)
+        aside.rename(self._path)
+        return self._listener
+
+    def __exit__(self, *_: object) -> None:
+        self._path.unlink(missing_ok=True)
+        self._listener.close()
+
+
+def main() -> None:
+    """``python -m stoker.govern.daemon OPTIONS``: serve, unless another one does already."""
+    options = msgspec.json.decode(sys.argv[1], type=Options)
+    Path(options.socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Path(f"{options.socket}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
+        Daemon(options).serve()
+
+
+if __name__ == "__main__":
+    main()

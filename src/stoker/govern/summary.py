@@ -1,0 +1,66 @@
+"""Adds up one run as it goes, into its summary."""
+
+import time
+from collections import Counter
+
+from msgspec.structs import replace
+
+from stoker.govern.bounds import bounds
+from stoker.model.govern import StepRecord
+from stoker.model.runs import Attempt, Outcome, RunSummary
+
+
+class Tally:
+    def __init__(self, *, cpus: int, policy: str):
+        self._cpus = cpus
+        self._policy = policy
+        self._began = time.monotonic()
+        self._cpu_began = time.process_time()
+        self._records: list[StepRecord] = []
+        self._outcomes: Counter[Outcome] = Counter()
+        self._cpu_seconds = 0.0
+        self._peak = 0
+        self._limit = 0
+        self._first_kills: int | None = None
+        self._last_kills: int | None = None
+
+    def read(self, *, used: int, limit: int, oom_kills: int | None) -> None:
+        self._peak, self._limit = max(self._peak, used), limit
+        self._first_kills = oom_kills if self._first_kills is None else self._first_kills
+        self._last_kills = oom_kills
+
+    def add(self, attempt: Attempt) -> None:
+        self._outcomes[attempt.outcome] += 1
+        self._cpu_seconds += attempt.record.cpu_seconds
+        if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
+            self._records.append(_uncontended(attempt.record))
+
+    def summary(self, status: int) -> RunSummary:
+        known = (
+            bounds(self._records, cpus=self._cpus, memory=self._limit) if self._records else None
+        )
+        return RunSummary(
+            status=status,
+            steps=len(self._records),
+            wall_s=time.monotonic() - self._began,
+            cpu_s=self._cpu_seconds,
+            governor_cpu_s=time.process_time() - self._cpu_began,
+            peak_bytes=self._peak,
+            limit_bytes=self._limit,
+            oom_kills=(self._last_kills or 0) - (self._first_kills or 0),
+            preemptions=self._outcomes[Outcome.PREEMPTED],
+            retries=self._outcomes[Outcome.PREEMPTED] + self._outcomes[Outcome.OOM],
+            lower_bound_s=known.lower if known else None,
+            reserving_bound_s=known.reserving if known else None,
+            policy=self._policy,
+            cpus=self._cpus,
+        )
+
+
+def _uncontended(record: StepRecord) -> StepRecord:
+    """A step that shared its CPU took longer than it would alone: its CPU time tells."""
+    if not 0 < record.cpu_seconds < record.seconds:
+        return record
+    share = record.cpu_seconds / record.seconds
+    byte_seconds = None if record.byte_seconds is None else record.byte_seconds * share
+    return replace(record, seconds=record.cpu_seconds, byte_seconds=byte_seconds)

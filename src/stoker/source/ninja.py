@@ -1,0 +1,68 @@
+"""What ninja's own files say of a build folder: its edges, and how long each took last time.
+
+Reads build.ninja and .ninja_log. Rules are not read and variables not expanded: CMake and torch's
+cpp_extension write paths out.
+"""
+
+import re
+from pathlib import Path
+
+from stoker.model.value import Value
+
+# A path as it stands in a build line: a dollar sign escapes the character after it.
+_PATH = re.compile(r"(?:[^\s:|$]|\$[\s:|$]|\$\{?\w+\}?)+")
+_ESCAPED = re.compile(r"\$(.)")
+_LOG_FIELDS = 5
+
+
+class Edge(Value, frozen=True, kw_only=True):
+    """One build statement; ``needs`` are all its inputs, also the implicit and order-only ones."""
+
+    outputs: tuple[str, ...]
+    rule: str
+    needs: tuple[str, ...]
+
+
+def read_edges(folder: Path) -> tuple[Edge, ...]:
+    """None where there is no build.ninja, or one that cannot be read."""
+    try:
+        text = (folder / "build.ninja").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ()
+    text = text.replace("$\n", " ")
+    statements = (line[6:] for line in text.splitlines() if line.startswith("build "))
+    return tuple(edge for statement in statements if (edge := _edge(statement)))
+
+
+def _edge(statement: str) -> Edge | None:
+    outputs, position = _paths(statement, 0)
+    if statement[position : position + 1] != ":":
+        return None
+    (rule, *needs), _ = _paths(statement.replace("||", " ").replace("|", " "), position + 1)
+    return Edge(outputs=tuple(outputs), rule=rule, needs=tuple(needs))
+
+
+def _paths(statement: str, position: int) -> tuple[list[str], int]:
+    """Paths up to the colon or the end; ``|`` only separates kinds of paths."""
+    found: list[str] = []
+    while position < len(statement) and statement[position] != ":":
+        if path := _PATH.match(statement, position):
+            found.append(_ESCAPED.sub(r"\1", path[0]))
+            position = path.end()
+        else:
+            position += 1
+    return found or [""], position
+
+
+def read_durations(folder: Path) -> dict[str, float]:
+    """Seconds that each output took when it was last made."""
+    try:
+        text = (folder / ".ninja_log").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return {}
+    durations: dict[str, float] = {}
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) == _LOG_FIELDS and fields[0].isdigit() and fields[1].isdigit():
+            durations[fields[3]] = max(0, int(fields[1]) - int(fields[0])) / 1000
+    return durations
