@@ -1,0 +1,201 @@
+"""The host compiler, nvcc and the driver."""
+
+import pytest
+
+from stoker.knowledge.cuda import cuda_releases
+from stoker.model.finding import Severity
+from stoker.model.machine import Tool, Toolbox
+from subjects import (
+    cmake_tree,
+    debian,
+    doctor,
+    extension_tree,
+    gpu,
+    linux,
+    named,
+    names,
+    pytorch_tree,
+    tool,
+    toolbox,
+    toolkit,
+    tools,
+)
+
+
+def with_compiler(version: str | None, **changes: str) -> Toolbox:
+    cxx = tool("cxx", version, **changes)
+    kits = (toolkit("12.4"), toolkit("12.8"), toolkit("13.0"))
+    return toolbox(tools=tools(cxx=cxx), cuda=kits)
+
+
+def test_no_compiler() -> None:
+    finding = named(doctor("cpu", toolbox=toolbox(tools=tools(cxx=None))), "compiler-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.fix == ("apt-get install -y g++",)
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (tool("cxx", problem="was killed by signal 11"), "was killed by signal 11"),
+        (tool("cxx"), "does not say its version"),
+    ],
+)
+def test_a_broken_compiler(found: Tool, says: str) -> None:
+    finding = named(doctor("cpu", toolbox=toolbox(tools=tools(cxx=found))), "compiler-broken")
+    assert finding.severity is Severity.ERROR
+    assert finding.title == f"/usr/bin/cxx {says}"
+
+
+def test_a_compiler_too_old_for_pytorch() -> None:
+    findings = doctor("cpu", toolbox=with_compiler("8.5.0"), tree=pytorch_tree())
+    finding = named(findings, "compiler-too-old")
+    assert finding.severity is Severity.ERROR
+    assert "needs 9" in finding.title
+    assert finding.fix[0] == "apt-get install -y g++-9"
+    assert "CXX=g++-9" in finding.fix[-1]
+    assert "compiler" not in names(findings)
+    elsewhere = doctor("cpu", toolbox=with_compiler("8.5.0"), tree=cmake_tree())
+    assert "compiler-too-old" not in names(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "path", "newest"),
+    [
+        ("cu124-sm90", "14.2.0", "/usr/bin/g++", 13),
+        ("cu128-sm90", "15.1.0", "/usr/bin/g++", 14),
+        ("cu130-sm90", "16.1.0", "/usr/bin/g++", 15),
+        ("cu124-sm90", "18.1.0", "/usr/bin/clang++", 17),
+        ("cu130-sm90", "21.1.0", "/usr/bin/clang++-21", 20),
+    ],
+)
+def test_a_compiler_newer_than_cuda_accepts(
+    words: str, version: str, path: str, newest: int
+) -> None:
+    finding = named(doctor(words, toolbox=with_compiler(version, path=path)), "compiler-too-new")
+    assert finding.severity is Severity.ERROR
+    assert f"({newest})" in finding.title
+    assert finding.evidence == path
+    assert "CUDAHOSTCXX=g++-" in finding.fix[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "path"),
+    [
+        ("cu124-sm90", "13.3.0", "/usr/bin/g++"),
+        ("cu130-sm90", "15.2.0", "/usr/bin/g++"),
+        ("cu124-sm90", "17.0.6", "/usr/bin/clang++"),
+        ("cpu", "99.0.0", "/usr/bin/g++"),
+    ],
+)
+def test_a_compiler_that_serves(words: str, version: str, path: str) -> None:
+    finding = named(doctor(words, toolbox=with_compiler(version, path=path)), "compiler")
+    assert finding.severity is Severity.OK
+    assert version in finding.title
+
+
+def test_the_compiler_is_judged_by_the_toolkit_that_is_here() -> None:
+    box = toolbox(tools=tools(cxx=tool("cxx", "14.2.0")), cuda=(toolkit("12.4"),))
+    assert "compiler-too-new" in names(doctor("cuda-sm90", toolbox=box))
+
+
+def test_older_compilers_by_distribution() -> None:
+    box = with_compiler("14.2.0")
+    machine = linux(os=debian(id="arch"))
+    assert named(doctor("cu124-sm90", toolbox=box, machine=machine), "compiler-too-new").fix == (
+        "export CC=gcc-13 CXX=g++-13 CUDAHOSTCXX=g++-13",
+    )
+
+
+# -- nvcc --------------------------------------------------------------------------------------
+
+
+def test_no_nvcc_is_mended_from_the_index_where_the_index_has_one() -> None:
+    finding = named(doctor("cu130-sm90", toolbox=toolbox(cuda=())), "nvcc-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.title == "no working CUDA 13.0 compiler"
+    assert "none" in finding.evidence
+    assert finding.fix == ("stoker toolchain install cuda==13.0",)
+
+
+def test_another_version_is_evidence() -> None:
+    finding = named(doctor("cu124-sm90", toolbox=toolbox(cuda=(toolkit("13.0"),))), "nvcc-missing")
+    assert "13.0" in finding.evidence
+    assert not any("toolchain install" in fix for fix in finding.fix)
+
+
+def test_a_broken_nvcc_is_said_and_the_next_one_taken() -> None:
+    kits = (toolkit("13.1", problem="did not answer in time"), toolkit("13.0"))
+    findings = doctor("cuda-sm90", toolbox=toolbox(cuda=kits))
+    broken = named(findings, "nvcc-broken")
+    assert broken.severity is Severity.WARNING
+    assert broken.title == "/usr/local/cuda-13.1/bin/nvcc did not answer in time"
+    assert named(findings, "nvcc").title == "CUDA 13.0"
+
+
+def test_only_a_broken_nvcc_is_none() -> None:
+    findings = doctor("cuda-sm90", toolbox=toolbox(cuda=(toolkit("13.0", problem="crashed"),)))
+    assert {"nvcc-broken", "nvcc-missing"} <= names(findings)
+
+
+def test_an_nvcc_that_lists_no_such_target() -> None:
+    finding = named(
+        doctor("cuda-sm120", toolbox=toolbox(cuda=(toolkit("12.4"),))), "nvcc-lacks-target"
+    )
+    assert finding.severity is Severity.ERROR
+    assert "12.0" in finding.title
+    assert "9.0" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "arch"),
+    [("cuda-sm100f", "12.8", "10.0f"), ("cuda-sm90a", "11.8", "9.0a")],
+)
+def test_a_suffix_that_this_nvcc_does_not_know(words: str, version: str, arch: str) -> None:
+    """nvcc lists plain targets only; which suffixes a release takes stands in our table."""
+    box = toolbox(cuda=(toolkit(version),), tools=tools(cxx=tool("cxx", "11.4.0")))
+    finding = named(doctor(words, toolbox=box), "nvcc-lacks-target")
+    assert finding.severity is Severity.ERROR
+    assert arch in finding.title
+
+
+def test_a_suffix_that_this_nvcc_knows() -> None:
+    assert named(doctor("cuda-sm90a"), "nvcc").severity is Severity.OK
+
+
+def test_an_nvcc_whose_list_could_not_be_read_is_believed() -> None:
+    box = toolbox(cuda=(toolkit("13.0", archs=()),))
+    assert named(doctor("cuda-sm90", toolbox=box), "nvcc").severity is Severity.OK
+
+
+@pytest.mark.parametrize("words", ["cuda-sm70", "cuda-sm107", "cuda-sm90", "cuda-sm61+sm90"])
+def test_no_toolkit_is_advised_that_cannot_make_the_target(words: str) -> None:
+    finding = named(doctor(words, toolbox=toolbox(cuda=())), "nvcc-missing")
+    versions = [fix.partition("cuda==")[2] for fix in finding.fix if "cuda==" in fix]
+    wanted = {"cuda-sm70": {"7.0"}, "cuda-sm107": {"10.7"}, "cuda-sm90": {"9.0"}}
+    for version in versions:
+        assert wanted.get(words, {"6.1", "9.0"}) <= set(cuda_releases()[version].archs)
+    assert finding.fix
+
+
+def test_nvcc_is_nobodys_business_without_cuda() -> None:
+    findings = doctor("cpu", toolbox=toolbox(cuda=(toolkit("13.0", problem="crashed"),)))
+    assert not {"nvcc", "nvcc-broken", "nvcc-missing"} & names(findings)
+
+
+# -- the driver --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("driver", "old"), [("535.183.01", True), ("580.65.06", False), ("", True), ("600.1", False)]
+)
+def test_a_driver_that_cannot_load_the_code(driver: str, old: bool) -> None:
+    machine = linux(gpus=(gpu("9.0", driver=driver),))
+    findings = doctor("cu130-sm90", machine=machine, tree=extension_tree())
+    assert ("driver-too-old" in names(findings, Severity.WARNING)) == old
+
+
+def test_the_driver_of_this_machine_does_not_matter_elsewhere() -> None:
+    machine = linux(gpus=(gpu("9.0", driver="470.1"),))
+    assert "driver-too-old" not in names(doctor("cu130-sm90-linux_aarch64", machine=machine))
+    assert "driver-too-old" not in names(doctor("cpu", machine=machine))

@@ -1,0 +1,197 @@
+"""Features that would switch themselves off, and BLAS."""
+
+import pytest
+
+from stoker.model.finding import Severity
+from stoker.model.machine import Toolbox
+from stoker.model.source import Submodule
+from subjects import (
+    arm_linux,
+    cmake_option,
+    cmake_tree,
+    debian,
+    doctor,
+    libraries,
+    library,
+    linux,
+    mac,
+    named,
+    names,
+    python,
+    pytorch_tree,
+    toolbox,
+    toolkit,
+)
+
+
+def without(*names: str, version: str = "12.4") -> Toolbox:
+    return toolbox(libraries=libraries(without=names), cuda=(toolkit(version),))
+
+
+@pytest.mark.parametrize("name", ["cudnn", "nccl", "magma", "cusparselt", "cufile"])
+def test_a_feature_that_would_switch_itself_off(name: str) -> None:
+    findings = doctor("cu124-sm90", tree=pytorch_tree(), toolbox=without(name))
+    finding = named(findings, f"{name}-missing")
+    assert finding.severity is Severity.WARNING
+    assert "would switch itself off" in finding.title
+    assert finding.fix
+
+
+@pytest.mark.parametrize("name", ["cudnn", "nccl", "magma"])
+def test_a_feature_that_was_asked_for_cannot_be_built(name: str) -> None:
+    findings = doctor(f"cu124-sm90-{name}", tree=pytorch_tree(), toolbox=without(name))
+    finding = named(findings, f"{name}-missing")
+    assert finding.severity is Severity.ERROR
+    assert "cannot be built" in finding.title
+
+
+def test_asked_for_without_a_tree() -> None:
+    assert "cudnn-missing" in names(doctor("cu124-sm90-cudnn", toolbox=without("cudnn")))
+    assert "cudnn-missing" not in names(doctor("cu124-sm90", toolbox=without("cudnn")))
+
+
+@pytest.mark.parametrize("value", ["0", "OFF", "off", "FALSE", "no", "N", "IGNORE", "NOTFOUND", ""])
+def test_what_cmake_takes_for_false_needs_no_library(value: str) -> None:
+    findings = doctor(
+        "cu124-sm90",
+        tree=pytorch_tree(),
+        toolbox=without("cudnn"),
+        defines={"USE_CUDNN": value},
+    )
+    assert "cudnn-missing" not in names(findings)
+
+
+def test_a_refused_feature_needs_no_library() -> None:
+    box = without("cudnn", "nccl")
+    assert not {"cudnn-missing", "nccl-missing"} & names(
+        doctor("cu124-sm90-nocudnn-nonccl", tree=pytorch_tree(), toolbox=box)
+    )
+
+
+def test_features_of_cuda_do_not_matter_on_a_cpu() -> None:
+    box = without("cudnn", "nccl", "magma")
+    assert not {"cudnn-missing", "nccl-missing"} & names(
+        doctor("cpu", tree=pytorch_tree(), toolbox=box)
+    )
+
+
+def test_an_option_that_is_off_by_default_is_not_missed() -> None:
+    options = (cmake_option("USE_MPI", "OFF"), cmake_option("USE_CUDA"))
+    findings = doctor("cpu", tree=pytorch_tree(options=options), toolbox=without("mpi"))
+    assert "mpi-missing" not in names(findings)
+
+
+def test_half_a_library_is_evidence() -> None:
+    others = libraries(without=["cudnn"])
+    for half, says in (
+        (library("cudnn", library=None), "only its header /usr/include/cudnn.h was found"),
+        (library("cudnn", header=None), "only its library /usr/lib/libcudnn.so was found"),
+    ):
+        box = toolbox(libraries=(*others, half), cuda=(toolkit("12.4"),))
+        findings = doctor("cu124-sm90", tree=pytorch_tree(), toolbox=box)
+        assert says in named(findings, "cudnn-missing").evidence
+
+
+def test_a_submodule_serves_instead() -> None:
+    tree = pytorch_tree(submodules=(Submodule(path="third_party/nccl", present=True),))
+    assert "nccl-missing" not in names(doctor("cu124-sm90", tree=tree, toolbox=without("nccl")))
+    empty = pytorch_tree(submodules=(Submodule(path="third_party/nccl", present=False),))
+    assert "nccl-missing" in names(doctor("cu124-sm90", tree=empty, toolbox=without("nccl")))
+
+
+def test_numpy_is_a_package_of_python() -> None:
+    box = toolbox(python=python(packages={"setuptools": "75", "pyyaml": "6"}))
+    finding = named(doctor("cpu", tree=pytorch_tree(requirements=()), toolbox=box), "numpy-missing")
+    assert finding.fix == ("python3 -m pip install numpy",)
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("cu124-sm90", "python3 -m pip install nvidia-cudnn-cu12"),
+        ("cu130-sm90", "stoker toolchain install cuda==13.0 --with cudnn"),
+    ],
+)
+def test_cudnn_fits_the_cuda_of_the_plan(words: str, fix: str) -> None:
+    tree = pytorch_tree(cuda_archs=())
+    findings = doctor(words, tree=tree, toolbox=without("cudnn", version="13.0"))
+    finding = named(findings, "cudnn-missing")
+    assert finding.fix[0] == fix
+    assert finding.fix[1].startswith("export CUDNN_ROOT=")
+
+
+def test_libraries_by_distribution() -> None:
+    for id_, fix in (
+        ("debian", "apt-get install -y libopenmpi-dev"),
+        ("fedora", "dnf install -y openmpi-devel"),
+        ("arch", "pacman -S --noconfirm openmpi"),
+    ):
+        findings = doctor(
+            "cpu-mpi",
+            tree=pytorch_tree(),
+            toolbox=without("mpi"),
+            machine=linux(os=debian(id=id_)),
+        )
+        assert named(findings, "mpi-missing").fix[0] == fix
+
+
+# -- blas --------------------------------------------------------------------------------------
+
+EVERY_BLAS = ("mkl", "openblas", "blis", "atlas", "nvpl", "armpl", "flexiblas")
+
+
+def test_any_blas_will_do_where_none_is_named() -> None:
+    box = without(*(name for name in EVERY_BLAS if name != "blis"))
+    assert named(doctor("cpu", tree=pytorch_tree(), toolbox=box), "blas").title == "BLAS: BLIS"
+
+
+def test_no_blas_at_all_is_a_warning() -> None:
+    finding = named(
+        doctor("cpu", tree=pytorch_tree(), toolbox=without(*EVERY_BLAS)), "blas-missing"
+    )
+    assert finding.severity is Severity.WARNING
+    assert "very slow" in finding.title
+    assert finding.fix == ("apt-get install -y libopenblas-dev",)
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "fix"),
+    [
+        ("cpu-openblas", "OpenBLAS", ("apt-get install -y libopenblas-dev",)),
+        ("cpu-mkl", "MKL", ("python3 -m pip install mkl-static mkl-include",)),
+        ("cpu-blis", "BLIS", ("apt-get install -y libblis-dev",)),
+    ],
+)
+def test_a_blas_that_was_asked_for_is_an_error(
+    words: str, value: str, fix: tuple[str, ...]
+) -> None:
+    box = without(words.removeprefix("cpu-"))
+    finding = named(doctor(words, tree=pytorch_tree(), toolbox=box), "blas-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.title == f"{value} not found"
+    assert finding.fix == fix
+
+
+def test_half_a_blas_does_not_serve() -> None:
+    box = toolbox(libraries=(library("openblas", header=None),))
+    assert "blas-missing" in names(doctor("cpu-openblas", toolbox=box), Severity.ERROR)
+
+
+def test_the_recipes_own_choice_is_only_a_warning() -> None:
+    findings = doctor("cpu", machine=arm_linux(), toolbox=without("openblas"))
+    assert named(findings, "blas-missing").severity is Severity.WARNING
+
+
+def test_eigen_comes_with_the_tree() -> None:
+    box = without(*EVERY_BLAS)
+    assert not {"blas", "blas-missing"} & names(doctor("cpu-eigen", toolbox=box))
+
+
+def test_macos_brings_its_own_blas() -> None:
+    assert "blas-missing" not in names(doctor("cpu", machine=mac(), toolbox=without(*EVERY_BLAS)))
+
+
+def test_blas_is_pytorchs_business() -> None:
+    assert not {"blas", "blas-missing"} & names(
+        doctor("cpu", tree=cmake_tree(), toolbox=without(*EVERY_BLAS))
+    )

@@ -1,0 +1,249 @@
+"""Build tools, Python, requirements and submodules."""
+
+import shlex
+
+import pytest
+
+from stoker.model.finding import Severity
+from stoker.model.source import Submodule
+from subjects import (
+    cmake_tree,
+    debian,
+    doctor,
+    extension_tree,
+    linux,
+    named,
+    names,
+    python,
+    pytorch_tree,
+    tool,
+    toolbox,
+    tools,
+)
+
+
+@pytest.mark.parametrize("name", ["cmake", "ninja"])
+def test_a_missing_tool(name: str) -> None:
+    finding = named(doctor("cpu", toolbox=toolbox(tools=tools(**{name: None}))), f"{name}-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.title == f"no {name} found"
+    assert finding.fix == (f"python3 -m pip install {name}",)
+
+
+@pytest.mark.parametrize("name", ["cmake", "ninja"])
+def test_a_broken_tool(name: str) -> None:
+    crashed = tool(name, problem="was killed by signal 6")
+    finding = named(
+        doctor("cpu", toolbox=toolbox(tools=tools(**{name: crashed}))), f"{name}-missing"
+    )
+    assert finding.title == f"/usr/bin/{name} was killed by signal 6"
+
+
+@pytest.mark.parametrize("name", ["cmake", "ninja"])
+def test_a_tool_that_does_not_say_its_version(name: str) -> None:
+    finding = named(
+        doctor("cpu", toolbox=toolbox(tools=tools(**{name: tool(name)}))), f"{name}-missing"
+    )
+    assert "None" not in finding.title
+    assert f"/usr/bin/{name}" in finding.title
+
+
+def test_an_extension_needs_no_cmake() -> None:
+    box = toolbox(tools=tools(cmake=None))
+    assert not {"cmake", "cmake-missing"} & names(
+        doctor("cu130-sm90", tree=extension_tree(), toolbox=box)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cmake", "torch", "refused"),
+    [
+        ("4.0.0", "2.6.0", True),
+        ("4.1.2", "2.5.1", True),
+        ("3.31.6", "2.6.0", False),
+        ("4.0.0", "2.8.0", False),
+    ],
+)
+def test_a_cmake_that_third_party_projects_are_too_old_for(
+    cmake: str, torch: str, refused: bool
+) -> None:
+    box = toolbox(tools=tools(cmake=tool("cmake", cmake)))
+    findings = doctor("cpu", tree=pytorch_tree(version=torch), toolbox=box)
+    assert ("cmake-too-new" in names(findings, Severity.WARNING)) == refused
+    if refused:
+        assert named(findings, "cmake-too-new").fix == ("export CMAKE_POLICY_VERSION_MINIMUM=3.5",)
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("1.11.1", "no job server"),
+        ("1.12.1", "no job server"),
+        ("1.13.0", "takes part"),
+        ("1.13.0.git.kitware", "takes part"),
+        ("1.9", "no job server"),
+    ],
+)
+def test_what_a_ninja_can_do(version: str, says: str) -> None:
+    box = toolbox(tools=tools(ninja=tool("ninja", version)))
+    assert says in named(doctor("cpu", toolbox=box), "ninja").evidence
+
+
+@pytest.mark.parametrize("linker", ["mold", "lld"])
+def test_a_linker_that_was_asked_for(linker: str) -> None:
+    finding = named(doctor(f"cpu-{linker}"), "linker-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.fix == (f"apt-get install -y {linker}",)
+    found = toolbox(tools=tools(**{linker: tool(linker, "2.30.0")}))
+    assert "linker-missing" not in names(doctor(f"cpu-{linker}", toolbox=found))
+    assert "linker-missing" not in names(doctor(f"cpu-no{linker}"))
+
+
+def test_a_linker_that_does_not_run_does_not_serve() -> None:
+    broken = toolbox(tools=tools(mold=tool("mold", problem="was killed by signal 4")))
+    errors = names(doctor("cpu-mold", toolbox=broken), Severity.ERROR)
+    assert [name for name in errors if name.startswith("linker")]
+
+
+# -- python ------------------------------------------------------------------------------------
+
+
+def test_another_python_than_asked_for() -> None:
+    finding = named(doctor("cpu-py312"), "python-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.evidence == "/usr/bin/python3 is 3.11.7"
+    assert finding.fix == ("uv python install 3.12",)
+    assert named(doctor("cpu-py311"), "python").severity is Severity.OK
+
+
+def test_a_prefix_of_a_version_is_another_version() -> None:
+    box = toolbox(python=python(version="3.13.1"))
+    assert "python-missing" in names(doctor("cpu-py31", toolbox=box))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "fix"),
+    [
+        ("debian", ("apt-get install -y python3-dev",)),
+        ("fedora", ("dnf install -y python3-devel",)),
+        ("alpine", ("apk add python3-dev",)),
+        ("arch", ()),
+    ],
+)
+def test_headers_by_distribution(distribution: str, fix: tuple[str, ...]) -> None:
+    box = toolbox(python=python(headers=None))
+    machine = linux(os=debian(id=distribution))
+    finding = named(doctor("cpu", toolbox=box, machine=machine), "python-headers-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.fix == fix
+
+
+def test_projects_without_python_do_not_need_it() -> None:
+    box = toolbox(python=python(headers=None))
+    assert "python-headers-missing" not in names(doctor("cpu", tree=cmake_tree(), toolbox=box))
+    without = doctor("cpu-nobindings", tree=pytorch_tree(), toolbox=box)
+    assert "python-headers-missing" not in names(without)
+
+
+@pytest.mark.parametrize(
+    ("version", "tested"),
+    [("3.9.0", True), ("3.13.5", True), ("3.8.20", False), ("3.14.0rc2", False)],
+)
+def test_a_python_that_the_release_was_not_made_for(version: str, tested: bool) -> None:
+    box = toolbox(python=python(version=version))
+    findings = doctor("cpu", tree=pytorch_tree(), toolbox=box)
+    assert ("python-untested" not in names(findings, Severity.WARNING)) == tested
+
+
+# -- requirements ------------------------------------------------------------------------------
+
+
+def needs(*lines: str, **changes: object) -> set[str]:
+    """The names of what is found missing."""
+    box = toolbox(python=python(**changes))
+    findings = doctor("cpu", tree=pytorch_tree(requirements=lines), toolbox=box)
+    if "requirements-missing" not in names(findings):
+        return set()
+    (fix,) = named(findings, "requirements-missing").fix
+    executable, *pip, first = shlex.split(fix)[:5]
+    assert [executable, *pip] == ["/usr/bin/python3", "-m", "pip", "install"]
+    return {first, *shlex.split(fix)[5:]}
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("numpy", set()),
+        ("NumPy>=2", set()),
+        ("numpy<2", {"numpy<2"}),
+        ("numpy>=1.20,<2", {"numpy<2,>=1.20"}),
+        ("typing-extensions>=4.10", {"typing-extensions>=4.10"}),
+        ("cmake", {"cmake"}),
+        ('pywin32; sys_platform == "win32"', set()),
+        ("meson[ninja]>=1", {"meson[ninja]>=1"}),
+    ],
+)
+def test_build_requirements(line: str, missing: set[str]) -> None:
+    assert needs(line) == missing
+
+
+@pytest.mark.parametrize(
+    ("marker", "version", "applies"),
+    [
+        ('python_version < "3.11"', "3.9.18", True),
+        ('python_version < "3.11"', "3.12.1", False),
+        ('python_version >= "3.14"', "3.14.0", True),
+        ('python_full_version < "3.11.4"', "3.11.2", True),
+    ],
+)
+def test_markers_speak_of_the_python_that_builds(marker: str, version: str, applies: bool) -> None:
+    """It is the toolbox's interpreter, not the one that stoker itself runs on."""
+    assert needs(f"tomli; {marker}", version=version) == ({"tomli"} if applies else set())
+
+
+def test_a_prerelease_counts_as_installed() -> None:
+    assert needs("numpy>=2", packages={"numpy": "2.3.0.dev0"}) == set()
+
+
+def test_an_installed_version_that_is_none_does_not_stop_the_doctor() -> None:
+    assert needs("numpy>=2", packages={"numpy": "unknown-build"}) == {"numpy>=2"}
+
+
+def test_the_count_of_requirements_is_good_news() -> None:
+    finding = named(doctor("cpu", tree=pytorch_tree()), "requirements")
+    assert finding.severity is Severity.OK
+    assert "requirements" not in names(doctor("cpu", tree=cmake_tree(requirements=("x",))))
+    assert "requirements" not in names(doctor("cpu"))
+
+
+def test_a_path_with_a_space_can_still_be_pasted() -> None:
+    executable = "/home/my user/venv/bin/python"
+    tree = pytorch_tree(requirements=("cmake",))
+    box = toolbox(python=python(executable=executable))
+    (fix,) = named(doctor("cpu", tree=tree, toolbox=box), "requirements-missing").fix
+    assert shlex.split(fix)[0] == executable
+
+
+# -- submodules --------------------------------------------------------------------------------
+
+
+def test_empty_submodules() -> None:
+    modules = tuple(Submodule(path=f"third_party/{n}", present=n == 0) for n in range(8))
+    finding = named(doctor("cpu", tree=pytorch_tree(submodules=modules)), "submodules-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.title == "7 of 8 submodules are empty"
+    assert finding.evidence.endswith("and 2 more")
+    assert finding.fix[0].startswith("git -C /src/pytorch submodule update --init --recursive")
+
+
+def test_all_submodules_are_there() -> None:
+    modules = (Submodule(path="third_party/fmt", present=True),)
+    assert named(doctor("cpu", tree=pytorch_tree(submodules=modules)), "submodules")
+    assert "submodules" not in names(doctor("cpu", tree=pytorch_tree()))
+
+
+def test_a_tree_in_a_folder_with_a_space() -> None:
+    modules = (Submodule(path="third_party/fmt", present=False),)
+    tree = pytorch_tree(path="/home/my user/pytorch", submodules=modules)
+    (fix,) = named(doctor("cpu", tree=tree), "submodules-missing").fix
+    assert shlex.split(fix)[:3] == ["git", "-C", "/home/my user/pytorch"]
