@@ -159,7 +159,7 @@ def start(command: Sequence[Argument], *, env: Mapping[str, str]) -> subprocess.
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
-        return subprocess.Popen(words, env=dict(env), preexec_fn=_end_with_parent)
+        return subprocess.Popen(words, env=dict(env), preexec_fn=_end_with_parent)  # noqa: PLW1509
     except FileNotFoundError as error:
         raise MissingError(f"there is no command '{words[0]}'") from error
     except OSError as error:
