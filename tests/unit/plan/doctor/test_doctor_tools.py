@@ -7,6 +7,7 @@ import pytest
 from stoker.model.finding import Severity
 from stoker.model.source import Submodule
 from subjects import (
+    cmake_option,
     cmake_tree,
     debian,
     doctor,
@@ -247,3 +248,19 @@ def test_a_tree_in_a_folder_with_a_space() -> None:
     tree = pytorch_tree(path="/home/my user/pytorch", submodules=modules)
     (fix,) = named(doctor("cpu", tree=tree), "submodules-missing").fix
     assert shlex.split(fix)[:3] == ["git", "-C", "/home/my user/pytorch"]
+
+
+# -- protobuf ----------------------------------------------------------------------------------
+
+
+def test_a_protobuf_that_is_neither_in_the_tree_nor_asked_from_the_system() -> None:
+    options = (*pytorch_tree().options, cmake_option("BUILD_CUSTOM_PROTOBUF"))
+    tree = pytorch_tree(own_protobuf=False, options=options)
+    finding = named(doctor("cpu", tree=tree), "protobuf-missing")
+    assert finding.severity is Severity.ERROR
+    assert "apt-get install -y libprotobuf-dev protobuf-compiler" in finding.fix
+    for value, missing in (("OFF", False), ("0", False), ("ON", True)):
+        told = doctor("cpu", tree=tree, defines={"BUILD_CUSTOM_PROTOBUF": value})
+        assert ("protobuf-missing" in names(told)) == missing
+    assert "protobuf-missing" not in names(doctor("cpu", tree=pytorch_tree(own_protobuf=True)))
+    assert "protobuf-missing" not in names(doctor("cpu", tree=cmake_tree()))

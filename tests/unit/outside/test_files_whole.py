@@ -1,0 +1,171 @@
+"""Files and folders appear whole or not at all."""
+
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from stoker.model.errors import ExitStatus, StorageError
+from stoker.outside import files
+
+
+def content(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_made_with_its_folders(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file.txt"
+    files.write_whole(path, "t\u00e9xt\n")
+    assert path.read_bytes() == "t\u00e9xt\n".encode()
+    assert content(path.parent) == ["file.txt"]
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.write_whole(path, b"old")
+    reader = path.open("rb")
+    files.write_whole(path, b"new and longer")
+    with reader:
+        assert reader.read() == b"old", "who reads keeps what was there"
+    assert path.read_bytes() == b"new and longer"
+
+
+def test_a_file_can_be_read_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        files.write_whole(tmp_path / "file", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+
+
+def test_a_folder_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(StorageError, match="cannot write") as refused:
+        files.write_whole(tmp_path / "file", b"x")
+    assert refused.value.status is ExitStatus.STORAGE
+    assert content(tmp_path) == ["file"]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="cannot write"):
+        files.write_whole(tmp_path / "file" / "below", b"x")
+    assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("bug"), KeyboardInterrupt()])
+def test_a_file_that_is_not_finished_leaves_the_old_one(
+    tmp_path: Path, failure: BaseException
+) -> None:
+    path = tmp_path / "file"
+    files.write_whole(path, b"old")
+
+    def write_half() -> None:
+        with files.file_made_whole(path) as stream:
+            stream.write(b"half")
+            raise failure
+
+    with pytest.raises(type(failure)):
+        write_half()
+    assert path.read_bytes() == b"old"
+    assert content(tmp_path) == ["file"]
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="No space left on device"),
+        files.file_made_whole(tmp_path / "file"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert content(tmp_path) == []
+
+
+def test_text_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        files.write_whole(tmp_path / "file", "\ud800")
+    assert content(tmp_path) == []
+
+
+# -- folders -----------------------------------------------------------------------------------
+
+
+def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "folder"
+    with files.folder_made_whole(path) as aside:
+        (aside / "content").write_text("x")
+        assert not path.exists()
+        assert aside.parent == path.parent, "on the same file system, so that renaming is one step"
+    assert (path / "content").read_text() == "x"
+    assert content(path.parent) == ["folder"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("bug"), KeyboardInterrupt(), SystemExit(1)])
+def test_a_folder_that_is_not_finished_leaves_nothing(
+    tmp_path: Path, failure: BaseException
+) -> None:
+    def fill_half() -> None:
+        with files.folder_made_whole(tmp_path / "folder") as aside:
+            (aside / "sub").mkdir()
+            (aside / "sub" / "file").write_text("half")
+            raise failure
+
+    with pytest.raises(type(failure)):
+        fill_half()
+    assert content(tmp_path) == []
+
+
+def test_an_error_of_the_system_becomes_ours_and_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="No space left on device"),
+        files.folder_made_whole(tmp_path / "folder"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert content(tmp_path) == []
+
+
+def test_an_error_without_a_number_is_still_said(tmp_path: Path) -> None:
+    """shutil.copytree() and others raise errors that have only a text."""
+    with pytest.raises(StorageError) as refused, files.folder_made_whole(tmp_path / "folder"):
+        raise shutil.Error([("a", "b", "the disk is on fire")])
+    assert "the disk is on fire" in refused.value.message
+    assert "None" not in refused.value.message
+
+
+def test_a_folder_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").write_text("x")
+    with (
+        pytest.raises(StorageError, match="cannot make"),
+        files.folder_made_whole(tmp_path / "folder") as aside,
+    ):
+        (aside / "other").write_text("y")
+    assert content(tmp_path) == ["folder"]
+    assert content(tmp_path / "folder") == ["mine"]
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with files.folder_made_whole(tmp_path / "folder") as aside:
+        (aside / "content").write_text("x")
+    assert content(tmp_path / "folder") == ["content"]
+
+
+def test_a_place_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(StorageError, match="cannot write in"),
+        files.folder_made_whole(tmp_path / "file" / "folder"),
+    ):
+        pytest.fail("there is nothing to fill")
+
+
+def test_a_file_is_no_folder_to_remove(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="cannot remove"):
+        files.remove_whole(tmp_path / "file")
+    assert content(tmp_path) == ["file"]

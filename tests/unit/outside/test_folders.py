@@ -1,0 +1,76 @@
+"""Where stoker keeps things."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stoker.model.errors import UsageError
+from stoker.outside import folders
+
+Folder = Callable[[], Path]
+KINDS: list[tuple[Folder, str, str, str]] = [
+    (folders.cache, "cache", "XDG_CACHE_HOME", ".cache"),
+    (folders.state, "state", "XDG_STATE_HOME", ".local/state"),
+    (folders.data, "data", "XDG_DATA_HOME", ".local/share"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for name in ("STOKER_HOME", *(variable for _, _, variable, _ in KINDS)):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_xdg_defaults() -> None:
+    for folder, _, _, fallback in KINDS:
+        assert folder() == Path("/home/me") / fallback / "stoker"
+
+
+def test_xdg_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, kind, variable, _ in KINDS:
+        monkeypatch.setenv(variable, f"/fast/{kind}")
+        assert folder() == Path("/fast") / kind / "stoker"
+
+
+@pytest.mark.parametrize("useless", ["relative/path", "~/x", ""])
+def test_a_relative_xdg_path_is_ignored(useless: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, _, variable, fallback in KINDS:
+        monkeypatch.setenv(variable, useless)
+        assert folder() == Path("/home/me") / fallback / "stoker"
+
+
+def test_one_variable_moves_them_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_HOME", "/big/disk")
+    for folder, kind, variable, _ in KINDS:
+        monkeypatch.setenv(variable, "/fast/disk")
+        assert folder() == Path("/big/disk") / kind
+
+
+def test_stoker_home_may_be_relative_or_begin_with_a_tilde(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STOKER_HOME", "here")
+    assert folders.cache() == tmp_path / "here" / "cache"
+    monkeypatch.setenv("STOKER_HOME", "~/stoker")
+    assert folders.cache() == Path("/home/me/stoker/cache")
+
+
+def test_an_empty_stoker_home_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_HOME", "")
+    assert folders.data() == Path("/home/me/.local/share/stoker")
+
+
+def test_the_home_of_a_user_who_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_HOME", "~no-such-user/stoker")
+    with pytest.raises(UsageError, match=r"STOKER_HOME|home folder"):
+        folders.cache()
+
+
+def test_looking_makes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STOKER_HOME", str(tmp_path / "stoker"))
+    for folder, *_ in KINDS:
+        folder()
+    assert list(tmp_path.iterdir()) == []

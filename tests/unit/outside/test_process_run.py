@@ -1,0 +1,127 @@
+"""The door to programs: outcomes of those that end, hang, crash or are not there."""
+
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stoker.model.errors import CommandError, ExitStatus, MissingError
+from stoker.outside import process
+
+
+def script(folder: Path, text: str, mode: int = 0o755) -> Path:
+    path = folder / "program"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_program_that_ends() -> None:
+    outcome = process.run(["sh", "-c", "echo out; echo err >&2"], timeout=30)
+    assert outcome == process.Outcome(status=0, stdout="out\n", stderr="err\n")
+    assert outcome.ok
+    assert outcome.problem is None
+
+
+def test_a_program_that_fails() -> None:
+    outcome = process.run(["sh", "-c", "echo no >&2; exit 3"], timeout=30)
+    assert not outcome.ok
+    assert outcome.problem == "ended with status 3"
+    assert outcome.stderr == "no\n"
+
+
+def test_a_program_that_crashes() -> None:
+    outcome = process.run(["sh", "-c", "kill -SEGV $$"], timeout=30)
+    assert outcome.status == -signal.SIGSEGV
+    assert outcome.problem == f"was killed by signal {int(signal.SIGSEGV)}"
+
+
+def test_a_program_that_hangs() -> None:
+    outcome = process.run(["sleep", "600"], timeout=0.1)
+    assert outcome.status is None
+    assert outcome.problem == "did not answer in time"
+
+
+def test_a_wrapper_that_hangs_takes_its_children_along(tmp_path: Path) -> None:
+    """The shell waits for a child that holds the pipe; neither may be left or waited for."""
+    pid_file = tmp_path / "pid"
+    wrapper = script(tmp_path, f"#!/bin/sh\nsleep 600 &\necho $! > {pid_file}\nwait\n")
+    assert process.run([wrapper], timeout=1).status is None
+    child = int(pid_file.read_text())
+    for _ in range(200):
+        if not _runs(child):
+            return
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the child of a hanging program lived on")
+
+
+def _runs(pid: int) -> bool:
+    """Not gone, and no zombie that only waits for somebody to ask."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_nothing_is_read_from_our_input() -> None:
+    assert process.run(["cat"], timeout=30).stdout == ""
+
+
+def test_bytes_that_are_no_text_do_not_matter() -> None:
+    outcome = process.run(["printf", r"a\377b"], timeout=30)
+    assert outcome.stdout == "a\ufffdb"
+
+
+def test_environment_and_folder_are_those_given(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import os; print(os.getcwd(), sorted(os.environ))"]
+    outcome = process.run(command, timeout=30, env={"ONLY": "this"}, cwd=tmp_path)
+    assert str(tmp_path) in outcome.stdout
+    assert "'ONLY'" in outcome.stdout
+    assert "'HOME'" not in outcome.stdout
+
+
+@pytest.mark.parametrize("arguments", [["no-such-program"], ["/no/such/program", "--version"]])
+def test_a_program_that_is_not_there(arguments: list[str]) -> None:
+    with pytest.raises(MissingError, match=arguments[0]) as missing:
+        process.run(arguments, timeout=30)
+    assert missing.value.status is ExitStatus.MISSING
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [("not a program at all", 0o755), ("#!/no/such/interpreter\n", 0o755), ("echo\n", 0o644)],
+    ids=["no format", "no interpreter", "not executable"],
+)
+def test_a_file_that_is_no_program(tmp_path: Path, text: str, mode: int) -> None:
+    path = script(tmp_path, text, mode)
+    with pytest.raises(MissingError, match=f"cannot run {path}"):
+        process.run([path], timeout=30)
+
+
+def test_every_command_is_logged_as_a_line_to_paste(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="stoker.process"):
+        process.run(["echo", "two words", Path("/a b")], timeout=30)
+    assert "echo 'two words' '/a b'" in caplog.text
+
+
+def test_checked_output() -> None:
+    assert process.check(["echo", "yes"], timeout=30) == "yes\n"
+
+
+def test_a_check_that_fails_keeps_the_end_of_the_output() -> None:
+    command = ["sh", "-c", "seq 50; echo wrong >&2; exit 2"]
+    with pytest.raises(CommandError, match="ended with status 2") as failed:
+        process.check(command, timeout=30)
+    assert failed.value.output.splitlines() == [*(str(n) for n in range(32, 51)), "wrong"]
+    assert failed.value.status is ExitStatus.FAILED
+
+
+def test_a_check_that_hangs() -> None:
+    with pytest.raises(CommandError, match="`sleep 600` did not answer in time"):
+        process.check(["sleep", "600"], timeout=0.1)
