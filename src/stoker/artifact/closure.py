@@ -1,0 +1,107 @@
+"""Where every library that others need by name comes from. Pure: files are asked for by a function.
+
+What the loader takes from LD_LIBRARY_PATH or its cache is a property of one machine, not of the
+thing inspected, and is left out.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from stoker.knowledge.manylinux import is_system_library
+from stoker.knowledge.sonames import Bringer, bringer, is_of_driver
+from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
+
+_DATA = re.compile(r"[^/]+\.data/(?:platlib|purelib)/")
+_ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
+
+
+def resolve(
+    libraries: Sequence[LibraryFacts],
+    *,
+    holds: Callable[[str], bool],
+    files: Collection[str],
+    requires: Sequence[str] = (),
+) -> tuple[Dependency, ...]:
+    """One row for each needed name and origin, missing ones first.
+
+    ``holds`` says whether there is a file at a path as installed; ``files`` are the names of all
+    files, without folders; ``requires`` are PEP 508 requirements.
+    """
+    known = {*files, *(library.soname for library in libraries if library.soname)}
+    wanted: dict[tuple[LibraryOrigin, str], list[str]] = {}
+    for library in libraries:
+        for name in dict.fromkeys(library.needed):
+            origin = _in_here(library, name, holds, known) or _from_elsewhere(name)
+            wanted.setdefault((origin, name), []).append(library.path)
+    required = _required(requires) if requires else {}
+    found = [_dependency(name, origin, paths, required) for (origin, name), paths in wanted.items()]
+    return tuple(sorted(found, key=lambda row: (_ORDER.index(row.origin), row.name)))
+
+
+_ORDER = list(reversed(LibraryOrigin))
+
+
+def installed_path(path: str) -> str:
+    """Where a member of a wheel ends up, relative to the packages folder."""
+    return _DATA.sub("", path, count=1) if _DATA.match(path) else path
+
+
+def search_folders(library: LibraryFacts) -> list[str]:
+    """Where the loader looks for what a library needs, by what the library itself says."""
+    here = posixpath.dirname(installed_path(library.path)) or "."
+    return [
+        posixpath.normpath(_ORIGIN.sub(lambda _: here, folder))
+        for folder in library.runpath or library.rpath
+    ]
+
+
+def _in_here(
+    library: LibraryFacts, name: str, holds: Callable[[str], bool], known: Collection[str]
+) -> LibraryOrigin | None:
+    folders = search_folders(library)
+    if any(holds(posixpath.normpath(posixpath.join(folder, name))) for folder in folders):
+        return LibraryOrigin.FOUND
+    return LibraryOrigin.BESIDE if name in known else None
+
+
+def _from_elsewhere(name: str) -> LibraryOrigin:
+    if is_system_library(name):
+        return LibraryOrigin.SYSTEM
+    return LibraryOrigin.DRIVER if is_of_driver(name) else LibraryOrigin.MISSING
+
+
+def _dependency(
+    name: str, origin: LibraryOrigin, wanted_by: list[str], required: dict[str, set[str]]
+) -> Dependency:
+    package = None
+    if origin is LibraryOrigin.MISSING and (row := bringer(name)):
+        package = _requirement_for(row, required)
+        origin = LibraryOrigin.PACKAGE if package else LibraryOrigin.MISSING
+        package = package or row.name
+    return Dependency(name=name, origin=origin, package=package, wanted_by=tuple(wanted_by))
+
+
+def _requirement_for(row: Bringer, required: dict[str, set[str]]) -> str | None:
+    """The required package that brings the libraries of ``row``."""
+    for name, extras in required.items():
+        if name == row.name or re.fullmatch(rf"{re.escape(row.name)}-cu\d+", name):
+            return name
+        if name == "cuda-toolkit" and row.extra in extras:
+            return f"{name}[{row.extra}]"
+    return None
+
+
+def _required(requires: Sequence[str]) -> dict[str, set[str]]:
+    """Names and extras, whatever their markers say."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, set[str]] = {}
+    for line in requires:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        found.setdefault(canonicalize_name(requirement.name), set()).update(requirement.extras)
+    return found

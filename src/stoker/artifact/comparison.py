@@ -1,0 +1,70 @@
+"""What differs between two built things. Pure."""
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, WheelFacts
+from stoker.model.units import size as in_words
+
+
+def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
+    """Facts that are not the same in both: of the whole first, then library by library."""
+    old, new = {"": _whole(before)}, {"": _whole(after)}
+    old |= {library.path: _library(library) for library in before.libraries}
+    new |= {library.path: _library(library) for library in after.libraries}
+    return tuple(
+        difference
+        for subject in sorted(old | new)
+        for difference in _differences(subject, old.get(subject, {}), new.get(subject, {}))
+    )
+
+
+def _differences(
+    subject: str, old: dict[str, str], new: dict[str, str]
+) -> Iterator[FactDifference]:
+    for name in old | new:
+        if old.get(name) != new.get(name):
+            yield FactDifference(
+                subject=subject, name=name, before=old.get(name), after=new.get(name)
+            )
+
+
+def _whole(facts: ArtifactFacts) -> dict[str, str]:
+    rows = {"size": in_words(facts.size)}
+    if facts.wheel:
+        rows |= _wheel(facts.wheel)
+    rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
+    rows |= {f"GPU {row.arch}": f"by {row.by}" for row in facts.runs_on if not row.without}
+    return rows | {f"missing {name}": "yes" for name in facts.unresolved}
+
+
+def _wheel(wheel: WheelFacts) -> dict[str, str]:
+    rows = {
+        "name": wheel.name,
+        "version": wheel.version,
+        "tags": " ".join(wheel.tags),
+        "requires python": wheel.requires_python or "-",
+    }
+    for line in wheel.requires:
+        try:
+            rows[f"requires {Requirement(line).name}"] = line
+        except InvalidRequirement:
+            rows[f"requires {line}"] = line
+    return rows
+
+
+def _library(library: LibraryFacts) -> dict[str, str]:
+    rows = {
+        "size": in_words(library.size),
+        "soname": library.soname or "-",
+        "C++ ABI": library.cxx_abi or "-",
+        "symbols": "no" if library.stripped else "yes",
+    }
+    rows |= {f"needs {name}": "yes" for name in library.needed}
+    rows |= {"RPATH": ":".join(library.rpath), "RUNPATH": ":".join(library.runpath)}
+    rows |= dict(library.versions)
+    for code in library.device_code:
+        where = "" if code.linked else " (not linked)"
+        rows[f"{code.arch}{where}"] = f"{in_words(code.bytes)} in {code.count}"
+    return rows

@@ -1,0 +1,296 @@
+"""ELF files: headers, sections, segments, the dynamic section, needed versions and notes.
+
+Headers are read at once, the rest when it is asked for. Nothing in the file is believed: the
+reader checks every offset, tables beyond any real size are refused, and no walk over linked
+records is longer than the records have room. Knows nothing of device code, nor of relocations.
+"""
+
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from stoker.artifact.reader import Reader
+from stoker.artifact.table import Table
+
+MAGIC = b"\x7fELF"
+
+RELOCATABLE, EXECUTABLE, SHARED = 1, 2, 3  # types of file
+SYMBOL_TABLE, NO_BITS = 2, 8  # types of section
+LOAD, DYNAMIC, INTERPRETER, NOTE = 1, 2, 3, 4  # types of segment
+SECTION_NOTE = 7
+NEEDED, STRING_TABLE, STRING_TABLE_SIZE, SONAME, RPATH, RUNPATH = 1, 5, 10, 14, 15, 29  # tags
+VERSIONS_NEEDED = 0x6FFFFFFE
+
+MACHINES = {
+    3: "i686",
+    21: "ppc64",
+    22: "s390x",
+    40: "armv7l",
+    62: "x86_64",
+    183: "aarch64",
+    190: "cuda",
+    243: "riscv64",
+    258: "loongarch64",
+}
+_PPC64 = 21
+_NOTE_HEADER = 12
+
+_MOST_SECTIONS = 1 << 16
+_MOST_SEGMENTS = 1 << 10
+_MOST_NOTES = 64  # note segments or sections
+_LARGEST_TABLE = 64 << 10  # bytes of a dynamic section, of version records, of notes
+_LARGEST_STRINGS = 64 << 20  # bytes of a string table; libtorch_cuda.so has 7 MB
+
+
+class Header(NamedTuple):
+    type: int
+    machine: int
+    version: int
+    entry: int
+    segments_offset: int
+    sections_offset: int
+    flags: int
+    header_size: int
+    segment_size: int
+    segment_count: int
+    section_size: int
+    section_count: int
+    names_index: int
+
+
+class Section(NamedTuple):
+    name_offset: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+    @property
+    def file_size(self) -> int:
+        return 0 if self.type in (0, NO_BITS) else self.size
+
+
+class Segment(NamedTuple):
+    type: int
+    flags: int
+    offset: int
+    address: int
+    physical_address: int
+    file_size: int
+    memory_size: int
+    alignment: int
+
+
+class Note(NamedTuple):
+    owner: bytes
+    type: int
+    content: bytes
+
+
+class Elf:
+    """An ELF file of either word size and byte order."""
+
+    def __init__(self, reader: Reader):
+        self.reader = reader
+        identity = reader.read(0, 16)
+        if not identity.startswith(MAGIC):
+            raise reader.error("not an ELF file", 0)
+        word, order = identity[4], identity[5]
+        if word not in (1, 2) or order not in (1, 2):
+            raise reader.error(f"an ELF file of unknown class {word} or byte order {order}", 4)
+        self.is_64_bit = word == 2
+        self._order = "<" if order == 1 else ">"
+        self.header = self._header()
+        self.sections = self._sections()
+        self.segments = self._segments()
+
+    @property
+    def machine(self) -> str:
+        number = self.header.machine
+        name = MACHINES.get(number, f"machine {number}")
+        return f"{name}le" if number == _PPC64 and self._order == "<" else name
+
+    def _struct(self, narrow: str, wide: str) -> struct.Struct:
+        return struct.Struct(self._order + (wide if self.is_64_bit else narrow))
+
+    def _header(self) -> Header:
+        layout = self._struct("HHIIIIIHHHHHH", "HHIQQQIHHHHHH")
+        return Header(*layout.unpack(self.reader.read(16, layout.size)))
+
+    def _sections(self) -> tuple[Section, ...]:
+        offset, size = self.header.sections_offset, self.header.section_size
+        if not offset:
+            return ()
+        layout = self._struct("10I", "IIQQQQIIQQ")
+        if size != layout.size:
+            raise self.reader.error(f"section headers of {size} bytes", offset)
+        # A count that has no room in the header stands in the first section.
+        count = self.header.section_count or Section(*self._one(layout, offset)).size
+        sections = tuple(Section(*row) for row in self._rows(layout, offset, count, _MOST_SECTIONS))
+        for index, section in enumerate(sections):
+            if section.offset + section.file_size > self.reader.size and section.file_size:
+                raise self.reader.error(
+                    f"section {index} reaches beyond the end of the file", section.offset
+                )
+        return sections
+
+    def _segments(self) -> tuple[Segment, ...]:
+        offset, count = self.header.segments_offset, self.header.segment_count
+        if not count:
+            return ()
+        layout = self._struct("8I", "IIQQQQQQ")
+        if self.header.segment_size != layout.size:
+            raise self.reader.error(f"program headers of {self.header.segment_size} bytes", offset)
+        segments = [self._segment(row) for row in self._rows(layout, offset, count, _MOST_SEGMENTS)]
+        for segment in segments:
+            if segment.offset + segment.file_size > self.reader.size and segment.file_size:
+                raise self.reader.error("a segment reaches beyond the end of the file", offset)
+        return tuple(segments)
+
+    def _segment(self, row: tuple[int, ...]) -> Segment:
+        if self.is_64_bit:
+            return Segment(*row)
+        kind, offset, address, physical, file_size, memory_size, flags, alignment = row
+        return Segment(kind, flags, offset, address, physical, file_size, memory_size, alignment)
+
+    def _one(self, layout: struct.Struct, offset: int) -> tuple[int, ...]:
+        return layout.unpack(self.reader.read(offset, layout.size))
+
+    def _rows(
+        self, layout: struct.Struct, offset: int, count: int, most: int
+    ) -> Iterator[tuple[int, ...]]:
+        if count > most:
+            raise self.reader.error(f"a table of {count} headers", offset)
+        return layout.iter_unpack(self.reader.read(offset, count * layout.size))
+
+    @cached_property
+    def section_names(self) -> tuple[str, ...]:
+        """Of every section, in order."""
+        if not self.sections:
+            return ()
+        index = self.header.names_index
+        if index == 0xFFFF:  # no room in the header, as with the count
+            index = self.sections[0].link
+        if index >= len(self.sections):
+            raise self.reader.error(f"section names in section {index} of {len(self.sections)}")
+        table = self._table(self.sections[index].offset, self.sections[index].file_size)
+        names, room = [], _LARGEST_STRINGS  # many sections may share one long name
+        for section in self.sections:
+            names.append(table.string(section.name_offset))
+            room -= len(names[-1])
+            if room < 0:
+                raise table.error("section names without end", section.name_offset)
+        return tuple(names)
+
+    def named(self, *names: str) -> list[tuple[str, Section]]:
+        """The sections of those names that have bytes in the file."""
+        both = zip(self.section_names, self.sections, strict=True)
+        return [(name, section) for name, section in both if name in names and section.file_size]
+
+    def segments_of(self, kind: int) -> list[Segment]:
+        return [segment for segment in self.segments if segment.type == kind]
+
+    def offset_of(self, address: int) -> int:
+        """Where in the file the byte lies that is loaded at an address."""
+        for segment in self.segments_of(LOAD):
+            if segment.address <= address < segment.address + segment.file_size:
+                return segment.offset + address - segment.address
+        raise self.reader.error(f"address {address:#x} is not loaded from the file")
+
+    @cached_property
+    def dynamic(self) -> tuple[tuple[int, int], ...]:
+        """Tags and values for the loader, in order. Empty for objects and static programs."""
+        found = self.segments_of(DYNAMIC)
+        if not found or not found[0].file_size:
+            return ()
+        layout = self._struct("iI", "qQ")
+        segment = found[0]
+        if segment.file_size > _LARGEST_TABLE or segment.file_size % layout.size:
+            raise self.reader.error(
+                f"a dynamic section of {segment.file_size} bytes", segment.offset
+            )
+        entries = []
+        for tag, value in layout.iter_unpack(self.reader.read(segment.offset, segment.file_size)):
+            if not tag:
+                break
+            entries.append((tag, value))
+        return tuple(entries)
+
+    def value(self, tag: int) -> int | None:
+        return next((value for found, value in self.dynamic if found == tag), None)
+
+    def strings(self, tag: int) -> tuple[str, ...]:
+        """The dynamic strings with that tag."""
+        return tuple(
+            self.dynamic_strings.string(value) for found, value in self.dynamic if found == tag
+        )
+
+    @cached_property
+    def dynamic_strings(self) -> Table:
+        address, size = self.value(STRING_TABLE), self.value(STRING_TABLE_SIZE)
+        if address is None or size is None:
+            return self._table(0, 0)
+        return self._table(self.offset_of(address), size)
+
+    @cached_property
+    def needed_versions(self) -> tuple[str, ...]:
+        """Every version of a symbol that other libraries must have: ``GLIBC_2.28``, ..."""
+        address = self.value(VERSIONS_NEEDED)
+        if address is None:
+            return ()
+        offset = self.offset_of(address)
+        length = min(_LARGEST_TABLE, self.reader.size - offset)
+        return tuple(dict.fromkeys(self._version_names(self._table(offset, length))))
+
+    def _version_names(self, table: Table) -> Iterator[str]:
+        """A chain of libraries, and from each a chain of versions, linked by relative offsets."""
+        position = steps = 0
+        while True:
+            _, count, _, versions, following = table.record("HHIII", position)
+            version = position + versions
+            for _ in range(count):
+                _, _, _, name, step = table.record("IHHII", version)
+                yield self.dynamic_strings.string(name)
+                version += step
+            steps += 1 + count
+            if steps > _LARGEST_TABLE // 16:
+                raise table.error("version records without end", position)
+            if not following:
+                return
+            position += following
+
+    def notes(self) -> Iterator[Note]:
+        """Of the note segments; of the note sections where there are no segments."""
+        sections = [part for part in self.sections if part.type == SECTION_NOTE]
+        parts: list[Segment] | list[Section] = self.segments_of(NOTE) or sections
+        if len(parts) > _MOST_NOTES:
+            raise self.reader.error(f"{len(parts)} tables of notes")
+        for part in parts:
+            if part.file_size <= _LARGEST_TABLE:  # of an annotated object: nothing for the loader
+                table = self._table(part.offset, part.file_size)
+                yield from _notes(table, 8 if part.alignment == 8 else 4)
+
+    def _table(self, offset: int, size: int) -> Table:
+        if size > _LARGEST_STRINGS:
+            raise self.reader.error(f"a table of {size} bytes", offset)
+        return Table(self.reader, self._order, offset, self.reader.read(offset, size))
+
+
+def _notes(table: Table, alignment: int) -> Iterator[Note]:
+    position = 0
+    while len(table.content) - position >= _NOTE_HEADER:
+        owner_size, size, kind = table.record("III", position)
+        owner = position + _NOTE_HEADER
+        content = position + _aligned(_NOTE_HEADER + owner_size, alignment)
+        yield Note(table.slice(owner, owner_size).rstrip(b"\0"), kind, table.slice(content, size))
+        position = content + _aligned(size, alignment)
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment

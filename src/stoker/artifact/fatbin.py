@@ -1,0 +1,221 @@
+"""Device code inside a library: regions of entries, one entry for each architecture and kind.
+
+Reads headers only and never looks at the code itself. Anything that does not fit the format as it
+is known is an error with its offset, because who cuts device code must not guess.
+
+    region   u32 mark, u16 version, u16 header size, u64 bytes that follow; then entries
+    entry    64 bytes or more of header, then its payload, padded to 8 bytes
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stoker.artifact.reader import Reader
+from stoker.model.artifact import Compression, DeviceKind
+
+# The sections that hold regions. Those of LINKED run; those of RELOCATABLE are left over from
+# linking device code; in SCATTERED regions stand among other data.
+LINKED, RELOCATABLE, SCATTERED = ".nv_fatbin", "__nv_relfatbin", ".cask_resource"
+SECTIONS = (LINKED, RELOCATABLE, SCATTERED)
+
+_REGION = struct.Struct("<IHHQ")
+_REGION_START = struct.pack("<IHH", 0xBA55ED50, 1, _REGION.size)
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
+_ENTRY_VERSION = 0x0101
+_LARGEST_HEADER = 4096  # 64 to 120 bytes were seen
+_WINDOW = 512  # more than a region's header, an entry's header and the padding between regions
+_BLOCK = 1 << 20
+_MOST_ENTRIES = 1 << 17  # of one section; the largest libraries have some ten thousand
+
+_KINDS = {1: DeviceKind.PTX, 2: DeviceKind.CUBIN, 8: DeviceKind.LTOIR}
+_PREFIXES = {DeviceKind.PTX: "compute", DeviceKind.CUBIN: "sm", DeviceKind.LTOIR: "lto"}
+_LZ4, _ZSTD = 0x2000, 0x8000
+_ARCHITECTURE_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
+
+
+class Entry(NamedTuple):
+    """``offset`` is that of the header in the file; sizes are in bytes, the payload's padded."""
+
+    offset: int
+    kind: DeviceKind
+    number: int  # 90
+    flags: int
+    header_size: int
+    payload_size: int
+    compressed_size: int  # without padding; 0: not compressed
+    unpacked_size: int
+
+    @property
+    def suffix(self) -> str:
+        if self.flags & _ARCHITECTURE_SPECIFIC:
+            return "a"
+        return "f" if self.flags & _FAMILY_SPECIFIC else ""
+
+    @property
+    def arch(self) -> str:
+        """As nvcc's ``-gencode code=`` writes it: ``sm_90a``, ``compute_90``, ``lto_90``."""
+        return f"{_PREFIXES[self.kind]}_{self.number}{self.suffix}"
+
+    @property
+    def compression(self) -> Compression:
+        if not self.compressed_size:
+            return Compression.NONE
+        if self.flags & _LZ4:
+            return Compression.LZ4
+        return Compression.ZSTD if self.flags & _ZSTD else Compression.OTHER
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.header_size + self.payload_size
+
+
+class Region(NamedTuple):
+    offset: int
+    end: int
+    entries: tuple[Entry, ...]
+
+
+def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterator[Region]:
+    """Every region of a section that lies at ``start``."""
+    position, end, left = start, start + size, _MOST_ENTRIES
+    while (found := _next_region(reader, section, position, end)) is not None:
+        region = _read_region(reader, found, end, left)
+        yield region
+        position = region.end
+        left -= 1 + len(region.entries)
+
+
+def _next_region(reader: Reader, section: str, position: int, end: int) -> int | None:
+    """Where the next region starts. Only zeros stand before it, unless regions are scattered."""
+    length = _WINDOW
+    while position < end:
+        data = reader.read(position, min(length, end - position))
+        if section != SCATTERED:
+            stray = len(data) - len(data.lstrip(b"\0"))
+            if stray < len(data):
+                return position + stray
+            position += len(data)
+        elif (at := data.find(_REGION_START)) >= 0:
+            return position + at
+        else:
+            # A mark may be cut in two by the end of what was read.
+            position += len(data) if position + len(data) == end else len(data) - 7
+        length = _BLOCK
+    return None
+
+
+def _read_region(reader: Reader, offset: int, limit: int, most: int) -> Region:
+    header = reader.read(offset, _REGION.size)
+    if not header.startswith(_REGION_START):
+        raise reader.error("no region of device code here", offset)
+    end = offset + _REGION.size + _REGION.unpack(header)[3]
+    if end > limit:
+        raise reader.error(f"device code reaches {end - limit} bytes beyond its section", offset)
+    entries: list[Entry] = []
+    position = offset + _REGION.size
+    while position < end:
+        if len(entries) >= most:
+            raise reader.error(f"more than {_MOST_ENTRIES} entries of device code", position)
+        entry = _read_entry(reader, position, end)
+        entries.append(entry)
+        position = entry.end
+    return Region(offset, end, tuple(entries))
+
+
+def _read_entry(reader: Reader, offset: int, limit: int) -> Entry:
+    if limit - offset < _ENTRY.size:
+        raise reader.error("an entry of device code is cut short", offset)
+    # fmt: off
+    (kind, version, header_size, payload_size, compressed_size, _, _, _, number, _, _, flags, _,
+     unpacked_size) = _ENTRY.unpack(reader.read(offset, _ENTRY.size))
+    # fmt: on
+    if kind not in _KINDS or version != _ENTRY_VERSION:
+        raise reader.error(f"device code of unknown kind {kind}, version {version:#x}", offset)
+    if not _ENTRY.size <= header_size <= _LARGEST_HEADER:
+        raise reader.error(f"an entry of device code with {header_size} bytes of header", offset)
+    if header_size + payload_size > limit - offset or compressed_size > payload_size:
+        raise reader.error("an entry of device code is larger than its region", offset)
+    return Entry(
+        offset=offset,
+        kind=_KINDS[kind],
+        number=number,
+        flags=flags,
+        header_size=header_size,
+        payload_size=payload_size,
+        compressed_size=compressed_size,
+        unpacked_size=unpacked_size if compressed_size else payload_size,
+    )
+
+
+class FatbinLookout:
+    """Keeps the headers of device code while a library streams by, and skips the code itself.
+
+    Sections are not known yet at that point, their table stands at the end of the file: a region
+    is recognised by its first eight bytes. ``read_regions`` checks everything afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._pieces: list[bytes] = []
+        self._data = b""  # seen, and still to be looked at
+        self._start = 0  # offset of its first byte
+        self._next = 0  # where something is expected, or where to search on
+        self._region_end: int | None = None  # None: between regions
+
+    def see(self, data: bytes) -> None:
+        if self._next >= self._start + len(self._data) + len(data):  # all payload
+            self._start += len(self._data) + len(data)
+            self._data = b""
+            return
+        self._data += data
+        while self._advance():
+            pass
+        done = min(self._next - self._start, len(self._data))
+        self._data = self._data[done:]
+        self._start += done
+
+    def kept(self, offset: int, length: int) -> bytes | None:
+        index = bisect_right(self._offsets, offset) - 1
+        if index < 0:
+            return None
+        within = offset - self._offsets[index]
+        piece = self._pieces[index][within : within + length]
+        return piece if len(piece) == length else None
+
+    def _advance(self) -> bool:
+        """Take one step; False where more bytes are needed for it."""
+        at = self._next - self._start
+        if self._region_end is None:
+            at = self._data.find(_REGION_START, at)
+            if at < 0:
+                self._next = max(self._next, self._start + len(self._data) - 7)
+                return False
+            self._next = self._start + at
+        window = self._data[at : at + _WINDOW]
+        if len(window) < _WINDOW:
+            return False
+        self._keep(window)
+        if self._region_end is None:
+            self._region_end = self._next + _REGION.size + _REGION.unpack_from(window)[3]
+            self._next += _REGION.size
+        elif self._next >= self._region_end:
+            self._region_end = None
+        else:
+            self._pass_entry(window)
+        return True
+
+    def _pass_entry(self, window: bytes) -> None:
+        _, _, header_size, payload_size, *_ = _ENTRY.unpack_from(window)
+        following = self._next + header_size + payload_size
+        if header_size < _ENTRY.size or following > (self._region_end or 0):
+            self._region_end = None  # no region after all
+        else:
+            self._next = following
+
+    def _keep(self, window: bytes) -> None:
+        new = not self._offsets or self._offsets[-1] < self._next
+        if new and len(self._offsets) < 2 * _MOST_ENTRIES:
+            self._offsets.append(self._next)
+            self._pieces.append(window)

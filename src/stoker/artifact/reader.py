@@ -1,0 +1,86 @@
+"""Bytes at any offset, of a file or of a part of one. Knows nothing of what they mean.
+
+Reads go through ``pread``, never a memory map: the pages of a map count as memory of the process,
+and a library of a gigabyte would too.
+"""
+
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stoker.model.errors import ArtifactError, StorageError
+
+
+class Reader(ABC):
+    """Something of known size. A read gives exactly what was asked for, or an error with place."""
+
+    def __init__(self, *, size: int, file: str, member: str | None = None):
+        self.size = size
+        self.file = file
+        self.member = member
+
+    @property
+    def name(self) -> str:
+        return self.member or self.file
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset < 0 or length < 0 or offset + length > self.size:
+            message = f"{length} bytes are expected here, beyond the end at byte {self.size}"
+            raise self.error(message, offset)
+        return self._read(offset, length) if length else b""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """As ``read``, but what lies past the end is left out."""
+        return self.read(offset, min(length, max(0, self.size - offset)))
+
+    def error(self, message: str, offset: int | None = None) -> ArtifactError:
+        return ArtifactError(message, file=self.file, member=self.member, offset=offset)
+
+    @abstractmethod
+    def _read(self, offset: int, length: int) -> bytes:
+        """Called with a range that lies within the size."""
+
+
+class FileReader(Reader):
+    """An open file, or the part of it from ``start`` on."""
+
+    def __init__(
+        self, handle: int, *, size: int, file: str, member: str | None = None, start: int = 0
+    ):
+        super().__init__(size=size, file=file, member=member)
+        self._handle = handle
+        self._start = start
+
+    def part(self, *, start: int, size: int, member: str) -> "FileReader":
+        """A piece of this file, under a name of its own."""
+        return FileReader(
+            self._handle, size=size, file=self.file, member=member, start=self._start + start
+        )
+
+    def _read(self, offset: int, length: int) -> bytes:
+        try:
+            data = os.pread(self._handle, length, self._start + offset)
+        except OSError as error:
+            raise StorageError(f"cannot read {self.file}: {error.strerror}") from error
+        if len(data) < length:  # the file shrank under us, or the read is larger than 2 GiB
+            raise self.error(f"only {len(data)} of {length} bytes could be read here", offset)
+        return data
+
+
+@contextmanager
+def open_file(path: Path, name: str | None = None) -> Iterator[FileReader]:
+    """A file for reading; ``name`` is what errors call it."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # not to wait for a pipe
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise ArtifactError("not a regular file", file=name or str(path))
+        yield FileReader(handle, size=status.st_size, file=name or str(path))
+    finally:
+        os.close(handle)

@@ -1,0 +1,39 @@
+"""A stretch of a file held in memory: its records and strings, every offset checked."""
+
+import struct
+
+from stoker.artifact.reader import Reader
+from stoker.model.errors import ArtifactError
+
+_LONGEST_STRING = 16 << 10
+
+
+class Table:
+    """Positions count from its start; errors say the offset in the file."""
+
+    def __init__(self, reader: Reader, order: str, offset: int, content: bytes):
+        self._reader = reader
+        self._order = order
+        self._offset = offset
+        self.content = content
+
+    def record(self, layout: str, position: int) -> tuple[int, ...]:
+        try:
+            return struct.unpack_from(self._order + layout, self.content, position)
+        except struct.error:
+            raise self.error("a record is cut short", position) from None
+
+    def string(self, position: int) -> str:
+        end = self.content.find(b"\0", position, position + _LONGEST_STRING)
+        if end < 0:
+            raise self.error("a string without end", position)
+        # Names are ASCII in practice; whatever else stands there stays visible.
+        return self.content[position:end].decode(errors="backslashreplace")
+
+    def slice(self, position: int, length: int) -> bytes:
+        if position + length > len(self.content):
+            raise self.error("a record is cut short", position)
+        return self.content[position : position + length]
+
+    def error(self, message: str, position: int) -> ArtifactError:
+        return self._reader.error(message, self._offset + position)

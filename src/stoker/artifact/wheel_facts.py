@@ -1,0 +1,100 @@
+"""The facts of a wheel and of the libraries in it, read as a stream: nothing is unpacked to disk.
+
+Whether they are as they should be is for others to judge.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from email.parser import BytesHeaderParser
+from pathlib import Path
+
+from zlib_ng import zlib_ng
+
+from stoker.artifact.elf import MAGIC
+from stoker.artifact.engine import parallel
+from stoker.artifact.engine.directory import Limits, Member, read_directory
+from stoker.artifact.engine.wheel import dist_info_of
+from stoker.artifact.engine.zip_records import STORED
+from stoker.artifact.fatbin import FatbinLookout
+from stoker.artifact.inflated import InflatedReader
+from stoker.artifact.library import read_library
+from stoker.artifact.reader import FileReader, Reader, open_file
+from stoker.model.artifact import LibraryFacts, WheelFacts
+from stoker.model.errors import ArtifactError
+
+_LARGEST_METADATA = 16 << 20
+_MOST_THREADS = 4  # each holds some 50 MB while it reads a library
+_PEEK = 1024  # deflated bytes that hold the first of a file: tables of codes may come before
+
+
+def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
+    """What the wheel says of itself, its ELF files, and the names of all members."""
+    with open_file(path) as file:
+        members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
+        dist_info = dist_info_of(members, path)
+        facts = wheel_facts(
+            _text(file, members, f"{dist_info}/METADATA"),
+            _text(file, members, f"{dist_info}/WHEEL"),
+            members=len(members),
+            unpacked=sum(member.size for member in members.values()),
+        )
+        return facts, _libraries(file, members.values()), tuple(members)
+
+
+def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -> WheelFacts:
+    """From the texts of METADATA and WHEEL."""
+    said = BytesHeaderParser().parsebytes(metadata)
+    made = BytesHeaderParser().parsebytes(wheel)
+    return WheelFacts(
+        name=said.get("Name", ""),
+        version=said.get("Version", ""),
+        tags=tuple(made.get_all("Tag", ())),
+        build=made.get("Build"),
+        generator=made.get("Generator"),
+        requires_python=said.get("Requires-Python"),
+        requires=tuple(said.get_all("Requires-Dist", ())),
+        members=members,
+        unpacked=unpacked,
+    )
+
+
+def _text(file: FileReader, members: dict[str, Member], name: str) -> bytes:
+    member = members.get(name)
+    if member is None:
+        raise ArtifactError("the wheel has no such member", file=file.file, member=name)
+    if member.size > _LARGEST_METADATA:
+        raise ArtifactError(f"{member.size} bytes of metadata", file=file.file, member=name)
+    return _open(file, member).read(0, member.size)
+
+
+def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFacts, ...]:
+    """Largest first, so that no thread is left alone with the largest; given back by name."""
+    found = [member for member in members if _is_elf(file, member)]
+    found.sort(key=lambda member: -member.size)
+    with ThreadPoolExecutor(min(_MOST_THREADS, parallel.threads())) as pool:
+        libraries = list(pool.map(lambda member: _library(file, member), found))
+    return tuple(sorted(libraries, key=lambda library: library.path))
+
+
+def _is_elf(file: FileReader, member: Member) -> bool:
+    start = file.read(member.data, min(_PEEK, member.compressed_size))
+    if member.method != STORED:
+        try:
+            start = zlib_ng.decompressobj(-15).decompress(start, len(MAGIC))
+        except zlib_ng.error:  # type: ignore[misc]  # its stub says: no class
+            return False
+    return start.startswith(MAGIC)
+
+
+def _library(file: FileReader, member: Member) -> LibraryFacts:
+    try:
+        return read_library(_open(file, member))
+    except ArtifactError as error:
+        return LibraryFacts(path=member.name, size=member.size, problem=str(error))
+
+
+def _open(file: FileReader, member: Member) -> Reader:
+    packed = file.part(start=member.data, size=member.compressed_size, member=member.name)
+    if member.method == STORED:
+        return packed
+    return InflatedReader(packed, size=member.size, crc=member.crc, lookout=FatbinLookout())

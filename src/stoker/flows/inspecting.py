@@ -1,0 +1,174 @@
+"""From a word to the facts of the thing it names: a wheel, a library, a folder, a distribution."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from stoker.artifact.closure import installed_path, resolve
+from stoker.artifact.folder_facts import files_of, read_file, read_files
+from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
+from stoker.model.artifact import (
+    ArtifactFacts,
+    LibraryFacts,
+    LibraryOrigin,
+    TargetKind,
+    WheelFacts,
+)
+from stoker.model.errors import CommandError, UsageError
+
+# Run by the interpreter that is asked. The folder it stands in is not one it has packages in.
+_SEARCH_PATH = "import json, sys; print(json.dumps([folder for folder in sys.path if folder]))"
+_PATIENCE = 60.0
+
+_NOT_READ = {
+    ".a": "static archives",
+    ".dylib": "libraries of macOS",
+    ".dll": "libraries of Windows",
+    ".pyd": "extension modules of Windows",
+}
+
+
+def inspect(target: str, environment: Mapping[str, str] = os.environ) -> ArtifactFacts:
+    """``target`` is a path where there is something at it, else the name of a distribution."""
+    path = Path(target).expanduser()
+    if path.is_dir():
+        return _folder(path)
+    if path.exists():
+        return _wheel(path) if path.suffix == ".whl" else _library(path)
+    if os.sep in target or path.suffix in (".whl", ".so"):
+        raise UsageError(f"there is no file or folder at '{target}'")
+    return _installed(target, environment)
+
+
+def _wheel(path: Path) -> ArtifactFacts:
+    from stoker.artifact.wheel_facts import read_wheel
+
+    wheel, libraries, members = read_wheel(path)
+    places = {installed_path(member) for member in members}
+    return _assemble(
+        path=str(path),
+        kind=TargetKind.WHEEL,
+        size=path.stat().st_size,
+        wheel=wheel,
+        libraries=libraries,
+        files=members,
+        holds=places.__contains__,
+    )
+
+
+def _library(path: Path) -> ArtifactFacts:
+    library = read_file(path, path.name)
+    if library is None:
+        raise UsageError(
+            f"'{path}' is neither a wheel nor an ELF file",
+            hints=["a wheel's name ends with .whl"],
+        )
+    folder = path.absolute().parent
+    return _assemble(
+        path=str(path),
+        kind=TargetKind.LIBRARY,
+        size=library.size,
+        libraries=(library,),
+        files=[other.name for other in folder.iterdir()],
+        holds=_on_disk(folder),
+    )
+
+
+def _folder(path: Path) -> ArtifactFacts:
+    files = files_of(path)
+    return _assemble(
+        path=str(path),
+        kind=TargetKind.FOLDER,
+        size=sum((path / file).lstat().st_size for file in files),
+        libraries=read_files(path, files),
+        files=files,
+        holds=_on_disk(path.absolute()),
+    )
+
+
+def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
+    from stoker.artifact.installed_facts import find_distribution, installed_facts
+
+    python = _python(environment)
+    distribution = find_distribution(name, _search_path(python, environment))
+    if distribution is None:
+        raise UsageError(
+            f"there is neither a file '{name}' nor a distribution of that name in {python}",
+            hints=["activate the virtual environment that it is installed in"],
+        )
+    wheel, root, files = installed_facts(distribution)
+    return _assemble(
+        path=str(root),
+        kind=TargetKind.INSTALLED,
+        size=wheel.unpacked,
+        wheel=wheel,
+        libraries=read_files(root, files),
+        files=files,
+        holds=_on_disk(root),
+    )
+
+
+def _python(environment: Mapping[str, str]) -> str:
+    if active := environment.get("VIRTUAL_ENV"):
+        return str(Path(active) / "bin" / "python")
+    import shutil
+
+    return shutil.which("python3", path=environment.get("PATH")) or sys.executable
+
+
+def _search_path(python: str, environment: Mapping[str, str]) -> list[str]:
+    from stoker.outside import process
+
+    printed = process.check([python, "-c", _SEARCH_PATH], timeout=_PATIENCE, env=environment)
+    try:
+        return msgspec.json.decode(printed.splitlines()[-1], type=list[str])
+    except (msgspec.DecodeError, IndexError):
+        raise CommandError(f"{python} does not answer as a Python does", output=printed) from None
+
+
+def _on_disk(root: Path) -> Callable[[str], bool]:
+    return lambda path: (root / path).exists()
+
+
+def _assemble(
+    *,
+    path: str,
+    kind: TargetKind,
+    size: int,
+    libraries: tuple[LibraryFacts, ...],
+    files: Iterable[str],
+    holds: Callable[[str], bool],
+    wheel: WheelFacts | None = None,
+) -> ArtifactFacts:
+    """What follows from the libraries, added to what was read."""
+    names = [PurePosixPath(file).name for file in files]
+    read = [library for library in libraries if not library.problem]
+    dependencies = resolve(
+        read, holds=holds, files=set(names), requires=wheel.requires if wheel else ()
+    )
+    return ArtifactFacts(
+        path=path,
+        kind=kind,
+        size=size,
+        wheel=wheel,
+        libraries=libraries,
+        dependencies=dependencies,
+        unresolved=tuple(row.name for row in dependencies if row.origin is LibraryOrigin.MISSING),
+        runs_on=served_gpus(read),
+        minimum_driver=minimum_driver(read),
+        manylinux=oldest_manylinux(read),
+        notes=_notes(names),
+    )
+
+
+def _notes(names: Iterable[str]) -> tuple[str, ...]:
+    suffixes = Counter(PurePosixPath(name).suffix for name in names)
+    return tuple(
+        f"{suffixes[suffix]} {what} ({suffix}) were not read"
+        for suffix, what in _NOT_READ.items()
+        if suffixes[suffix]
+    )

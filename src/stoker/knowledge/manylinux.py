@@ -1,0 +1,61 @@
+"""manylinux tags: which symbol versions and system libraries each of them promises."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+
+
+class Policy(Row, frozen=True, kw_only=True):
+    """``newest``: of each machine, the newest version of each series of symbols."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    newest: dict[str, dict[str, str]]
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    loaders: tuple[str, ...]
+    libraries: dict[str, tuple[str, ...]]
+    policy: tuple[Policy, ...]
+
+
+@cache
+def _table() -> _Table:
+    return load("manylinux", _Table)
+
+
+def policies() -> tuple[Policy, ...]:
+    """Oldest first: what runs on one runs on all that follow."""
+    return _table().policy
+
+
+def order(version: str) -> tuple[int, ...]:
+    """By which versions of symbols are compared: ``3.4.30`` is newer than ``3.4.9``."""
+    return tuple(int(number) for number in version.split("."))
+
+
+def excess(policy: Policy, machine: str, versions: Mapping[str, str]) -> dict[str, str]:
+    """Those of the needed versions that the tag does not promise."""
+    promised = policy.newest.get(machine, {})
+    series = {name for row in policies() for name in row.newest.get(machine, {})}
+    return {
+        name: version
+        for name, version in versions.items()
+        if name in series and order(version) > order(promised.get(name, "0"))
+    }
+
+
+def oldest_policy(machine: str, versions: Mapping[str, str]) -> Policy | None:
+    """The first tag that promises all the needed versions on that machine."""
+    able = (policy for policy in policies() if machine in policy.newest)
+    return next((policy for policy in able if not excess(policy, machine, versions)), None)
+
+
+def is_system_library(name: str) -> bool:
+    """Whether some manylinux tag lets a wheel take that library from the system."""
+    table = _table()
+    return any(name in names for names in table.libraries.values()) or any(
+        fnmatchcase(name, pattern) for pattern in table.loaders
+    )

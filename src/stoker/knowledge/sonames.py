@@ -1,0 +1,36 @@
+"""Libraries that wheels need by name, and who brings them."""
+
+from fnmatch import fnmatchcase
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+
+
+class Bringer(Row, frozen=True, kw_only=True):
+    """A package and the libraries in it. ``extra``: of the cuda-toolkit package."""
+
+    name: str
+    libraries: tuple[str, ...]
+    extra: str | None = None
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    driver: tuple[str, ...]
+    package: tuple[Bringer, ...]
+
+
+@cache
+def _table() -> _Table:
+    return load("sonames", _Table)
+
+
+def is_of_driver(library: str) -> bool:
+    return library in _table().driver
+
+
+def bringer(library: str) -> Bringer | None:
+    """The package known to bring a library."""
+    for package in _table().package:
+        if any(fnmatchcase(library, pattern) for pattern in package.libraries):
+            return package
+    return None

@@ -1,0 +1,145 @@
+"""What a built thing is, as read from its own bytes: a wheel, a library, a folder of libraries."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+
+
+class DeviceKind(StrEnum):
+    CUBIN = "cubin"  # machine code of one architecture
+    PTX = "ptx"  # assembly that the driver compiles when it is loaded
+    LTOIR = "ltoir"  # for linking at run time; does not run by itself
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+    OTHER = "other"
+
+
+class DeviceCode(Value, frozen=True, kw_only=True):
+    """All entries of one kind and architecture in one section of a library."""
+
+    kind: DeviceKind
+    arch: str  # "sm_90a", "compute_90", "lto_90"
+    bytes: int  # as they lie in the file, without headers
+    count: int
+    unpacked: int
+    compression: tuple[Compression, ...]
+    section: str
+    linked: bool = True  # False: left over from linking device code; it never runs
+
+
+class ElfKind(StrEnum):
+    LIBRARY = "library"
+    PROGRAM = "program"
+    OBJECT = "object"
+    OTHER = "other"
+
+
+class CxxAbi(StrEnum):
+    """Which std::string the exported and imported names speak of."""
+
+    CXX11 = "cxx11"
+    OLD = "pre-cxx11"
+
+
+class LibraryFacts(Value, frozen=True, kw_only=True):
+    """An ELF file. ``path`` is relative to what was inspected; so is the place in ``problem``."""
+
+    path: str
+    size: int
+    kind: ElfKind = ElfKind.OTHER
+    machine: str = ""  # as in a wheel's tag: x86_64, aarch64
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    versions: dict[str, str] = {}  # the newest needed of each series: {"GLIBC": "2.28"}
+    cxx_abi: CxxAbi | None = None
+    isa: tuple[str, ...] = ()  # what its property notes say it needs or is marked for
+    build_id: str | None = None
+    stripped: bool = False
+    sections: dict[str, int] = {}  # bytes in the file by name
+    device_code: tuple[DeviceCode, ...] = ()
+    problem: str | None = None  # why it could not be read to the end
+
+
+class LibraryOrigin(StrEnum):
+    """Where a needed library comes from."""
+
+    FOUND = "found"  # on the search path, in what was inspected
+    BESIDE = "beside"  # in what was inspected, off the search path: works once it is loaded
+    SYSTEM = "system"  # every manylinux system has it
+    DRIVER = "driver"
+    PACKAGE = "package"  # a package that is required brings it
+    MISSING = "missing"
+
+
+class Dependency(Value, frozen=True, kw_only=True):
+    """A library that others need by name. ``package`` is the one known to bring it."""
+
+    name: str
+    origin: LibraryOrigin
+    package: str | None = None
+    wanted_by: tuple[str, ...]
+
+
+class RunsOn(Value, frozen=True, kw_only=True):
+    """GPUs of one architecture: served by ``cubin``, or by ``ptx`` (compiled at load)."""
+
+    arch: str  # "9.0"
+    names: tuple[str, ...]
+    by: DeviceKind
+    without: tuple[str, ...] = ()  # libraries that hold device code, but none for these GPUs
+
+
+class WheelFacts(Value, frozen=True, kw_only=True):
+    """What a wheel says of itself."""
+
+    name: str
+    version: str
+    tags: tuple[str, ...]
+    build: str | None = None
+    generator: str | None = None
+    requires_python: str | None = None
+    requires: tuple[str, ...] = ()
+    members: int
+    unpacked: int
+
+
+class TargetKind(StrEnum):
+    WHEEL = "wheel"
+    LIBRARY = "library"
+    FOLDER = "folder"
+    INSTALLED = "installed"
+
+
+class ArtifactFacts(Value, frozen=True, kw_only=True):
+    """Everything `stoker inspect` knows of one thing."""
+
+    path: str
+    kind: TargetKind
+    size: int
+    wheel: WheelFacts | None = None
+    libraries: tuple[LibraryFacts, ...]
+    dependencies: tuple[Dependency, ...]
+    unresolved: tuple[str, ...]  # names of those that are missing
+    runs_on: tuple[RunsOn, ...]
+    minimum_driver: str | None = None  # where the compression of device code demands one
+    manylinux: str | None = None  # the oldest tag that its symbols allow
+    notes: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return tuple(library.problem for library in self.libraries if library.problem)
+
+
+class FactDifference(Value, frozen=True, kw_only=True):
+    """``subject`` is a library or nothing; ``None`` on the side that does not have it."""
+
+    subject: str
+    name: str
+    before: str | None
+    after: str | None

@@ -1,0 +1,244 @@
+"""The facts of a built thing as a terminal page: what it holds, what it runs on, what it lacks."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.model.artifact import (
+    ArtifactFacts,
+    Compression,
+    Dependency,
+    DeviceCode,
+    DeviceKind,
+    FactDifference,
+    LibraryFacts,
+    LibraryOrigin,
+)
+from stoker.model.units import size
+
+_BAR_WIDTH = 28
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_MOST_LIBRARIES = 30
+_MOST_NAMES = 5
+_SERIES = ("GLIBC", "GLIBCXX", "CXXABI")
+
+
+def page(facts: ArtifactFacts) -> RenderableType:
+    parts = [
+        _head(facts),
+        _device_code(facts),
+        _gpus(facts),
+        _libraries(facts),
+        _sections(facts.libraries[0]) if len(facts.libraries) == 1 else None,
+        _search_paths(facts.libraries),
+        _dependencies(facts),
+        _remarks(facts),
+    ]
+    spaced = [line for part in parts if part is not None for line in (part, Text())]
+    return Group(*spaced[:-1])
+
+
+def bar(share: float, width: int = _BAR_WIDTH) -> str:
+    """A bar that fills ``share`` of the width, to an eighth of a character; never nothing."""
+    eighths = max(1, round(min(share, 1.0) * width * 8))
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table without lines; ``>`` before a column's name means numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.show_header = any(column.strip(">") for column in columns)
+    for column in columns:
+        number = column.startswith(">")
+        table.add_column(
+            column.strip(">"),
+            header_style="dim",
+            justify="right" if number else "left",
+            no_wrap=number,
+            overflow="fold",
+        )
+    return table
+
+
+def _head(facts: ArtifactFacts) -> Text:
+    wheel = facts.wheel
+    title = f"{wheel.name} {wheel.version}" if wheel else facts.path
+    lines = Text.assemble((title, "bold"), f"  {' '.join(wheel.tags) if wheel else facts.kind}\n")
+    said = [size(facts.size)]
+    if wheel:
+        said.append(f"{size(wheel.unpacked)} in {wheel.members} files")
+        said.append(f"Python {wheel.requires_python or 'any'}")
+        said.append(f"{len(wheel.requires)} requirements")
+    if facts.manylinux:
+        said.append(f"symbols as of {facts.manylinux}")
+    if facts.minimum_driver:
+        said.append(f"driver {facts.minimum_driver} or newer")
+    return lines.append(", ".join(said))
+
+
+def _device_code(facts: ArtifactFacts) -> Table | None:
+    """Summed up over the libraries, by architecture; then what is there and never runs."""
+    codes = [code for library in facts.libraries for code in library.device_code]
+    if not codes:
+        return None
+    by_arch: dict[str, list[DeviceCode]] = {}
+    for code in sorted(filter(lambda code: code.linked, codes), key=_order):
+        by_arch.setdefault(code.arch, []).append(code)
+    largest = max((_bytes(group) for group in by_arch.values()), default=0)
+    table = _table(f"Device code  {size(_bytes(codes))}", "", "", ">", ">", "")
+    for arch, group in by_arch.items():
+        share = Text(bar(_bytes(group) / max(1, largest)), style="cyan")
+        table.add_row(f"  {arch}", share, *_amounts(group))
+    if left_over := [code for code in codes if not code.linked]:
+        table.add_row("  not linked", Text("never runs", style="dim"), *_amounts(left_over))
+    return table
+
+
+def _order(code: DeviceCode) -> tuple[str, int, str]:
+    return code.kind, int("".join(filter(str.isdigit, code.arch))), code.arch
+
+
+def _bytes(codes: Iterable[DeviceCode]) -> int:
+    return sum(code.bytes for code in codes)
+
+
+def _amounts(codes: Sequence[DeviceCode]) -> tuple[str, str, str]:
+    kinds = sorted({code.kind for code in codes})
+    packed = sorted({kind for code in codes for kind in code.compression} - {Compression.NONE})
+    count = sum(code.count for code in codes)
+    return size(_bytes(codes)), str(count), " ".join([*kinds, *packed])
+
+
+def _gpus(facts: ArtifactFacts) -> Table | None:
+    """GPUs that everything runs on, a line each; those that only a part runs on in short."""
+    if not facts.runs_on:
+        return None
+    table = _table("Runs on", "", "", "")
+    partly: dict[tuple[str, ...], list[str]] = {}
+    for row in facts.runs_on:
+        if row.without:
+            partly.setdefault(row.without, []).append(row.arch)
+        elif row.names:
+            way = "" if row.by is DeviceKind.CUBIN else "compiled from PTX when it is loaded"
+            table.add_row(f"  {row.arch}", _shortened(row.names), Text(way, style="yellow"))
+    for without, archs in partly.items():
+        missing = f"in part: not {_shortened(_base_names(without), 3)}"
+        table.add_row(Text(f"  {' '.join(archs)}", style="dim"), Text(missing, style="dim"))
+    return table
+
+
+def _base_names(paths: Iterable[str]) -> list[str]:
+    return [path.rpartition("/")[2] for path in paths]
+
+
+def _shortened(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _libraries(facts: ArtifactFacts) -> Table | None:
+    if not facts.libraries:
+        return None
+    table = _table(
+        "Libraries", "", ">size", ">device code", "C++ ABI", "symbols", *_SERIES, "marked for"
+    )
+    by_size = sorted(facts.libraries, key=lambda library: -library.size)
+    for library in by_size[:_MOST_LIBRARIES]:
+        table.add_row(f"  {library.path}", size(library.size), *_library_cells(library))
+    if len(by_size) > _MOST_LIBRARIES:
+        table.add_row(f"  and {len(by_size) - _MOST_LIBRARIES} smaller ones")
+    return table
+
+
+def _library_cells(library: LibraryFacts) -> tuple[RenderableType, ...]:
+    if library.problem:
+        return (Text("not read", style="bold red"),)
+    return (
+        size(_bytes(library.device_code)) if library.device_code else "",
+        library.cxx_abi or "",
+        "stripped" if library.stripped else "yes",
+        *(library.versions.get(series, "") for series in _SERIES),
+        " ".join(library.isa),
+    )
+
+
+def _sections(library: LibraryFacts) -> Table:
+    """The largest sections, for a page about one library."""
+    table = _table("Sections", "", "", ">")
+    largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
+    for name, amount in largest:
+        table.add_row(f"  {name}", Text(bar(amount / library.size), style="cyan"), size(amount))
+    return table
+
+
+def _search_paths(libraries: Iterable[LibraryFacts]) -> Table | None:
+    counts = Counter(
+        (kind, folders)
+        for library in libraries
+        for kind, folders in (("RPATH", library.rpath), ("RUNPATH", library.runpath))
+        if folders
+    )
+    if not counts:
+        return None
+    table = _table("Search paths", "", ">", "")
+    for (kind, folders), count in counts.most_common():
+        table.add_row(f"  {kind}", f"{count} x", Text(" ".join(folders), style="dim"))
+    return table
+
+
+def _dependencies(facts: ArtifactFacts) -> Table | None:
+    """By origin. What a wheel lacks is a mistake, each on a line of its own."""
+    if not facts.dependencies:
+        return None
+    table = _table("Needed libraries", "", "")
+    for origin in LibraryOrigin:
+        rows = [row for row in facts.dependencies if row.origin is origin]
+        if origin is LibraryOrigin.MISSING and facts.wheel:
+            for row in rows:
+                table.add_row(Text("  MISSING", style="bold red"), _lacking(row))
+        elif rows:
+            table.add_row(f"  {_ORIGINS[origin]}", Text(_named(rows), style="dim"))
+    return table
+
+
+def _lacking(row: Dependency) -> str:
+    known = f"; {row.package} brings it and is not required" if row.package else ""
+    return f"{row.name}  wanted by {_shortened(_base_names(row.wanted_by), 3)}{known}"
+
+
+_ORIGINS = {
+    LibraryOrigin.FOUND: "in here",
+    LibraryOrigin.BESIDE: "in here, off the search path",
+    LibraryOrigin.SYSTEM: "any Linux",
+    LibraryOrigin.DRIVER: "driver",
+    LibraryOrigin.PACKAGE: "required packages",
+    LibraryOrigin.MISSING: "not in here",
+}
+
+
+def _named(rows: Iterable[Dependency]) -> str:
+    return "  ".join(f"{row.name} ({row.package})" if row.package else row.name for row in rows)
+
+
+def _remarks(facts: ArtifactFacts) -> Text | None:
+    return Text("\n".join(facts.notes), style="dim") if facts.notes else None
+
+
+def differences_page(differences: Sequence[FactDifference]) -> RenderableType:
+    if not differences:
+        return Text("no difference")
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "", "before", "after"):
+        table.add_column(column, header_style="dim", overflow="fold")
+    subject = ""
+    for row in differences:
+        if row.subject != subject:
+            subject = row.subject
+            table.add_row("", Text(subject, style="bold"))
+        sign = "+" if row.before is None else "-" if row.after is None else "~"
+        table.add_row(sign, row.name, row.before or "", row.after or "")
+    return table
