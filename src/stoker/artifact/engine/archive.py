@@ -31,6 +31,8 @@ class SourceFile:
         self.size = status.st_size
 
     def read_at(self, offset: int, length: int) -> bytes:
+        if offset >= self.size:  # it may be too large for the system call
+            return b""
         try:
             return os.pread(self._descriptor, length, offset)
         except OSError as error:

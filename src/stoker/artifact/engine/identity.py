@@ -7,7 +7,7 @@ import re
 from email.message import Message
 from email.parser import BytesHeaderParser
 
-from packaging.tags import parse_tag
+from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -15,6 +15,7 @@ from stoker.model.value import Value
 
 _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
 _TAG = re.compile(r"[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+")
+_MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
 
 
 class Identity(Value, frozen=True, kw_only=True):
@@ -35,13 +36,13 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
     What cannot be used is a ValueError in words.
     """
     about, kind = _headers(metadata), _headers(wheel)
-    name, version = about.get("Name", ""), about.get("Version", "")
+    name, version = str(about.get("Name", "")), str(about.get("Version", ""))
     try:
         canonical = canonicalize_name(name, validate=True)
         wanted = Version(version)
     except (InvalidName, InvalidVersion) as error:
         raise ValueError(f"METADATA: {error}") from None
-    build = kind.get("Build", "")
+    build = str(kind.get("Build", ""))
     if build and not _BUILD.fullmatch(build):
         raise ValueError(f"WHEEL: build number {build!r} is none")
     fresh = f"{canonical.replace('-', '_')}-{wanted}"
@@ -63,16 +64,14 @@ def _says(stem: str, name: str, version: Version) -> bool:
 
 def _compressed(lines: list[str]) -> str:
     """One expression for all tags: each of the three parts a sorted set."""
-    for line in lines:
-        if not _TAG.fullmatch(line):
-            raise ValueError(f"WHEEL: {line!r} is no tag")
-    tags = {tag for line in lines for tag in parse_tag(line)}
-    parts = [
-        {tag.interpreter for tag in tags},
-        {tag.abi for tag in tags},
-        {tag.platform for tag in tags},
-    ]
-    expression = "-".join(".".join(sorted(part)) for part in parts)
-    if not tags or parse_tag(expression) != tags:
+    tags: set[Tag] = set()
+    for line in map(str, lines):
+        if not _TAG.fullmatch(line) or line.count(".") > _MOST_IN_A_TAG:
+            raise ValueError(f"WHEEL: {line[:100]!r} is no tag")
+        tags |= parse_tag(line)
+    interpreters = sorted({tag.interpreter for tag in tags})
+    abis = sorted({tag.abi for tag in tags})
+    platforms = sorted({tag.platform for tag in tags})
+    if not tags or len(tags) != len(interpreters) * len(abis) * len(platforms):
         raise ValueError("WHEEL: there is no tag, or the tags do not fit in one file name")
-    return expression
+    return "-".join(".".join(part) for part in (interpreters, abis, platforms))

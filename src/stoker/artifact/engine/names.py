@@ -3,13 +3,16 @@
 import re
 from collections.abc import Iterable
 
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
+_LONGEST = 4096  # no path is longer on Linux
 
 
 def problem(name: str) -> str | None:
     """Why a name could end up outside the folder it is unpacked to, or None."""
     if _FORBIDDEN.search(name):
-        return "the name has a backslash, a drive letter or a control character"
+        return "the name has a backslash, a drive letter or something that is no character"
+    if len(name) > _LONGEST:
+        return "the name is too long"
     if name.startswith("/"):
         return "the name is an absolute path"
     parts = name.removesuffix("/").split("/")

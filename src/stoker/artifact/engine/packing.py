@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.artifact.engine import names
-from stoker.artifact.engine.content import Content
+from stoker.artifact.engine.content import Content, regular_file
 from stoker.artifact.engine.edit import Edit, check_names, edited
 from stoker.artifact.engine.entries import Entry
 from stoker.artifact.engine.identity import Identity, identify
@@ -80,9 +80,9 @@ def _walk(folder: Path) -> Iterator[Entry]:
         links = [name for name in subfolders if Path(top, name).is_symlink()]
         for file in (*files, *links):
             path = Path(top, file)
-            source = Content.of_file(path)
-            mode = stat.S_IMODE(path.lstat().st_mode)
-            yield Entry(name=path.relative_to(folder).as_posix(), source=source, mode=mode)
+            mode = stat.S_IMODE(regular_file(path).st_mode)
+            name = path.relative_to(folder).as_posix()
+            yield Entry(name=name, source=Content.of_file(path), mode=mode)
 
 
 def _cannot_read(error: OSError) -> None:

@@ -5,7 +5,7 @@ Threads: compressing, inflating and hashing all let go of the interpreter's lock
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ def threads() -> int:
 
 def in_order(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """``map`` on several threads that takes tasks only as fast as the results are taken."""
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")
     pending: deque[Future[Result]] = deque()

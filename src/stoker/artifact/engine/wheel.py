@@ -12,10 +12,11 @@ from pathlib import Path
 
 from stoker.artifact.engine import parallel
 from stoker.artifact.engine.archive import Archive, open_archive
-from stoker.artifact.engine.content import Content
+from stoker.artifact.engine.content import SMALL, Content
 from stoker.artifact.engine.directory import Limits, Member
 from stoker.artifact.engine.record import Mismatch, Row, is_strong, mismatches, parse, written
 from stoker.model.errors import ArtifactError, nearest
+from stoker.model.units import size as in_words
 
 
 class Wheel:
@@ -38,7 +39,11 @@ class Wheel:
         return self.archive.stream(self.member(name))
 
     def read(self, name: str) -> bytes:
-        return b"".join(self.stream(name))
+        """The whole content of a small member, such as one of dist-info."""
+        member = self.member(name)
+        if member.size > SMALL:
+            raise self.archive.error(f"{in_words(member.size)} are too much to read", member)
+        return b"".join(self.archive.stream(member))
 
     def content(self, name: str) -> Content:
         """A member as the content of another, or to be compressed anew."""
@@ -49,7 +54,7 @@ class Wheel:
     def record(self) -> dict[str, Row]:
         member = self.member(f"{self.dist_info}/RECORD")
         try:
-            return parse(b"".join(self.archive.stream(member)))
+            return parse(self.read(member.name), most=1000 + 2 * len(self.members))
         except ValueError as error:
             raise self.archive.error(str(error), member) from None
 

@@ -10,6 +10,8 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -52,8 +54,9 @@ def write(entries: Iterable[Entry], record_name: str, target: Path, workers: int
     with file_made_whole(target) as stream:
         output = _Output(stream, moment)
         batches = _batches(_tasks(entries, record_name))
-        for batch in parallel.in_order(_deflate, batches, workers or parallel.threads()):
-            for task, block in batch:
+        deflated = parallel.in_order(_deflate, batches, workers or parallel.threads())
+        with closing(deflated):
+            for task, block in chain.from_iterable(deflated):
                 output.take(task, block)
         output.close()
 
@@ -159,7 +162,7 @@ class _Output:
         self._stream = stream
         self._moment = moment
         self._position = 0
-        self._start = 0  # of the member being written
+        self._start = self._data = 0  # of the member being written
         self._directory: list[bytes] = []
         self._mended: list[tuple[int, bytes]] = []
 
@@ -194,11 +197,11 @@ class _Output:
     def _begin(self, header: zip_.Header) -> None:
         self._start = self._position
         self._write(zip_.pack_local(header))
+        self._data = self._position
 
     def _finish(self, entry: Entry, crc: int) -> None:
-        header = self._header(entry, _UNKNOWN, zip_.DEFLATED)
-        compressed = self._position - self._start - len(zip_.pack_local(header))
-        header = header._replace(sizes=zip_.Sizes(crc, compressed, entry.size))
+        sizes = zip_.Sizes(crc, self._position - self._data, entry.size)
+        header = self._header(entry, sizes, zip_.DEFLATED)
         self._mended.append((self._start, zip_.pack_local(header)))
         self._list(entry, header)
 

@@ -1,0 +1,415 @@
+"""Reading wheels: sound ones of every kind, and what is refused, with member and offset."""
+
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from stoker.artifact.engine import Limits, open_wheel
+from stoker.model.errors import ArtifactError, StokerError, StorageError
+from wheel_files import (
+    ATTRIBUTES,
+    CODE,
+    COMPRESSED,
+    CRC,
+    DIST_INFO,
+    FLAGS,
+    LIBRARY,
+    LOCAL_COMPRESSED,
+    LOCAL_CRC,
+    LOCAL_FLAGS,
+    LOCAL_METHOD,
+    LOCAL_SIZE,
+    METHOD,
+    NAME_AT,
+    OFFSET,
+    SIZE,
+    SYSTEM,
+    Breakage,
+    digest,
+    entry_at,
+    header_at,
+    make_wheel,
+    members,
+    patched,
+    record,
+    renamed,
+    wheel_bytes,
+    zipped,
+)
+
+SO = "mill/lib/libmill.so"
+PY = "mill/__init__.py"
+RECORD = f"{DIST_INFO}/RECORD"
+
+
+def full() -> dict[str, bytes]:
+    return {**members(), RECORD: record(members())}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(zipped(full()), id="deflated"),
+        pytest.param(zipped(full(), method=zipfile.ZIP_STORED), id="stored"),
+        pytest.param(zipped(full(), describe=True), id="sizes after the data"),
+        pytest.param(zipped(full(), zip64=True), id="zip64 fields"),
+        pytest.param(zipped(full(), zip64=True, describe=True), id="zip64 fields after the data"),
+    ],
+)
+def test_every_way_to_write_a_wheel_is_read(tmp_path: Path, data: bytes) -> None:
+    with open_wheel(make_wheel(tmp_path, data)) as wheel:
+        assert {name: wheel.read(name) for name in wheel.members} == full()
+        assert wheel.dist_info == DIST_INFO
+        assert not [*wheel.mismatches(), *wheel.wrong_hashes()]
+
+
+def test_members_say_what_is_known_of_them(tmp_path: Path) -> None:
+    data = zipped(full(), modes={SO: 0o755})
+    with open_wheel(make_wheel(tmp_path, data)) as wheel:
+        member = wheel.members[SO]
+        assert (member.size, member.mode) == (len(LIBRARY), 0o755)
+        assert member.offset == header_at(data, SO)
+        assert member.data == member.offset + 30 + len(SO)
+        assert wheel.members[PY].mode == 0o644
+
+
+def test_folders_are_passed_over(tmp_path: Path) -> None:
+    data = zipped({"mill/": b"", **full()}, method=zipfile.ZIP_STORED)
+    data = patched(data, entry_at(data, "mill/") + ATTRIBUTES, "<L", 0o040755 << 16)
+    with open_wheel(make_wheel(tmp_path, data)) as wheel:
+        assert wheel.members.keys() == full().keys()
+
+
+def test_names_that_are_not_ascii_are_read(tmp_path: Path) -> None:
+    contents = members(**{"mill/größe.py": b"1"})
+    with open_wheel(make_wheel(tmp_path, wheel_bytes(contents))) as wheel:
+        assert wheel.read("mill/größe.py") == b"1"
+        assert not list(wheel.mismatches())
+
+
+def test_large_members_are_streamed_in_chunks(tmp_path: Path) -> None:
+    content = os.urandom(1 << 20) * 3 + bytes(3 << 20)
+    data = wheel_bytes(members(**{"mill/big": content}))
+    with open_wheel(make_wheel(tmp_path, data)) as wheel:
+        chunks = list(wheel.stream("mill/big"))
+    assert b"".join(chunks) == content
+    assert max(map(len, chunks)) <= 1 << 20
+
+
+def test_a_member_of_more_than_4_gib_is_read(tmp_path: Path) -> None:
+    """A hole in the file stands for the data, so it costs nothing."""
+    size = (4 << 30) + 5
+    name = f"{DIST_INFO}/RECORD".encode()
+    wide = struct.pack("<2H2Q", 1, 16, size, size)
+    local = struct.pack(
+        "<4s5H3L2H", b"PK\x03\x04", 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1, len(name), 20
+    )
+    entry = struct.pack(
+        "<4s6H3L5H2L", b"PK\x01\x02", 0x32D, 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1,
+        len(name), 20, 0, 0, 0, 0o100644 << 16, 0,
+    )  # fmt: skip
+    directory = entry + name + wide
+    start = len(local + name + wide) + size
+    end64 = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, len(directory), start)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, start + len(directory), 1)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 2**32 - 1, 0)
+    path = tmp_path / "sparse.whl"
+    with path.open("wb") as stream:
+        stream.write(local + name + wide)
+        stream.seek(start)
+        stream.write(directory + end64 + locator + end)
+    with open_wheel(path) as wheel:
+        assert wheel.members[name.decode()].size == size
+        with pytest.raises(ArtifactError, match="too much to read"):
+            wheel.read(name.decode())
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def in_entry(name: str, field: int, form: str, value: int) -> Breakage:
+    return lambda data: patched(data, entry_at(data, name) + field, form, value)
+
+
+def in_header(name: str, field: int, form: str, value: int) -> Breakage:
+    return lambda data: patched(data, header_at(data, name) + field, form, value)
+
+
+def in_both(name: str, field: int, local_field: int, form: str, value: int) -> Breakage:
+    def breakage(data: bytes) -> bytes:
+        return in_entry(name, field, form, value)(in_header(name, local_field, form, value)(data))
+
+    return breakage
+
+
+def name_of(new: str) -> Breakage:
+    return lambda data: renamed(data, SO, new)
+
+
+def inserted_after(name: str, more: bytes) -> Breakage:
+    """Bytes between two members, everything behind moved along."""
+
+    def breakage(data: bytes) -> bytes:
+        names = list(full())
+        following = header_at(data, names[names.index(name) + 1])
+        for later in names[names.index(name) + 1 :]:
+            position = entry_at(data, later) + OFFSET
+            data = patched(data, position, "<L", header_at(data, later) + len(more))
+        start = struct.unpack_from("<L", data, len(data) - 6)[0]
+        data = patched(data, len(data) - 6, "<L", start + len(more))
+        return data[:following] + more + data[following:]
+
+    return breakage
+
+
+BROKEN: dict[str, tuple[Breakage, str]] = {
+    "absolute path": (name_of("/tmp/lib/libmill.so"), "absolute"),
+    "path that leads out": (name_of("mill/../../bmill.so"), "leads out"),
+    "path that starts by leading out": (name_of("../../lib/libmil.so"), "leads out"),
+    "backslash": (name_of("mill\\lib\\libmill.so"), "backslash"),
+    "drive letter": (name_of("C:ll/lib/libmill.so"), "drive letter"),
+    "control character": (name_of("mill/lib/libmill\n.s"), "no character"),
+    "empty part": (name_of("mill//ib/libmill.so"), "empty part"),
+    "dot part": (name_of("mill/./b/libmill.so"), "empty part"),
+    "symbolic link": (in_entry(SO, ATTRIBUTES, "<L", 0o120777 << 16), "symbolic link"),
+    "named pipe": (in_entry(SO, ATTRIBUTES, "<L", 0o010644 << 16), "no regular file"),
+    "folder with content": (name_of("mill/lib/libmill.s/"), "folder|no regular file"),
+    "encrypted": (in_both(SO, FLAGS, LOCAL_FLAGS, "<H", 1), "encrypted"),
+    "patch data": (in_both(SO, FLAGS, LOCAL_FLAGS, "<H", 1 << 5), "flags 0x0020"),
+    "bzip2": (in_both(SO, METHOD, LOCAL_METHOD, "<H", 12), "method 12"),
+    "zstd": (in_both(SO, METHOD, LOCAL_METHOD, "<H", 93), "method 93"),
+    "stored with two sizes": (in_both(SO, METHOD, LOCAL_METHOD, "<H", 0), "two sizes"),
+    "name not marked as UTF-8": (name_of("mill/lib/libmilü.s"), "ASCII"),
+    "other name before the data": (
+        lambda data: patched(data, header_at(data, SO) + 30, "<B", ord("w")),
+        "another name",
+    ),
+    "other method before the data": (in_header(SO, LOCAL_METHOD, "<H", 0), "contradicts"),
+    "other flags before the data": (in_header(SO, LOCAL_FLAGS, "<H", 1 << 3), "contradicts"),
+    "other size before the data": (in_header(SO, LOCAL_SIZE, "<L", 7), "other sizes"),
+    "other checksum before the data": (in_header(SO, LOCAL_CRC, "<L", 7), "other sizes"),
+    "no local header": (in_header(SO, 0, "<B", 0), "no local header"),
+    "header past the end": (in_entry(SO, OFFSET, "<L", 2**31), "cut short"),
+    "two members in one place": (
+        lambda data: in_entry(PY, OFFSET, "<L", header_at(data, SO))(data),
+        "another name|overlaps",
+    ),
+    "data that overlaps": (
+        in_both(SO, COMPRESSED, LOCAL_COMPRESSED, "<L", 10**6),
+        "overlaps",
+    ),
+    "hidden bytes": (inserted_after(SO, b"PK\x03\x04 hidden"), "belong to no member"),
+    "bytes before": (lambda data: b"#!/bin/sh\n" + data, "not where"),
+    "bytes behind": (lambda data: data + b"\0", "no end of the central directory"),
+    "two names": (
+        in_entry("mill/empty.py", NAME_AT, "<B", ord("k")),
+        "another name",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_wheel_is_refused_in_words(tmp_path: Path, what: str) -> None:
+    breakage, words = BROKEN[what]
+    path = make_wheel(tmp_path, breakage(zipped(full())))
+    with pytest.raises(ArtifactError, match=words) as caught, open_wheel(path):
+        pass
+    assert "at byte" in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_errors_name_the_member(tmp_path: Path) -> None:
+    data = in_entry(SO, ATTRIBUTES, "<L", 0o120777 << 16)(zipped(full()))
+    with (
+        pytest.raises(ArtifactError, match=f"{SO} at byte {entry_at(data, SO)}"),
+        open_wheel(make_wheel(tmp_path, data)),
+    ):
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(PY, b"import os\n")
+    with pytest.raises(ArtifactError, match="there twice"), open_wheel(path):
+        pass
+
+
+def test_a_file_that_is_also_a_folder_is_refused(tmp_path: Path) -> None:
+    data = zipped({**full(), f"{PY}/more.py": b""})
+    with (
+        pytest.raises(ArtifactError, match="both a file and a folder"),
+        open_wheel(make_wheel(tmp_path, data)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("system", [0, 3])
+def test_attributes_count_only_when_unix_wrote_them(tmp_path: Path, system: int) -> None:
+    data = in_entry(SO, ATTRIBUTES, "<L", 0o120777 << 16)(zipped(full()))
+    path = make_wheel(tmp_path, in_entry(SO, SYSTEM, "<B", system)(data))
+    if system:
+        with pytest.raises(ArtifactError), open_wheel(path):
+            pass
+    else:
+        with open_wheel(path) as wheel:
+            assert wheel.members[SO].mode == 0o644
+
+
+@pytest.mark.parametrize("keep", [0, 1, 21, 22, 1000, -1, -22, -23, -200])
+def test_a_wheel_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
+    path = make_wheel(tmp_path, zipped(full())[:keep])
+    with pytest.raises(ArtifactError), open_wheel(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("breakage", "words"),
+    [
+        (in_both(SO, SIZE, LOCAL_SIZE, "<L", len(LIBRARY) - 1), "more than its declared size"),
+        (in_both(SO, SIZE, LOCAL_SIZE, "<L", len(LIBRARY) + 1), "less than its declared size"),
+        (in_both(SO, CRC, LOCAL_CRC, "<L", 7), "checksum"),
+        (lambda data: patched(data, header_at(data, SO) + 30 + len(SO), "<B", 7), "broken"),
+    ],
+)
+def test_broken_content_is_found_while_it_is_read(
+    tmp_path: Path, breakage: Breakage, words: str
+) -> None:
+    data = breakage(zipped(full()))
+    with open_wheel(make_wheel(tmp_path, data)) as wheel:
+        with pytest.raises(ArtifactError, match=words) as caught:
+            wheel.read(SO)
+        assert SO in str(caught.value)
+        assert wheel.read(PY) == CODE
+
+
+def test_more_content_than_declared_stops_at_once(tmp_path: Path) -> None:
+    bomb = bytes(20 << 20)
+    data = in_both("mill/bomb", SIZE, LOCAL_SIZE, "<L", 10)(zipped({**full(), "mill/bomb": bomb}))
+    with (
+        open_wheel(make_wheel(tmp_path, data)) as wheel,
+        pytest.raises(ArtifactError, match="more than its declared size"),
+    ):
+        next(wheel.stream("mill/bomb"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        (Limits(free=10**6, ratio=100), True),
+        (Limits(free=10**6, ratio=10**4), False),
+        (Limits(free=10**9, ratio=1), False),
+        (Limits(free=10**9, ratio=10**4, unpacked=10**6), True),
+    ],
+)
+def test_a_zip_bomb_is_known_by_what_it_claims(
+    tmp_path: Path, limits: Limits, refused: bool
+) -> None:
+    path = make_wheel(tmp_path, wheel_bytes(members(**{"mill/zeros": bytes(2 << 20)})))
+    if refused:
+        with pytest.raises(ArtifactError, match="zip bomb"), open_wheel(path, limits):
+            pass
+    else:
+        with open_wheel(path, limits) as wheel:
+            assert wheel.members["mill/zeros"].size == 2 << 20
+
+
+# -- RECORD --------------------------------------------------------------------------------------
+
+
+def with_record(content: bytes) -> bytes:
+    return zipped({**members(), RECORD: content})
+
+
+@pytest.mark.parametrize(
+    ("content", "member", "words"),
+    [
+        (record({**members(), "mill/gone.py": b""}), "mill/gone.py", "does not hold"),
+        (record({k: v for k, v in members().items() if k != PY}), PY, "does not list"),
+        (
+            record({**members(), PY: CODE + b"#"}),
+            PY,
+            f"says {len(CODE) + 1} bytes, the wheel {len(CODE)}",
+        ),
+        (record(members()).replace(digest(CODE).encode(), b"md5=abc"), PY, "sha256 or better"),
+        (record(members()).replace(digest(CODE).encode(), b""), PY, "sha256 or better"),
+    ],
+)
+def test_a_wrong_record_is_told(tmp_path: Path, content: bytes, member: str, words: str) -> None:
+    with open_wheel(make_wheel(tmp_path, with_record(content))) as wheel:
+        (mismatch,) = wheel.mismatches()
+    assert mismatch.member == member
+    assert words in mismatch.problem
+
+
+def test_a_wrong_hash_is_found_in_the_content(tmp_path: Path) -> None:
+    content = record(members()).replace(digest(CODE).encode(), digest(b"other").encode())
+    with open_wheel(make_wheel(tmp_path, with_record(content))) as wheel:
+        assert not list(wheel.mismatches())
+        assert [mismatch.member for mismatch in wheel.wrong_hashes()] == [PY]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"a,b\n",
+        b"a,sha256=x,many\n",
+        b"a,,1\na,,2\n",
+        b'"a,,\n',
+        b"".join(b"%d,,\n" % number for number in range(5000)),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path, content: bytes) -> None:
+    with open_wheel(make_wheel(tmp_path, with_record(content))) as wheel:
+        with pytest.raises(ArtifactError) as caught:
+            _ = wheel.record
+        assert RECORD in str(caught.value)
+
+
+def test_a_missing_record_is_an_error(tmp_path: Path) -> None:
+    with (
+        open_wheel(make_wheel(tmp_path, zipped(members()))) as wheel,
+        pytest.raises(ArtifactError, match="no such member"),
+    ):
+        _ = wheel.record
+
+
+# -- what is no wheel ----------------------------------------------------------------------------
+
+
+def test_a_zip_file_without_dist_info_is_no_wheel(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ArtifactError, match=r"no .dist-info folder"),
+        open_wheel(make_wheel(tmp_path, zipped({"a.py": b""}))),
+    ):
+        pass
+
+
+def test_two_dist_info_folders_are_refused(tmp_path: Path) -> None:
+    data = zipped({**full(), "other-1.dist-info/METADATA": b""})
+    with (
+        pytest.raises(ArtifactError, match=r"mill.*and other"),
+        open_wheel(make_wheel(tmp_path, data)),
+    ):
+        pass
+
+
+def test_what_is_not_there_or_no_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot open"), open_wheel(tmp_path / "none.whl"):
+        pass
+    with pytest.raises(StokerError), open_wheel(tmp_path):
+        pass
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ArtifactError, match="regular file"), open_wheel(tmp_path / "pipe"):
+        pass
+
+
+def test_a_misspelt_member_is_hinted_at(tmp_path: Path) -> None:
+    with open_wheel(make_wheel(tmp_path)) as wheel, pytest.raises(ArtifactError) as caught:
+        wheel.read("mill/__int__.py")
+    assert caught.value.hints == (f"did you mean {PY}?",)

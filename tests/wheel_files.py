@@ -1,0 +1,131 @@
+"""Wheels made for tests with Python's own zip library, sound or broken in one place.
+
+Nothing of the engine under test is used: two independent writers and readers must agree.
+"""
+
+import base64
+import hashlib
+import io
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+NAME = "mill-1.2-py3-none-any.whl"
+DIST_INFO = "mill-1.2.dist-info"
+METADATA = b"Metadata-Version: 2.1\nName: mill\nVersion: 1.2\n\nGrinds.\n"
+WHEEL = b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+CODE = b"def grind(corn):\n    return [grain * 2 for grain in corn]\n" * 40
+LIBRARY = bytes(range(256)) * 500
+
+
+def digest(content: bytes) -> str:
+    raw = hashlib.sha256(content).digest()
+    return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def members(**more: bytes) -> dict[str, bytes]:
+    """What a small wheel holds, RECORD left out."""
+    return {
+        "mill/__init__.py": CODE,
+        "mill/lib/libmill.so": LIBRARY,
+        "mill/empty.py": b"",
+        **more,
+        f"{DIST_INFO}/METADATA": METADATA,
+        f"{DIST_INFO}/WHEEL": WHEEL,
+    }
+
+
+def record(contents: Mapping[str, bytes]) -> bytes:
+    rows = [f"{name},{digest(content)},{len(content)}" for name, content in contents.items()]
+    return "\n".join([*rows, f"{DIST_INFO}/RECORD,,", ""]).encode()
+
+
+def zipped(
+    contents: Mapping[str, bytes],
+    *,
+    method: int = zipfile.ZIP_DEFLATED,
+    describe: bool = False,
+    zip64: bool = False,
+    modes: Mapping[str, int] | None = None,
+) -> bytes:
+    """A zip file; with ``describe`` sizes follow the data, as they do on a pipe."""
+    target = io.BytesIO()
+    stream = _Pipe(target) if describe else target
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in contents.items():
+            info = zipfile.ZipInfo(name, date_time=(2026, 7, 3, 22, 18, 34))
+            info.compress_type = method
+            info.external_attr = (0o100000 | (modes or {}).get(name, 0o644)) << 16
+            with archive.open(info, "w", force_zip64=zip64) as member:
+                member.write(content)
+    return target.getvalue()
+
+
+class _Pipe(io.RawIOBase):
+    """Something that can only be written to."""
+
+    def __init__(self, target: io.BytesIO):
+        self._target = target
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        return self._target.write(data)
+
+
+def wheel_bytes(contents: Mapping[str, bytes] | None = None) -> bytes:
+    contents = members() if contents is None else contents
+    return zipped({**contents, f"{DIST_INFO}/RECORD": record(contents)})
+
+
+def make_wheel(folder: Path, content: bytes | None = None) -> Path:
+    path = folder / NAME
+    path.write_bytes(wheel_bytes() if content is None else content)
+    return path
+
+
+def unpacked(path: Path) -> dict[str, bytes]:
+    """What Python's own zip library finds in a wheel, in the order of the file."""
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+# -- breaking one thing --------------------------------------------------------------------------
+
+# Where fields are in an entry of the central directory, and in a local header.
+FLAGS, METHOD, CRC, COMPRESSED, SIZE = 8, 10, 16, 20, 24
+LOCAL_FLAGS, LOCAL_METHOD, LOCAL_CRC, LOCAL_COMPRESSED, LOCAL_SIZE = 6, 8, 14, 18, 22
+SYSTEM, ATTRIBUTES, OFFSET, NAME_AT = 5, 38, 42, 46
+
+
+def entry_at(data: bytes, name: str) -> int:
+    """Where a member's entry in the central directory starts."""
+    position = struct.unpack_from("<L", data, len(data) - 6)[0]
+    while data[position : position + 4] == b"PK\x01\x02":
+        lengths = struct.unpack_from("<3H", data, position + 28)
+        if data[position + NAME_AT :][: lengths[0]] == name.encode():
+            return int(position)
+        position += NAME_AT + sum(lengths)
+    raise KeyError(name)
+
+
+def header_at(data: bytes, name: str) -> int:
+    """Where a member's local header starts."""
+    return int(struct.unpack_from("<L", data, entry_at(data, name) + OFFSET)[0])
+
+
+def patched(data: bytes, position: int, form: str, value: int) -> bytes:
+    result = bytearray(data)
+    struct.pack_into(form, result, position, value)
+    return bytes(result)
+
+
+def renamed(data: bytes, old: str, new: str) -> bytes:
+    """Another name of the same length, in both headers."""
+    assert len(old.encode()) == len(new.encode())
+    return data.replace(old.encode(), new.encode())
+
+
+Breakage = Callable[[bytes], bytes]
