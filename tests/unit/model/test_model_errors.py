@@ -1,7 +1,7 @@
 """Errors carry their place, their hints and the status they end in."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.model.errors import (
@@ -66,5 +66,6 @@ def test_an_unknown_name_is_said_with_its_neighbours_and_a_hint() -> None:
 
 
 @given(st.text(), st.lists(st.text()))
+@settings(deadline=None)
 def test_nearest_names_are_always_known_names(word: str, known: list[str]) -> None:
     assert set(nearest(word, known)) <= set(known)

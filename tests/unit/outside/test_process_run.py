@@ -50,7 +50,7 @@ def test_a_wrapper_that_hangs_takes_its_children_along(tmp_path: Path) -> None:
     """The shell waits for a child that holds the pipe; neither may be left or waited for."""
     pid_file = tmp_path / "pid"
     wrapper = script(tmp_path, f"#!/bin/sh\nsleep 600 &\necho $! > {pid_file}\nwait\n")
-    assert process.run([wrapper], timeout=2).status is None
+    assert process.run([wrapper], timeout=1).status is None
     child = int(pid_file.read_text())
     for _ in range(200):
         if not _runs(child):

@@ -34,7 +34,7 @@ def test_a_cpu_level_is_flags_for_c_and_cxx(tree: SourceTree | None) -> None:
 
 
 def test_the_users_own_flags_stay_in_front_and_nothing_is_said_twice() -> None:
-    exported = {"CXXFLAGS": "-g  -mfma", "LDFLAGS": "-Wl,-O1"}
+    exported = {"CXXFLAGS": "-g -mfma", "LDFLAGS": "-Wl,-O1"}
     planned = plan("cpu-avx2-mold", exported=exported)
     environment = environment_of(planned)
     assert environment["CXXFLAGS"] == "-g -mfma -mavx2 -mf16c"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Quantity, Setting
@@ -45,22 +45,26 @@ def rank_and_key(setting: Setting) -> tuple[Place, str, OriginKind]:
 
 
 @given(st.lists(SETTINGS, unique_by=rank_and_key, max_size=12), st.randoms(use_true_random=False))
+@settings(deadline=None)
 def test_the_strongest_origin_wins_in_whatever_order(
-    settings: list[Setting], random: Random
+    gathered: list[Setting], random: Random
 ) -> None:
-    shuffled = list(settings)
+    shuffled = list(gathered)
     random.shuffle(shuffled)
-    assert merge(shuffled) == merge(settings)
-    for setting in merge(settings):
-        rivals = [s for s in settings if (s.place, s.name) == (setting.place, setting.name)]
+    assert merge(shuffled) == merge(gathered)
+    for setting in merge(gathered):
+        rivals = [s for s in gathered if (s.place, s.name) == (setting.place, setting.name)]
         assert setting.origin.kind.rank == max(rival.origin.kind.rank for rival in rivals)
 
 
 @given(st.lists(SETTINGS, max_size=12))
-def test_merging_keeps_one_of_each_name_in_order_and_is_done_once(settings: list[Setting]) -> None:
-    merged = merge(settings)
+@settings(deadline=None)
+def test_merging_keeps_one_of_each_name_in_order(
+    gathered: list[Setting],
+) -> None:
+    merged = merge(gathered)
     keys = [(setting.place, setting.name) for setting in merged]
-    assert keys == sorted({(setting.place, setting.name) for setting in settings})
+    assert keys == sorted({(setting.place, setting.name) for setting in gathered})
     assert merge(merged) == merged
 
 
@@ -195,6 +199,7 @@ PLANS = [
 
 
 @given(st.sampled_from(PLANS), st.sampled_from(PLANS))
+@settings(deadline=None)
 def test_comparing_is_fair(one: Plan, other: Plan) -> None:
     assert compare(one, one) == ()
     there, back = compare(one, other), compare(other, one)
