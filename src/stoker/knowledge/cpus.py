@@ -85,8 +85,9 @@ def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
         return level.flags if int(version.split(".")[0]) >= minimum else None
     from archspec.cpu import UnsupportedMicroarchitecture
 
+    release = ".".join(version.split(".")[:2])  # archspec's ranges end at releases, not patches
     try:
-        flags = microarchitectures()[name].optimization_flags(compiler, version)
+        flags = microarchitectures()[name].optimization_flags(compiler, release)
     except UnsupportedMicroarchitecture:
         return None
     return tuple(str(flags).split()) or None

@@ -5,7 +5,6 @@ from functools import cache
 from stoker.knowledge.loader import Row, load
 from stoker.model.machine import OperatingSystem
 
-
 _FIRST_CUDA_ON_INDEX = 13  # the wheels of earlier toolkits hold no nvcc
 
 

@@ -38,7 +38,7 @@ def file_made_whole(path: Path) -> Iterator[BinaryIO]:
                 aside.unlink()
             raise
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -48,25 +48,27 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))
     except OSError as error:
-        raise StorageError(f"cannot write in {path.parent}: {error.strerror}") from error
+        raise StorageError(f"cannot write in {path.parent}: {error.strerror or error}") from error
     try:
         yield aside
         aside.chmod(0o755)
         aside.rename(path)
     except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+        raise StorageError(f"cannot make {path}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def remove_whole(path: Path) -> None:
     """Make a folder vanish in one step; deleting its content comes after."""
+    if path.is_file():
+        raise StorageError(f"cannot remove {path}: it is a file, not a folder")
     try:
         aside = path.rename(path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(4)}"))
         with suppress(FileNotFoundError):  # another process may be clearing leftovers
             shutil.rmtree(aside)
     except OSError as error:
-        raise StorageError(f"cannot remove {path}: {error.strerror}") from error
+        raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:

@@ -8,15 +8,20 @@ from stoker.model.errors import UsageError
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
     if home := os.environ.get("STOKER_HOME"):
-        return Path(home).expanduser().absolute() / kind
+        return _expanded(home).absolute() / kind
     base = os.environ.get(variable)
     # The XDG specification says that a relative path there is to be ignored.
     if base and Path(base).is_absolute():
         return Path(base) / "stoker"
+    return _expanded("~") / fallback / "stoker"
+
+
+def _expanded(path: str) -> Path:
     try:
-        return Path.home() / fallback / "stoker"
+        return Path(path).expanduser()
     except RuntimeError as error:
-        raise UsageError("this user has no home folder", hints=["set STOKER_HOME"]) from error
+        hints = ["set STOKER_HOME to a folder"]
+        raise UsageError(f"there is no home folder for '{path}'", hints=hints) from error
 
 
 def cache() -> Path:

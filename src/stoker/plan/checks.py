@@ -193,13 +193,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _unset_targets(subject: Subject) -> Iterator[Finding]:
-    if subject.variant.backend is Backend.CUDA and not subject.gpus:
+    said = {*subject.exported, *(setting.name for setting in subject.defines)}
+    lists = {"TORCH_CUDA_ARCH_LIST"}
+    if subject.kind is ProjectKind.CMAKE:
+        lists = {"CMAKE_CUDA_ARCHITECTURES"}
+    if subject.variant.backend is Backend.CUDA and not subject.gpus and not lists & said:
         yield Finding(
             name="arch-list-unset",
             severity=Severity.ERROR,
             title="no GPU target named, and no GPU here to take it from",
             evidence="PyTorch's own default holds targets that CUDA 13 no longer makes",
-            fix=("name the GPU: h100, rtx4090, sm90, ...",),
+            fix=(f"stoker plan {subject.name}-sm90   # or the name of the GPU: h100, rtx4090",),
         )
 
 

@@ -3,6 +3,7 @@
 An option that the front end would not hand to CMake is said so rather than lost.
 """
 
+import re
 from collections.abc import Iterator
 
 from stoker.knowledge.features import features
@@ -14,12 +15,16 @@ from stoker.model.source import ProjectKind
 from stoker.plan.recipes import Recipe
 from stoker.plan.subject import Subject, environment
 
+_MISSPELT = 0.8  # names as alike as this are one name, misspelt
+
 
 def known_names(subject: Subject) -> frozenset[str]:
     """What can be set with -D: the tree's names, CMake's own, and what the front end reads."""
     names: set[str] = set(subject.cmake_variables)
     if subject.kind is ProjectKind.PYTORCH:
-        names |= {*forwarding().names, *forwarding().aliases, *front_end_variables()}
+        names |= {*forwarding().names, *front_end_variables()}
+        for option, variable in forwarding().aliases.items():
+            names |= {option, variable}
     if subject.tree:
         names |= {option.name for option in subject.tree.options}
         names |= set(subject.tree.variables)
@@ -35,8 +40,7 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
         hint_of_find_package = setting.name.endswith(("_ROOT", "_DIR"))
         if setting.name in known or hint_of_find_package or subject.kind is ProjectKind.EXTENSION:
             continue
-        near = nearest(setting.name, known)
-        if subject.tree or near:
+        if subject.tree or nearest(setting.name, known, cutoff=_MISSPELT):
             where = str(setting.origin)
             hint = "`stoker options PATTERN` lists what the tree knows"
             raise unknown("option", setting.name, known, where=where, hint=hint)
@@ -56,7 +60,8 @@ def exported_settings(subject: Subject) -> Iterator[Setting]:
     for name, value in sorted(subject.exported.items()):
         if name in known and forwarding().variable(name) == name:
             origin = Origin(kind=OriginKind.ENVIRONMENT, where=name)
-            yield Setting(place=Place.CMAKE, name=name, value=value, origin=origin)
+            setting = Setting(place=Place.CMAKE, name=name, value=value, origin=origin)
+            yield _placed(setting, subject)
 
 
 def check_exported(subject: Subject) -> Iterator[Finding]:
@@ -71,8 +76,7 @@ def check_exported(subject: Subject) -> Iterator[Finding]:
     for name in sorted(subject.exported):
         if name in known or not name.startswith(("USE_", "BUILD_", "CMAKE_")):
             continue
-        near = nearest(name, options, count=1, cutoff=0.85)
-        if near:
+        if near := nearest(name, options, count=1, cutoff=_MISSPELT):
             raise unknown("option", name, near, where=f"environment {name}")
         yield Finding(
             name="variable-unknown",
@@ -84,13 +88,17 @@ def check_exported(subject: Subject) -> Iterator[Finding]:
 def placed_defines(subject: Subject) -> Iterator[Setting]:
     """The user's options where they take effect: some are variables of the front end."""
     for setting in subject.defines:
-        in_tree = bool(subject.tree and subject.tree.option(setting.name))
-        variables = {*front_end_variables(), *forwarding().names}
-        front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
-        if subject.kind is ProjectKind.EXTENSION or (front_end and not in_tree):
-            yield environment(setting.name, setting.value, setting.origin)
-        else:
-            yield setting
+        yield _placed(setting, subject)
+
+
+def _placed(setting: Setting, subject: Subject) -> Setting:
+    in_tree = bool(subject.tree and subject.tree.option(setting.name))
+    aliases = forwarding().aliases.values()
+    variables = {*front_end_variables(), *forwarding().names, *aliases}
+    front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
+    if subject.kind is ProjectKind.EXTENSION or (front_end and not in_tree):
+        return environment(setting.name, setting.value, setting.origin)
+    return setting
 
 
 def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:
@@ -102,7 +110,7 @@ def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:
 
 def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> Iterator[Finding]:
     """Options that no environment variable carries to CMake."""
-    if subject.kind is not ProjectKind.PYTORCH:
+    if subject.kind is not ProjectKind.PYTORCH or not subject.has_front_end:
         return
     for setting in settings:
         if setting.place is Place.CMAKE and recipe.variable(setting.name) is None:
@@ -118,7 +126,7 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
 def define(name: str, value: str, origin: Origin) -> Setting:
     """A -D option; ``NAME:TYPE`` is CMake's own spelling."""
     name = name.partition(":")[0].strip()
-    if not name.replace("_", "").isalnum():
+    if not re.fullmatch(r"_*[A-Za-z][A-Za-z0-9_]*", name):
         hints = ["for example: -D USE_CUDNN=0"]
         raise UsageError(f"'{name}' is not a name for -D", hints=hints, where=str(origin))
     return Setting(place=Place.CMAKE, name=name, value=value, origin=origin)

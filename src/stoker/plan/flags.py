@@ -31,10 +31,10 @@ def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator
 
 
 def _joined(subject: Subject, name: str, flags: tuple[str, ...], origin: Origin) -> Setting:
-    before = subject.exported.get(name, "").split()
-    added = [flag for flag in flags if flag not in before]
+    before = subject.exported.get(name, "").strip()
+    added = [flag for flag in flags if flag not in before.split()]
     why = f"your {name} kept in front" if before else ""
-    return environment(name, " ".join([*before, *added]), origin, why)
+    return environment(name, " ".join(filter(None, [before, *added])), origin, why)
 
 
 def _cpu_flags(subject: Subject) -> tuple[str, ...]:

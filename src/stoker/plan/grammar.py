@@ -32,9 +32,9 @@ from stoker.model.variant import (
 Parts = dict[str, Any]  # fields of Variant that one word gives
 
 _FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
-_CATALOGUE = re.compile(r"^(?:python(?P<major>\d)(?P<minor>\d+)packages\.)?(?:py)?torch-")
-_ARCH_LIST = re.compile(r"^\d+\.\d+[af]?(\+ptx)?([;, ]+\d+\.\d+[af]?(\+ptx)?)*$")
-_CAPABILITY = re.compile(r"\d+\.\d+[af]?")
+_CATALOGUE = re.compile(r"^(?:python(?P<major>\d)(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
+_ARCH_LIST = re.compile(r"^\d+\.\d+[af]?(\+ptx)?([;, ]+\d+\.\d+[af]?(\+ptx)?)*$", re.ASCII)
+_CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
 
 
 # -- words to a variant ------------------------------------------------------------------------
@@ -84,8 +84,8 @@ def _meaning(words: list[str], machine: Machine | None) -> Parts | None:
 
 
 def squeeze(word: str) -> str:
-    """How a word is looked up: lower case, letters and digits only."""
-    return re.sub(r"[^a-z0-9]", "", word.casefold())
+    """How a word is looked up: lower case, without what people put between letters."""
+    return re.sub(r"[\s._-]", "", word.casefold())
 
 
 @cache
@@ -119,7 +119,7 @@ def _vocabulary() -> dict[str, Parts]:
 def _pattern(word: str) -> Parts | None:
     """Words with a number in them: versions and lists of GPU targets."""
     for expression, read in _PATTERNS:
-        if found := re.fullmatch(expression, word):
+        if found := re.fullmatch(expression, word, re.ASCII):
             return read(found)
     return None
 
@@ -158,7 +158,7 @@ def _targets(found: re.Match[str]) -> Parts:
 
 
 def _one_target(item: str) -> Parts | None:
-    if number := re.fullmatch(r"(?:sm|compute)_?(\d+)(\d)([af]?)", item):
+    if number := re.fullmatch(r"(?:sm|compute)_?(\d+)(\d)([af]?)", item, re.ASCII):
         return _cuda_target(f"{number[1]}.{number[2]}{number[3]}")
     if _CAPABILITY.fullmatch(item):
         return _cuda_target(item)
@@ -201,7 +201,7 @@ def _native(machine: Machine | None) -> Parts:
     cpu = machine.cpu.microarchitecture
     parts: Parts = {"cpu": cpu} if cpu in cpu_names() else {}
     if machine.gpus:
-        archs = sorted({gpu.capability for gpu in machine.gpus})
+        archs = sorted({gpu.capability for gpu in machine.gpus} & set(cuda_archs()))
         gpu_targets = tuple(GpuTarget(arch=arch) for arch in archs)
         return parts | {"backend": Backend.CUDA, "gpus": gpu_targets}
     backend = Backend.MPS if machine.os.system == "macos" else Backend.CPU
@@ -254,7 +254,7 @@ def parse_part(part: str, text: str, where: str | None = None) -> Any:
     """One part given apart from the name: ``parse_part("blas", "OpenBLAS")``."""
     words = re.split(r"[-\s]+", text.casefold().strip())
     if part == "python":
-        words = [f"py{text}"] if re.fullmatch(r"\d+\.\d+", text) else words
+        words = [f"py{text}"] if re.fullmatch(r"\d+\.\d+", text, re.ASCII) else words
     parts = _meaning(words, None) or {}
     if part in parts:
         return parts[part]

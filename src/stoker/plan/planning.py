@@ -42,7 +42,11 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         name=subject.name,
         label=label(subject.variant),
         variant=subject.variant,
-        variant_origin=subject.origins,
+        variant_origin={
+            part: origin
+            for part, origin in subject.origins.items()
+            if part in subject.variant.__struct_fields__
+        },
         platform=subject.platform,
         recipe=subject.kind,
         source=_summary(subject),
@@ -70,8 +74,9 @@ def merge(settings: list[Setting]) -> list[Setting]:
 
 def _jobs(subject: Subject, estimate: Estimate, variable: str) -> list[Setting]:
     """A safe number of jobs for those who run the plan without the governor."""
-    if not subject.here:
-        return []
+    if (own := subject.exported.get(variable)) or not subject.here:
+        origin = Origin(kind=OriginKind.ENVIRONMENT, where=variable)
+        return [environment(variable, own, origin)] if own else []
     cpus, largest = subject.machine.cpu.usable, estimate.largest_step_bytes.amount
     fitting = cpus if not largest else int(subject.machine.memory.limit.free / largest)
     jobs = max(1, min(cpus, fitting))

@@ -6,6 +6,7 @@ from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.platforms import PlatformRow, platforms
 from stoker.knowledge.torch import TorchRelease, torch_release
+from stoker.model.errors import UsageError
 from stoker.model.machine import CudaToolkit, Machine, Toolbox
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.source import ProjectKind, SourceTree
@@ -49,6 +50,9 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def platform_row(self) -> PlatformRow:
+        if self.platform not in platforms():
+            known = ", ".join(str(platform) for platform in platforms())
+            raise UsageError(f"no plan can be made for {self.platform}", hints=[f"known: {known}"])
         return platforms()[self.platform]
 
     @property
@@ -91,12 +95,18 @@ class Subject(Value, frozen=True, kw_only=True):
         for name in ("cxx", "g++", "clang++"):
             tool = self.toolbox.tool(name)
             if tool and tool.version and not tool.problem:
-                return ("clang" if "clang" in tool.path else "gcc"), tool.version
+                name = tool.path.rpartition("/")[2]
+                return ("clang" if "clang" in name else "gcc"), tool.version
         return "gcc", _NEWEST_GCC
 
     def origin(self, part: str) -> Origin:
         """Who asked for a part of the variant; nobody, where it is the default."""
         return self.origins.get(part, Origin(kind=OriginKind.DEFAULT))
+
+    @property
+    def has_front_end(self) -> bool:
+        """Python's build interface stands before CMake; without bindings CMake is called itself."""
+        return not self.platform_row.mobile and self.feature("bindings") is not False
 
     def feature(self, name: str) -> bool | None:
         """Asked for, refused, or left to the project."""

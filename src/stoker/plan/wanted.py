@@ -20,7 +20,7 @@ def wanted_variant(
     features: Iterable[Said],
     machine: Machine | None,
 ) -> tuple[Variant, dict[str, Origin]]:
-    """The variant and who asked for each of its parts.
+    """The variant and who asked for each of its parts, and for each of its features by name.
 
     What the command line says apart from the name wins over the name; what the file or the
     environment says fills only what the name leaves open.
@@ -40,11 +40,12 @@ def wanted_variant(
             changes[part] = parse_part(part, value, str(said))
             origins[part] = said
     chosen = {feature.name: feature for feature in variant.features}
+    origins |= dict.fromkeys(chosen, origin)
     for word, said in features:
         feature: Feature = parse_part("features", word, str(said))[0]
-        if feature.name not in chosen or said.kind.rank > OriginKind.VARIANT.rank:
+        if feature.name not in chosen or said.kind.rank >= origins[feature.name].kind.rank:
             chosen[feature.name] = feature
-            origins["features"] = said
+            origins["features"] = origins[feature.name] = said
     changes["features"] = tuple(chosen.values())
     return canonical(msgspec.structs.replace(variant, **changes)), origins
 

@@ -99,7 +99,7 @@ def _settings(title: str, settings: tuple[Setting, ...]) -> Table:
     table.show_header = False
     for setting in settings:
         why = f": {setting.why}" if setting.why else ""
-        table.add_row(f"  {setting.name}", setting.value, f"{setting.origin}{why}")
+        table.add_row(*map(Text, (f"  {setting.name}", setting.value, f"{setting.origin}{why}")))
     return table
 
 
@@ -127,10 +127,10 @@ def differences_page(
         return Text("no difference")
     table = Table(box=None, pad_edge=False)
     for column in ("", "", before, after):
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(column), overflow="fold")
     for item in differences:
         sign = "+" if item.before is None else "-" if item.after is None else "~"
-        table.add_row(sign, item.name, item.before or "", item.after or "")
+        table.add_row(*map(Text, (sign, item.name, item.before or "", item.after or "")))
     return table
 
 

@@ -31,7 +31,7 @@ def _table(title: str, *columns: str) -> Table:
 def _named(catalogue: Catalogue) -> Table:
     table = _table("Named in stoker.toml", "name", "variant", "", "where")
     for entry in catalogue.named:
-        table.add_row(entry.name, entry.variant, entry.description, entry.where)
+        table.add_row(*map(Text, (entry.name, entry.variant, entry.description, entry.where)))
     return table
 
 
@@ -39,7 +39,7 @@ def _gpus(catalogue: Catalogue) -> Table:
     table = _table("GPU targets", "word", "GPUs", "made by CUDA")
     for entry in catalogue.gpus:
         makers = f"{entry.cuda[0]} to {entry.cuda[-1]}" if entry.cuda else entry.backend.value
-        table.add_row(entry.word, ", ".join(entry.names), makers)
+        table.add_row(*map(Text, (entry.word, ", ".join(entry.names), makers)))
     return table
 
 
@@ -48,14 +48,14 @@ def _cpus(catalogue: Catalogue) -> Table:
         "CPU levels (and microarchitectures such as zen4, neoverse_v2)", "word", "runs on"
     )
     for word, serves in catalogue.cpus.items():
-        table.add_row(word, serves)
+        table.add_row(*map(Text, (word, serves)))
     return table
 
 
 def _features(catalogue: Catalogue) -> Table:
     table = _table("Features (no in front switches one off: nonccl)", "word", "")
     for word, text in catalogue.features.items():
-        table.add_row(word, text)
+        table.add_row(*map(Text, (word, text)))
     return table
 
 
@@ -70,7 +70,7 @@ def explained_page(explained: Explained) -> RenderableType:
     if explained.gpus:
         table = _table("", "GPUs", "architecture", "runs by")
         for served in explained.gpus:
-            table.add_row(", ".join(served.names) or "-", served.arch, served.by)
+            table.add_row(*map(Text, (", ".join(served.names) or "-", served.arch, served.by)))
         parts.append(table)
     if explained.cpu_needs:
         parts.append(Text(f"CPU must have: {' '.join(explained.cpu_needs)}"))

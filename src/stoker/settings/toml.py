@@ -57,10 +57,10 @@ def read_file(path: Path) -> File:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError("not UTF-8 text", where=path.name) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all measure
         line = re.search(r"line (\d+)", str(error))
-        where = f"{path.name}:{line[1]}" if line else path.name
-        raise UsageError(f"not valid TOML: {error}", where=where) from error
+        number = line[1] if line else len(text.splitlines())
+        raise UsageError(f"not valid TOML: {error}", where=f"{path.name}:{number}") from error
     reader = _Reader(path.name, text)
     for key in content:
         if key not in _TABLES:
@@ -78,7 +78,7 @@ class _Reader:
 
     def __init__(self, name: str, text: str):
         self._name = name
-        self._lines = text.splitlines()
+        self._lines = _without_long_texts(text).splitlines()
 
     def where(self, path: tuple[str, ...]) -> str:
         """``file:line`` of the deepest part of a key path that can be found in the text."""
@@ -140,6 +140,16 @@ class _Reader:
 
     def _wrong_type(self, path: tuple[str, ...], wanted: str) -> UsageError:
         return UsageError(f"'{'.'.join(path)}' must be {wanted}", where=self.where(path))
+
+
+def _without_long_texts(text: str) -> str:
+    """Texts over several lines emptied, their lines kept: what stands in them is no key."""
+    return re.sub(
+        r'""".*?"""|\'\'\'.*?\'\'\'',
+        lambda found: "\n" * found[0].count("\n"),
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def _key_path(text: str) -> tuple[str, ...]:

@@ -86,6 +86,12 @@ def _wish(said: Said) -> Wish:
     return Wish(value=said.value, origin=Origin(kind=OriginKind.FILE, where=said.where))
 
 
+def _default_variant(file: File) -> Wish:
+    if said := file.defaults.values.get("variant"):
+        return _wish(said)
+    return Wish(value=OPTIONS["variant"].default or "", origin=Origin(kind=OriginKind.DEFAULT))
+
+
 def _named_variant(wishes: Wishes, file: File) -> Wishes:
     """A variant that is a name of the file stands for its entry there.
 
@@ -94,6 +100,8 @@ def _named_variant(wishes: Wishes, file: File) -> Wishes:
     entry = file.variants.get(wishes.text("variant") or "")
     if entry is None:
         return wishes
+    if "variant" not in entry.values:
+        wishes = _with_values(wishes, {"variant": _default_variant(file)})
     stronger = {
         name: wish
         for name, wish in wishes.values.items()

@@ -13,7 +13,10 @@ from stoker.plan.doctor import compilers, libraries, resources, tools
 from stoker.plan.doctor.case import Case
 from stoker.plan.subject import Subject
 
-_CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+_Check = Callable[[Case], Iterator[Finding]]
+_OF_THE_TREE: tuple[_Check, ...] = (tools.submodules, tools.protobuf)
+_CHECKS: tuple[_Check, ...] = (
+    *_OF_THE_TREE,
     compilers.compiler,
     compilers.cuda,
     compilers.driver,
@@ -22,8 +25,6 @@ _CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     tools.linker,
     tools.python,
     tools.requirements,
-    tools.submodules,
-    tools.protobuf,
     libraries.switched_off,
     libraries.blas,
     resources.memory,
@@ -36,7 +37,8 @@ def examine(subject: Subject, plan: Plan) -> tuple[Finding, ...]:
     """Every finding, worst first; the plan's own remarks are among them."""
     case = Case(subject=subject, plan=plan)
     findings = [_escalated(finding) for finding in plan.findings]
-    for check in _CHECKS:
+    # What is installed here says nothing of another platform; of the tree it does not matter.
+    for check in _CHECKS if subject.here else _OF_THE_TREE:
         findings += check(case)
     order = list(Severity)
     return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))

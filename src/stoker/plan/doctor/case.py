@@ -34,4 +34,5 @@ def major(version: str | None) -> int:
 
 def is_on(value: str) -> bool:
     """What CMake's if() would say of a value we set."""
-    return value.upper() not in ("0", "OFF", "FALSE", "NO", "N", "")
+    false = ("", "0", "OFF", "FALSE", "NO", "N", "IGNORE", "NOTFOUND")
+    return value.upper() not in false and not value.upper().endswith("-NOTFOUND")

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from stoker.knowledge.cuda import cuda_releases
 from stoker.knowledge.packages import install_command
 from stoker.model.finding import Finding
-from stoker.model.machine import Tool
-from stoker.model.variant import Backend
+from stoker.model.machine import CudaToolkit, Tool
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.doctor.case import Case, error, major, ok, warning
 
 
@@ -82,12 +82,7 @@ def cuda(case: Case) -> Iterator[Finding]:
             fix=_toolkit_fix(case),
         )
         return
-    missing = [
-        t.arch
-        for t in case.subject.gpus
-        if toolkit.archs and t.arch.rstrip("af") not in _plain(toolkit.archs)
-    ]
-    if missing:
+    if missing := [t.arch for t in case.subject.gpus if not _makes(toolkit, t)]:
         yield error(
             "nvcc-lacks-target",
             f"nvcc {toolkit.version} cannot make {', '.join(missing)}",
@@ -98,21 +93,23 @@ def cuda(case: Case) -> Iterator[Finding]:
         yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
 
 
-def _plain(archs: tuple[str, ...]) -> set[str]:
-    return {arch.rstrip("af") for arch in archs}
+def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
+    """nvcc lists plain architectures only; of the suffixed ones the table of its release knows."""
+    listed = {arch.rstrip("af") for arch in toolkit.archs}
+    if listed and target.arch.rstrip("af") not in listed:
+        return False
+    release = cuda_releases().get(toolkit.version or "")
+    return not target.suffix or release is None or target.arch in release.archs
 
 
 def _toolkit_fix(case: Case) -> tuple[str, ...]:
     """The index has a compiler from CUDA 13 on; before, only the distribution has one."""
-    wanted = case.subject.variant.toolkit or "13.0"
     targets = {target.arch for target in case.subject.gpus}
-    if major(wanted) >= 13:
-        able = [v for v, r in cuda_releases().items() if major(v) >= 13 and targets <= set(r.archs)]
-        version = wanted if wanted in able or not able else able[0]
-        return install_command("cuda", case.subject.machine.os, version)
-    return (
-        f"install the CUDA {wanted} toolkit from your distribution, then: export CUDA_HOME=...",
-    )
+    able = [version for version, row in cuda_releases().items() if targets <= set(row.archs)]
+    wanted = case.subject.variant.toolkit or ("13.0" if "13.0" in able else able[-1])
+    if command := install_command("cuda", case.subject.machine.os, wanted):
+        return command
+    return (f"export CUDA_HOME=/usr/local/cuda-{wanted}   # once it is installed there",)
 
 
 def driver(case: Case) -> Iterator[Finding]:

@@ -66,9 +66,11 @@ def _elsewhere(row: FeatureRow) -> tuple[str, ...]:
 
 
 def blas(case: Case) -> Iterator[Finding]:
-    if case.subject.kind is not ProjectKind.PYTORCH or not case.subject.here:
+    if case.subject.kind is not ProjectKind.PYTORCH:
         return
     value = case.plan.value("BLAS")
+    if value is None and case.subject.platform.os == "macos":
+        return  # Accelerate comes with the system
     rows = [row for row in blas_libraries().values() if row.library]
     if value:
         rows = [row for row in rows if row.value == value]

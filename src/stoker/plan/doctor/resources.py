@@ -1,5 +1,6 @@
 """Memory, disk, and who would kill the build."""
 
+import shlex
 from collections.abc import Iterator
 
 from stoker.model.finding import Finding
@@ -35,7 +36,7 @@ def memory(case: Case) -> Iterator[Finding]:
             "oom-kills-group",
             "at the memory limit the kernel kills every process of the group, not one compile",
             evidence=f"memory.oom.group is 1 at or above {limit.where}",
-            fix=(f"echo 0 > {limit.where}/memory.oom.group",),
+            fix=(f"echo 0 > {shlex.quote(limit.where + '/memory.oom.group')}",),
         )
     if case.subject.machine.oomd:
         yield warning(

@@ -1,9 +1,11 @@
 """Build tools, Python and the completeness of the tree."""
 
+import shlex
 from collections.abc import Iterator
 
 from stoker.knowledge.features import features
 from stoker.model.finding import Finding
+from stoker.model.machine import Tool
 from stoker.model.source import ProjectKind
 from stoker.plan.doctor.case import Case, error, is_on, major, ok, warning
 
@@ -13,8 +15,7 @@ def cmake(case: Case) -> Iterator[Finding]:
         return
     tool = case.subject.toolbox.tool("cmake")
     if tool is None or tool.problem or tool.version is None:
-        problem = f"{tool.path} {tool.problem}" if tool else "no cmake found"
-        yield error("cmake-missing", problem, fix=case.install("cmake"))
+        yield error("cmake-missing", _problem("cmake", tool), fix=case.install("cmake"))
         return
     release = case.subject.release
     limit = release.cmake_below if release else None
@@ -32,8 +33,7 @@ def cmake(case: Case) -> Iterator[Finding]:
 def ninja(case: Case) -> Iterator[Finding]:
     tool = case.subject.toolbox.tool("ninja")
     if tool is None or tool.problem or tool.version is None:
-        problem = f"{tool.path} {tool.problem}" if tool else "no ninja found"
-        yield error("ninja-missing", problem, fix=case.install("ninja"))
+        yield error("ninja-missing", _problem("ninja", tool), fix=case.install("ninja"))
         return
     parts = tuple(int(part) for part in tool.version.split(".")[:2] if part.isdigit())
     says = "takes part in make's job server" if parts >= (1, 13) else "no job server"
@@ -43,8 +43,17 @@ def ninja(case: Case) -> Iterator[Finding]:
 def linker(case: Case) -> Iterator[Finding]:
     for feature in case.subject.variant.features:
         linker = features()[feature.name].linker
-        if feature.on and linker and case.subject.toolbox.tool(linker) is None:
-            yield error("linker-missing", f"no {linker} found", fix=case.install(linker))
+        if not feature.on or linker is None:
+            continue
+        tool = case.subject.toolbox.tool(linker)
+        if tool is None or tool.problem:
+            yield error("linker-missing", _problem(linker, tool), fix=case.install(linker))
+
+
+def _problem(name: str, tool: Tool | None) -> str:
+    if tool is None:
+        return f"no {name} found"
+    return f"{tool.path} {tool.problem or 'does not say its version'}"
 
 
 def python(case: Case) -> Iterator[Finding]:
@@ -90,23 +99,26 @@ def requirements(case: Case) -> Iterator[Finding]:
 
     if case.subject.tree is None or case.subject.kind is ProjectKind.CMAKE:
         return
-    installed = case.subject.toolbox.python.packages
+    python = case.subject.toolbox.python
+    of_python = {
+        "python_version": ".".join(python.version.split(".")[:2]),
+        "python_full_version": python.version,
+    }
     missing = []
     for line in case.subject.tree.requirements:
         requirement = Requirement(line)
-        if requirement.marker and not requirement.marker.evaluate():
+        if requirement.marker and not requirement.marker.evaluate(of_python):
             continue
-        version = installed.get(canonicalize_name(requirement.name))
+        version = python.packages.get(canonicalize_name(requirement.name))
         if version is None or not requirement.specifier.contains(version, prereleases=True):
-            missing.append(f"{requirement.name}{requirement.specifier}")
-    python = case.subject.toolbox.python.executable
+            requirement.marker = None
+            missing.append(str(requirement))
     if missing:
-        quoted = " ".join(f"'{item}'" if set(item) & set("<>=!~,") else item for item in missing)
         yield error(
             "requirements-missing",
             f"{len(missing)} Python packages that the build imports are missing",
             evidence=", ".join(missing),
-            fix=(f"{python} -m pip install {quoted}",),
+            fix=(shlex.join([python.executable, "-m", "pip", "install", *missing]),),
         )
     elif case.subject.tree.requirements:
         yield ok(
@@ -125,7 +137,7 @@ def submodules(case: Case) -> Iterator[Finding]:
             "submodules-missing",
             f"{len(absent)} of {len(case.subject.tree.submodules)} submodules are empty",
             evidence=", ".join(absent[:5]) + more,
-            fix=(f"git -C {path} submodule update --init --recursive --depth 1",),
+            fix=(f"git -C {shlex.quote(path)} submodule update --init --recursive --depth 1",),
         )
     else:
         yield ok("submodules", f"all {len(case.subject.tree.submodules)} submodules are there")

@@ -115,7 +115,7 @@ def _build_type(subject: Subject) -> Iterator[Setting]:
 def _features(subject: Subject) -> Iterator[Setting]:
     for feature in subject.variant.features:
         if name := features()[feature.name].option:
-            yield option(name, "1" if feature.on else "0", subject.origin("features"))
+            yield option(name, "1" if feature.on else "0", subject.origin(feature.name))
 
 
 def _platform(subject: Subject) -> Iterator[Setting]:
@@ -140,7 +140,7 @@ def _version(subject: Subject) -> Iterator[Setting]:
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
-    if subject.platform_row.mobile or subject.feature("bindings") is False:
+    if not subject.has_front_end:
         return plain_cmake(cmake)
     python = f"python{subject.variant.python}" if subject.variant.python else "python3"
     words = (python, "-m", "build", "--wheel", "--no-isolation")
