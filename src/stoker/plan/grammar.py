@@ -184,12 +184,17 @@ def _arch_list(text: str) -> tuple[GpuTarget, ...]:
     return tuple(targets)
 
 
+def _numbers(found: re.Match[str]) -> str:
+    """``6.4`` of whatever was written, without leading zeros."""
+    return ".".join(str(int(number)) for number in found.groups())
+
+
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts]], ...] = (
     (r"cu(\d{2})(\d+)", _cuda_toolkit),
     (r"cuda-?(\d+)\.(\d+)", _cuda_toolkit),
-    (r"rocm(\d+\.\d+)", lambda found: _toolkit(Backend.ROCM, found[1])),
-    (r"xpu(\d{4}\.\d+)", lambda found: _toolkit(Backend.XPU, found[1])),
-    (r"(?:py|cp|python)(3)\.?(\d+)", lambda found: {"python": f"{found[1]}.{found[2]}"}),
+    (r"rocm(\d+)\.(\d+)", lambda found: _toolkit(Backend.ROCM, _numbers(found))),
+    (r"xpu(\d{4})\.(\d+)", lambda found: _toolkit(Backend.XPU, _numbers(found))),
+    (r"(?:py|cp|python)(3)\.?(\d+)", lambda found: {"python": _numbers(found)}),
     (r"(?:sm|compute)_?\d+[af]?|\d+\.\d+[af]?|[a-z0-9_.]+(?:\+[a-z0-9_.]+)+", _targets),
 )
 

@@ -144,12 +144,8 @@ class _Reader:
 
 def _without_long_texts(text: str) -> str:
     """Texts over several lines emptied, their lines kept: what stands in them is no key."""
-    return re.sub(
-        r'""".*?"""|\'\'\'.*?\'\'\'',
-        lambda found: "\n" * found[0].count("\n"),
-        text,
-        flags=re.DOTALL,
-    )
+    long_text = re.compile(r'""".*?"""|\'\'\'.*?\'\'\'', re.DOTALL)
+    return long_text.sub(lambda found: "\n" * found[0].count("\n"), text)
 
 
 def _key_path(text: str) -> tuple[str, ...]:
