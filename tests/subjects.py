@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from hypothesis import strategies as st
 
-from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.cpus import cpu_names
+from stoker.knowledge.cuda import cuda_archs, cuda_releases
 from stoker.knowledge.features import blas_libraries
 from stoker.knowledge.features import features as known_features
+from stoker.knowledge.gpus import gpus
+from stoker.knowledge.platforms import platforms
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import (
     Cpu,
@@ -29,10 +33,11 @@ from stoker.model.machine import (
 )
 from stoker.model.plan import Estimate, Origin, OriginKind, Plan, Quantity
 from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
+from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimate import estimate
-from stoker.plan.grammar import name
+from stoker.plan.grammar import canonical, name
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
 from stoker.plan.wanted import wanted_variant
@@ -340,3 +345,38 @@ def unknown_estimate(**changes: Any) -> Estimate:
         seconds=nothing, largest_step_bytes=nothing, disk_bytes=nothing, wheel_bytes=nothing
     )
     return changed(whole, **changes)
+
+
+# -- every variant -----------------------------------------------------------------------------
+
+
+def _of_backend(backend: Backend) -> st.SearchStrategy[Variant]:
+    """Variants of one back end, with the toolkits and targets that it has."""
+    toolkits: st.SearchStrategy[str | None] = st.none()
+    archs = [row.arch for row in gpus().values() if row.backend is backend]
+    match backend:
+        case Backend.CUDA:
+            toolkits, archs = st.sampled_from([None, *cuda_releases()]), list(cuda_archs())
+        case Backend.ROCM:
+            toolkits = st.sampled_from([None, "5.7", "6.4", "7.0", "7.10"])
+        case Backend.XPU:
+            toolkits = st.sampled_from([None, "2024.2", "2025.0"])
+    ptx = st.booleans() if backend is Backend.CUDA else st.just(False)
+    targets = st.builds(GpuTarget, arch=st.sampled_from(archs), ptx=ptx) if archs else st.nothing()
+    chosen = st.builds(Feature, name=st.sampled_from(sorted(known_features())), on=st.booleans())
+    return st.builds(
+        Variant,
+        backend=st.just(backend),
+        toolkit=toolkits,
+        gpus=st.lists(targets, max_size=3 if archs else 0).map(tuple),
+        cpu=st.sampled_from([None, *cpu_names()]),
+        blas=st.sampled_from([None, *blas_libraries()]),
+        python=st.sampled_from([None, "3.8", "3.9", "3.10", "3.14"]),
+        build_type=st.sampled_from(BuildType),
+        sanitizer=st.sampled_from([None, *Sanitizer]),
+        features=st.lists(chosen, max_size=3, unique_by=lambda feature: feature.name).map(tuple),
+        platform=st.sampled_from([None, *platforms()]),
+    )
+
+
+VARIANTS = st.one_of([_of_backend(backend) for backend in Backend]).map(canonical)

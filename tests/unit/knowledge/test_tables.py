@@ -21,7 +21,7 @@ from stoker.knowledge.projects import projects
 from stoker.knowledge.tools import programs
 from stoker.knowledge.torch import forwarding, front_end_variables, torch_release, torch_releases
 from stoker.model.machine import OperatingSystem
-from stoker.model.variant import Backend
+from stoker.model.variant import Backend, Variant
 
 TABLES = sorted(
     file.name.removesuffix(".toml")
@@ -206,6 +206,11 @@ def test_a_feature_is_an_option_or_a_linker() -> None:
         assert re.fullmatch("[a-z]+", row.name), "it is one word of a variant's name"
         assert row.help
         assert not row.name.startswith("no") or row.name.removeprefix("no") not in features()
+
+
+def test_no_feature_is_called_like_a_part_of_a_variant() -> None:
+    """Origins are kept by the names of both."""
+    assert not set(features()) & set(Variant.__struct_fields__)
 
 
 def test_linkers_are_programs_that_are_looked_for() -> None:

@@ -227,6 +227,12 @@ def test_an_arch_list_said_otherwise_is_a_list(tree: SourceTree | None) -> None:
     assert "arch-list-unset" not in names(plan("cu130", tree=tree, defines=said).findings)
 
 
+@pytest.mark.parametrize("tree", [None, pytorch_tree(cuda_archs=()), extension_tree()])
+def test_an_empty_arch_list_is_none(tree: SourceTree | None) -> None:
+    planned = plan("cu130", tree=tree, exported={"TORCH_CUDA_ARCH_LIST": ""})
+    assert "arch-list-unset" in names(planned.findings, Severity.ERROR)
+
+
 def test_a_cmake_project_may_be_told_its_architectures_with_d() -> None:
     said = {"CMAKE_CUDA_ARCHITECTURES": "90"}
     planned = plan("cu130", tree=cmake_tree(), defines=said, cmake_variables=frozenset(said))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
-from stoker.knowledge.cuda import cuda_archs, cuda_releases
+from stoker.knowledge.cuda import cuda_archs
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import generations, gpus
 from stoker.knowledge.platforms import platforms
@@ -15,47 +15,13 @@ from stoker.model.errors import UsageError
 from stoker.model.variant import (
     Backend,
     BuildType,
-    Feature,
-    GpuTarget,
     Sanitizer,
     Variant,
 )
 from stoker.plan.grammar import canonical, label, name, parse, squeeze
-from subjects import gpu, linux
+from subjects import VARIANTS, gpu, linux
 
 MACHINE = linux(gpus=(gpu("9.0"), gpu("8.6")))
-
-
-def _of_backend(backend: Backend) -> st.SearchStrategy[Variant]:
-    """Variants of one back end, with the toolkits and targets that it has."""
-    toolkits: st.SearchStrategy[str | None] = st.none()
-    archs = [row.arch for row in gpus().values() if row.backend is backend]
-    match backend:
-        case Backend.CUDA:
-            toolkits, archs = st.sampled_from([None, *cuda_releases()]), list(cuda_archs())
-        case Backend.ROCM:
-            toolkits = st.sampled_from([None, "5.7", "6.4", "7.0", "7.10"])
-        case Backend.XPU:
-            toolkits = st.sampled_from([None, "2024.2", "2025.0"])
-    ptx = st.booleans() if backend is Backend.CUDA else st.just(False)
-    targets = st.builds(GpuTarget, arch=st.sampled_from(archs), ptx=ptx) if archs else st.nothing()
-    chosen = st.builds(Feature, name=st.sampled_from(sorted(features())), on=st.booleans())
-    return st.builds(
-        Variant,
-        backend=st.just(backend),
-        toolkit=toolkits,
-        gpus=st.lists(targets, max_size=3 if archs else 0).map(tuple),
-        cpu=st.sampled_from([None, *cpu_names()]),
-        blas=st.sampled_from([None, *blas_libraries()]),
-        python=st.sampled_from([None, "3.8", "3.9", "3.10", "3.14"]),
-        build_type=st.sampled_from(BuildType),
-        sanitizer=st.sampled_from([None, *Sanitizer]),
-        features=st.lists(chosen, max_size=3, unique_by=lambda feature: feature.name).map(tuple),
-        platform=st.sampled_from([None, *platforms()]),
-    )
-
-
-VARIANTS = st.one_of([_of_backend(backend) for backend in Backend]).map(canonical)
 
 
 @given(VARIANTS)

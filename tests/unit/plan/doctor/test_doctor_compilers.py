@@ -178,6 +178,14 @@ def test_no_toolkit_is_advised_that_cannot_make_the_target(words: str) -> None:
     assert finding.fix
 
 
+@pytest.mark.parametrize("words", ["cuda-sm70+sm110", "cuda-sm35+sm120", "cuda-sm101+sm110"])
+def test_targets_that_no_one_toolkit_makes(words: str) -> None:
+    """7.0 went with CUDA 12, 11.0 came with 13: nothing can be advised, but it is said."""
+    finding = named(doctor(words, toolbox=toolbox(cuda=())), "nvcc-missing")
+    assert finding.severity is Severity.ERROR
+    assert not [fix for fix in finding.fix if "toolchain install" in fix]
+
+
 def test_nvcc_is_nobodys_business_without_cuda() -> None:
     findings = doctor("cpu", toolbox=toolbox(cuda=(toolkit("13.0", problem="crashed"),)))
     assert not {"nvcc", "nvcc-broken", "nvcc-missing"} & names(findings)
