@@ -143,15 +143,18 @@ def detach(command: Sequence[Argument], *, output: Path) -> None:
     """Start a program that lives on by itself, what it prints going to a file."""
     words = [os.fspath(word) for word in command]
     _log_command(words)
-    with output.open("wb") as stream:
-        subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-            cwd="/",
-        )
+    try:
+        with output.open("wb") as stream:
+            subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+                cwd="/",
+            )
+    except OSError as error:
+        raise MissingError(f"cannot start {words[0]}: {error.strerror}") from error
 
 
 def start(command: Sequence[Argument], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:

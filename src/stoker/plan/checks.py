@@ -15,6 +15,14 @@ from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 
+# Where a back end can be built for; the others can be anywhere.
+_SYSTEMS = {
+    Backend.CUDA: ("linux",),
+    Backend.ROCM: ("linux",),
+    Backend.XPU: ("linux",),
+    Backend.MPS: ("macos",),
+}
+
 
 def refuse(subject: Subject) -> None:
     """Raise for the first rule that the variant breaks."""
@@ -30,6 +38,13 @@ def _backend_is_known(subject: Subject) -> None:
             hints=[f"it can be built for: {', '.join(tree.backends)}"],
             where=tree.path,
         )
+
+
+def _backend_fits_platform(subject: Subject) -> None:
+    backend, system = subject.variant.backend, subject.platform.os
+    if backend in _SYSTEMS and system not in _SYSTEMS[backend]:
+        systems = " or ".join(_SYSTEMS[backend])
+        raise UsageError(f"{backend} code is built for {systems}, not for {subject.platform}")
 
 
 def _targets_fit_backend(subject: Subject) -> None:
@@ -133,6 +148,7 @@ def _settable(subject: Subject, name: str) -> bool:
 
 _RULES: tuple[Callable[[Subject], None], ...] = (
     _backend_is_known,
+    _backend_fits_platform,
     _targets_fit_backend,
     _toolkit_makes_targets,
     _tree_knows_targets,
@@ -193,7 +209,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _unset_targets(subject: Subject) -> Iterator[Finding]:
-    said = {*subject.exported, *(setting.name for setting in subject.defines)}
+    said = {name for name, value in subject.exported.items() if value}
+    said |= {setting.name for setting in subject.defines}
     lists = {"TORCH_CUDA_ARCH_LIST"}
     if subject.kind is ProjectKind.CMAKE:
         lists = {"CMAKE_CUDA_ARCHITECTURES"}

@@ -41,7 +41,7 @@ def _figures(subject: Subject) -> BuildFigures | None:
 
 
 def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
-    if figures is None or figures.cpu_seconds is None:
+    if figures is None or figures.cpu_seconds is None or not subject.here:
         return _UNKNOWN
     cpus = subject.machine.cpu.usable
     basis = f"{figures.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {figures.basis}"

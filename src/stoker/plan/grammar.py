@@ -53,6 +53,8 @@ def parse(text: str, machine: Machine | None = None) -> Variant:
     words = [word for word in re.split(r"[-\s,;]+", folded) if word]
     if not [word for word in words if word not in _FILLERS]:
         raise UsageError("a variant needs at least one word", hints=["for example: cu130-sm90"])
+    if "cpu" in words and machine is not None:
+        machine = msgspec.structs.replace(machine, gpus=())  # `cpu-native`: this CPU, no GPU
     for parts in _read(text, words, machine):
         given.extend(parts.items())
     return _assemble(text, given)

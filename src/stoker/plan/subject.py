@@ -96,7 +96,9 @@ class Subject(Value, frozen=True, kw_only=True):
             tool = self.toolbox.tool(name)
             if tool and tool.version and not tool.problem:
                 name = tool.path.rpartition("/")[2]
-                return ("clang" if "clang" in name else "gcc"), tool.version
+                # On macOS every compiler that does not say otherwise is clang.
+                clang = "clang" in name or (self.machine.os.system == "macos" and "g++" not in name)
+                return ("clang" if clang else "gcc"), tool.version
         return "gcc", _NEWEST_GCC
 
     def origin(self, part: str) -> Origin:

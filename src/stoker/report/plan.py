@@ -128,7 +128,12 @@ def differences_page(
     table = Table(box=None, pad_edge=False)
     for column in ("", "", before, after):
         table.add_column(Text(column), overflow="fold")
+    said = set()
     for item in differences:
+        change = item.name, item.before, item.after
+        if change in said:
+            continue  # an option and the variable that hands it on change as one
+        said.add(change)
         sign = "+" if item.before is None else "-" if item.after is None else "~"
         table.add_row(*map(Text, (sign, item.name, item.before or "", item.after or "")))
     return table

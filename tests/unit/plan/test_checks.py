@@ -297,3 +297,11 @@ def test_the_first_broken_rule_is_the_one_that_is_said() -> None:
 )
 def test_what_this_machine_lacks_does_not_stop_a_plan(change: Callable[[Any], Any]) -> None:
     assert plan_of(change(subject("cu130-sm90")))
+
+
+@pytest.mark.parametrize(
+    "words", ["cu130-sm90-macos_arm64", "cu130-sm90-android", "mps-linux_aarch64", "xpu-ios"]
+)
+def test_a_back_end_that_the_platform_does_not_have(words: str) -> None:
+    with pytest.raises(UsageError, match="is built for"):
+        plan(words)

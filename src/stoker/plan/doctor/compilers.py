@@ -58,12 +58,10 @@ def _host_compiler(case: Case, tool: Tool) -> Iterator[Finding]:
 
 
 def _other_gcc(case: Case, major: int) -> tuple[str, ...]:
-    command = case.install("cxx")
-    suffix = {"g++": f"g++-{major}", "gcc-c++": f"gcc-toolset-{major}"}
-    name = command[0].rpartition(" ")[2] if command else ""
-    install = (command[0].replace(name, suffix[name]),) if name in suffix else ()
-    exports = f"export CC=gcc-{major} CXX=g++-{major} CUDAHOSTCXX=g++-{major}"
-    return (*install, exports)
+    command = "".join(case.install("cxx"))
+    # Only Debian's names of older compilers are known to be good.
+    install = (f"{command}-{major}",) if command.endswith(" g++") else ()
+    return (*install, f"export CC=gcc-{major} CXX=g++-{major} CUDAHOSTCXX=g++-{major}")
 
 
 def cuda(case: Case) -> Iterator[Finding]:
@@ -106,6 +104,8 @@ def _toolkit_fix(case: Case) -> tuple[str, ...]:
     """The index has a compiler from CUDA 13 on; before, only the distribution has one."""
     targets = {target.arch for target in case.subject.gpus}
     able = [version for version, row in cuda_releases().items() if targets <= set(row.archs)]
+    if not able:
+        return ()  # no single release makes them all
     wanted = case.subject.variant.toolkit or ("13.0" if "13.0" in able else able[-1])
     if command := install_command("cuda", case.subject.machine.os, wanted):
         return command

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.model.plan import Command, Setting
-from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.flags import compiler_flags
-from stoker.plan.subject import Subject, environment, option, recipe_origin
+from stoker.plan.subject import Subject, environment, option
 
-_ORIGIN = recipe_origin(ProjectKind.CMAKE)
 jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
 launcher_variables: tuple[str, ...] = tuple(
     f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")

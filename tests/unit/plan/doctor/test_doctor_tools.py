@@ -23,12 +23,12 @@ from subjects import (
 )
 
 
-@pytest.mark.parametrize("name", ["cmake", "ninja"])
-def test_a_missing_tool(name: str) -> None:
+@pytest.mark.parametrize(("name", "package"), [("cmake", "cmake"), ("ninja", "ninja-build")])
+def test_a_missing_tool(name: str, package: str) -> None:
     finding = named(doctor("cpu", toolbox=toolbox(tools=tools(**{name: None}))), f"{name}-missing")
     assert finding.severity is Severity.ERROR
     assert finding.title == f"no {name} found"
-    assert finding.fix == (f"python3 -m pip install {name}",)
+    assert finding.fix == (f"apt-get install -y {package}",)
 
 
 @pytest.mark.parametrize("name", ["cmake", "ninja"])
