@@ -1,0 +1,104 @@
+"""Libraries made for tests: by the real compilers, or with device code packed by hand.
+
+Nothing of the readers under test is used.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stoker.artifact.reader import Reader
+from stoker.outside import process
+
+Need = Callable[[str], str]
+
+CUBIN, PTX, LTOIR = 2, 1, 8
+LZ4, ZSTD, ARCH_SPECIFIC, FAMILY_SPECIFIC = 0x2000, 0x8000, 0x100000, 0x200000
+BASE_FLAGS = 0x11  # 64-bit, Linux
+
+CPP = """
+#include <stdexcept>
+#include <string>
+std::string greet(const std::string& name) {
+    if (name.empty()) throw std::runtime_error(name);
+    return "hello " + name;
+}
+"""
+
+KERNEL = """
+__global__ void scale(float* data, float factor) { data[threadIdx.x] *= factor; }
+extern "C" void launch_scale(float* data) { scale<<<1, 32>>>(data, 2.0f); }
+"""
+
+
+class BytesReader(Reader):
+    """Bytes in memory, as if they lay in a file."""
+
+    def __init__(self, content: bytes, member: str = "lib/libmill.so"):
+        super().__init__(size=len(content), file="mill.whl", member=member)
+        self._content = content
+
+    def _read(self, offset: int, length: int) -> bytes:
+        assert 0 <= offset <= offset + length <= len(self._content)
+        return self._content[offset : offset + length]
+
+
+def build(
+    need: Need, folder: Path, *flags: str, source: str = CPP, name: str = "libmill.so"
+) -> Path:
+    """A library, unless the flags say otherwise, made by g++."""
+    code, target = folder / f"{name}.cpp", folder / name
+    code.write_text(source)
+    kind = () if {"-c", "-static", "-pie"} & set(flags) else ("-shared",)
+    process.check(
+        [need("g++"), "-O1", "-fPIC", *kind, code, "-o", target, *flags], timeout=120, cwd=folder
+    )
+    return target
+
+
+def build_cuda(need: Need, folder: Path, *flags: str, name: str = "libscale.so") -> Path:
+    """A library with a kernel, made by nvcc for the architectures in the flags."""
+    code, target = folder / f"{name}.cu", folder / name
+    code.write_text(KERNEL)
+    command = [need("nvcc"), "-shared", "-Xcompiler", "-fPIC", "-cudart=shared", *flags]
+    process.check([*command, code, "-o", target], timeout=280, cwd=folder)
+    return target
+
+
+def with_device_code(need: Need, folder: Path, content: bytes, section: str = ".nv_fatbin") -> Path:
+    """A library whose section of that name is ``content``."""
+    (folder / "code.bin").write_bytes(content)
+    source = f"""
+    asm(".section {section},\\"a\\"\\n .balign 8\\n .incbin \\"code.bin\\"\\n .text\\n");
+    int here() {{ return 1; }}
+    """
+    return build(need, folder, source=source)
+
+
+def entry(
+    kind: int,
+    arch: int,
+    payload: bytes,
+    *,
+    flags: int = 0,
+    unpacked: int = 0,
+    header: int = 64,
+    compressed: int | None = None,
+) -> bytes:
+    """One entry, its payload padded to eight bytes."""
+    if compressed is None:
+        compressed = len(payload) if flags & (LZ4 | ZSTD) else 0
+    padded = payload.ljust(-(-len(payload) // 8) * 8, b"\0")
+    head = struct.pack(
+        "<HHIQIIHHIIIQQQ",
+        *(kind, 0x0101, header, len(padded), compressed, 0, 0, 1, arch, 0, 0),
+        *(BASE_FLAGS | flags, 0, unpacked),
+    )
+    return head.ljust(header, b"\0") + padded
+
+
+def region(entries: Iterable[bytes], padding: int = 8) -> bytes:
+    """A region, followed by zeros up to a multiple of ``padding``."""
+    content = b"".join(entries)
+    whole = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
+    return whole.ljust(-(-len(whole) // padding) * padding, b"\0")

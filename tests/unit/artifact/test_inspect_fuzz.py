@@ -1,0 +1,128 @@
+"""Real libraries, damaged at random: facts or a problem with its place, never anything else."""
+
+import shutil
+import struct
+import tempfile
+import zlib
+from functools import cache
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, BytesReader, build, entry, region
+from conftest import missing
+from stoker.artifact.closure import resolve
+from stoker.artifact.elf import Elf
+from stoker.artifact.fatbin import FatbinLookout
+from stoker.artifact.inflated import InflatedReader
+from stoker.artifact.library import read_library
+from stoker.artifact.reader import open_file
+from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
+from stoker.model.artifact import LibraryFacts
+from stoker.model.errors import ArtifactError
+
+DEVICE_CODE = region(
+    [
+        entry(CUBIN, 80, bytes(range(64))),
+        entry(CUBIN, 90, b"x" * 50, flags=ARCH_SPECIFIC | LZ4, unpacked=80),
+        entry(PTX, 120, b".version 9.0"),
+    ],
+    256,
+)
+SOURCE = """
+#include <string>
+asm(".section .nv_fatbin,\\"a\\"\\n .balign 8\\n .incbin \\"code.bin\\"\\n .text\\n");
+asm(".section .cask_resource,\\"a\\"\\n .balign 8\\n .incbin \\"cask.bin\\"\\n .text\\n");
+std::string twice(const std::string& word) { return word + word; }
+"""
+
+NUMBERS = [0, 1, 0xFF, 0xFFFF, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
+
+
+def _find(tool: str) -> str:
+    return shutil.which(tool) or missing(f"{tool} is not on the PATH")
+
+
+@cache
+def _original() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "code.bin").write_bytes(DEVICE_CODE * 2)
+        Path(folder, "cask.bin").write_bytes(b"index" + DEVICE_CODE)
+        flags = ("-Wl,-rpath,$ORIGIN", "-Wl,-soname,libmill.so.1")
+        return build(_find, Path(folder), *flags, source=SOURCE).read_bytes()
+
+
+@cache
+def _places() -> list[int]:
+    """Where numbers stand that lead elsewhere: headers, tables, records, entries."""
+    elf = Elf(BytesReader(_original()))
+    names = ".dynamic", ".gnu.version_r", ".note.gnu.build-id", ".nv_fatbin", ".cask_resource"
+    parts = [(0, 64 + 56 * len(elf.segments))]
+    parts += [(section.offset, min(section.size, 512)) for _, section in elf.named(*names)]
+    parts.append((elf.header.sections_offset, 64 * len(elf.sections)))
+    return [place for start, size in parts for place in range(start, start + size, 2)]
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    content = bytearray(_original())
+    for _ in range(draw(st.integers(1, 4))):
+        number = draw(st.sampled_from(NUMBERS) | st.integers(0, 4 * len(content)))
+        form, width = draw(st.sampled_from([("<B", 1), ("<H", 2), ("<I", 4), ("<Q", 8)]))
+        place = draw(st.sampled_from(_places()) | st.integers(0, len(content) - 8))
+        struct.pack_into(form, content, min(place, len(content) - 8), number % 256**width)
+    if draw(st.booleans()):
+        return bytes(content)
+    return bytes(content[: draw(st.integers(0, len(content)))])
+
+
+def _consequences(facts: LibraryFacts) -> None:
+    """What follows from facts must follow from strange ones too."""
+    resolve([facts], holds=lambda path: not path, files=())
+    served_gpus([facts])
+    minimum_driver([facts])
+    oldest_manylinux([facts])
+
+
+def test_the_undamaged_library_is_understood() -> None:
+    facts = read_library(BytesReader(_original()))
+    assert facts.problem is None
+    assert sum(code.count for code in facts.device_code) == 9
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(damaged())
+def test_damaged_libraries(content: bytes) -> None:
+    facts = read_library(BytesReader(content))
+    assert facts.size == len(content)
+    assert facts.problem is None or facts.problem.startswith("mill.whl: lib/libmill.so")
+    _consequences(facts)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(damaged(), st.integers(0, 10**6), st.integers(0, 255))
+def test_damaged_streams(content: bytes, place: int, byte: int) -> None:
+    """Damage before compression gives the same facts; damage after it, a problem at most."""
+    deflate = zlib.compressobj(1, wbits=-15)
+    packed = bytearray(deflate.compress(content) + deflate.flush())
+    assert _streamed(packed, content) == read_library(BytesReader(content, "member.so"))
+    packed[place % len(packed)] = byte
+    problem = _streamed(packed, content).problem
+    assert problem is None or problem.startswith("mill.whl: member.so")
+
+
+def _streamed(packed: bytes, content: bytes) -> LibraryFacts:
+    """As the member of a wheel, whose checksum is that of ``content``."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(packed)
+        file.flush()
+        with open_file(Path(file.name), "mill.whl") as reader:
+            part = reader.part(start=0, size=len(packed), member="member.so")
+            crc = zlib.crc32(content)
+            try:
+                return read_library(
+                    InflatedReader(part, size=len(content), crc=crc, lookout=FatbinLookout())
+                )
+            except ArtifactError as error:
+                return LibraryFacts(path="member.so", size=len(content), problem=str(error))
