@@ -1,0 +1,82 @@
+"""How wheels find NVIDIA's libraries, and what PyTorch's official wheels require for them."""
+
+from fnmatch import fnmatchcase
+from functools import cache
+
+from stoker.knowledge.loader import Row, load
+
+
+class Release(Row, frozen=True, kw_only=True):
+    """A release of PyTorch for one CUDA, as officially packaged."""
+
+    torch: str
+    cuda: str
+    marker: str
+    requires: tuple[str, ...]
+
+    def lines(self, machine: str) -> tuple[str, ...]:
+        """PEP 508 requirements for a machine such as ``x86_64``."""
+        marker = self.marker.format(machine=machine)
+        parts = (line.partition("; ") for line in self.requires)
+        return tuple(
+            f"{what}; {marker} and {own}" if own else f"{what}; {marker}" for what, _, own in parts
+        )
+
+
+class _Layout(Row, frozen=True, kw_only=True):
+    cuda: int
+    folders: tuple[str, ...]
+
+
+class _Opener(Row, frozen=True, kw_only=True):
+    library: str
+    opens: tuple[str, ...]
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    keep: tuple[str, ...]
+    interpreter: tuple[str, ...]
+    torch: dict[str, tuple[str, ...]]
+    layout: tuple[_Layout, ...]
+    opener: tuple[_Opener, ...]
+    release: tuple[Release, ...]
+
+
+@cache
+def _table() -> _Table:
+    return load("nvidia_packages", _Table)
+
+
+def releases() -> tuple[Release, ...]:
+    """Oldest first."""
+    return _table().release
+
+
+def folders(cuda: int) -> tuple[str, ...]:
+    """Where the packages of a major version of CUDA put libraries; nothing of one unknown."""
+    return next((row.folders for row in _table().layout if row.cuda == cuda), ())
+
+
+def torch_search_path(folder: str) -> tuple[str, ...] | None:
+    """How the search path of a library in that folder of PyTorch's own wheel ends."""
+    return _table().torch.get(folder)
+
+
+def opened_by(library: str, cuda: int | None) -> tuple[str, ...]:
+    """Patterns of the names that a library opens at run time."""
+    version = library.partition(".so.")[2]
+    return tuple(
+        pattern.format(version=version, cuda=cuda or "*")
+        for row in _table().opener
+        if fnmatchcase(library, row.library)
+        for pattern in row.opens
+    )
+
+
+def keeps_name(library: str) -> bool:
+    """Whether a library must not be renamed."""
+    return any(fnmatchcase(library, pattern) for pattern in _table().keep)
+
+
+def comes_with_interpreter(library: str) -> bool:
+    return any(fnmatchcase(library, pattern) for pattern in _table().interpreter)
