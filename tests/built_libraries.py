@@ -72,7 +72,7 @@ def with_device_code(need: Need, folder: Path, content: bytes, section: str = ".
     asm(".section {section},\\"a\\"\\n .balign 8\\n .incbin \\"code.bin\\"\\n .text\\n");
     int here() {{ return 1; }}
     """
-    return build(need, folder, source=source)
+    return build(need, folder, "-Wl,-soname,libmill.so", source=source)
 
 
 def entry(

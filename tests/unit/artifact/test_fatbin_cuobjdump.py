@@ -25,8 +25,8 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
     if found := shutil.which("cuobjdump"):
         return found
     folder = tmp_path_factory.mktemp("cuobjdump")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder]
-    process.check([*pip, "nvidia-cuda-cuobjdump"], timeout=280)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    process.check([*pip, "--target", folder, "nvidia-cuda-cuobjdump"], timeout=280)
     return str(next(folder.rglob("bin/cuobjdump")))
 
 

@@ -174,8 +174,8 @@ def test_a_streamed_library_gives_the_same_facts(need: Need, tmp_path: Path) -> 
     lookout = FatbinLookout()
     with open_file(path, "mill.zip") as file:
         packed = file.part(start=_start(path, info), size=info.compress_size, member="mill.zip")
-        reader = InflatedReader(packed, size=info.file_size, crc=info.CRC, lookout=lookout)
-        assert read_library(reader) == expected
+        streamed = InflatedReader(packed, size=info.file_size, crc=info.CRC, lookout=lookout)
+        assert read_library(streamed) == expected
     assert sum(code.count for code in expected.device_code) == 2000
 
 

@@ -106,9 +106,9 @@ def test_damaged_streams(content: bytes, place: int, byte: int) -> None:
     """Damage before compression gives the same facts; damage after it, a problem at most."""
     deflate = zlib.compressobj(1, wbits=-15)
     packed = bytearray(deflate.compress(content) + deflate.flush())
-    assert _streamed(packed, content) == read_library(BytesReader(content, "member.so"))
+    assert _streamed(bytes(packed), content) == read_library(BytesReader(content, "member.so"))
     packed[place % len(packed)] = byte
-    problem = _streamed(packed, content).problem
+    problem = _streamed(bytes(packed), content).problem
     assert problem is None or problem.startswith("mill.whl: member.so")
 
 

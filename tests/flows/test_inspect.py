@@ -1,0 +1,194 @@
+"""`stoker inspect` on a wheel, a library, a folder and an environment, made here."""
+
+import json
+import os
+import struct
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from built_libraries import ARCH_SPECIFIC, CUBIN, PTX, Need, build, entry, region, with_device_code
+from conftest import Stoker
+from wheel_files import DIST_INFO, METADATA, WHEEL, entry_at, header_at, wheel_bytes
+
+CODE = [
+    entry(CUBIN, 80, bytes(5000)),
+    entry(CUBIN, 90, bytes(3000), flags=ARCH_SPECIFIC),
+    entry(PTX, 120, b".version 9.0"),
+]
+REQUIRES = b"Metadata-Version: 2.1\nName: mill\nVersion: 1.2\nRequires-Dist: nvidia-cublas-cu12\n\n"
+
+
+@pytest.fixture
+def libraries(need: Need, tmp_path: Path) -> dict[str, bytes]:
+    """A library with device code, and one that needs it and another that is nowhere."""
+    (tmp_path / "made").mkdir()
+    device = with_device_code(need, tmp_path / "made", region(CODE) + region(CODE[:1]))
+    far = build(need, tmp_path, "-Wl,-soname,libquadmath.so.0", name="libquadmath.so.0")
+    user = build(
+        need,
+        tmp_path,
+        *("-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--no-as-needed"),
+        *(str(device), str(far)),
+        source='extern "C" int grind() { return 2; }',
+        name="grind.so",
+    )
+    return {"mill/lib/libmill.so": device.read_bytes(), "mill/grind.so": user.read_bytes()}
+
+
+def _wheel(folder: Path, libraries: dict[str, bytes], metadata: bytes = REQUIRES) -> Path:
+    path = folder / "mill-1.2-py3-none-linux_x86_64.whl"
+    contents = {
+        **libraries,
+        "mill/__init__.py": b"",
+        f"{DIST_INFO}/METADATA": metadata,
+        f"{DIST_INFO}/WHEEL": WHEEL,
+    }
+    path.write_bytes(wheel_bytes(contents))
+    return path
+
+
+def _json(stoker: Stoker, *arguments: str, **options: Any) -> Any:
+    done = stoker("inspect", *arguments, "--json", **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _check(facts: Any, where: str) -> None:
+    libraries = {library["path"]: library for library in facts["libraries"]}
+    grind, mill = libraries[f"{where}grind.so"], libraries[f"{where}lib/libmill.so"]
+    rows = [(c["kind"], c["arch"], c["bytes"], c["count"]) for c in mill["device_code"]]
+    assert rows == [
+        ("cubin", "sm_80", 10000, 2),
+        ("cubin", "sm_90a", 3000, 1),
+        ("ptx", "compute_120", 16, 1),
+    ]
+    assert grind["device_code"] == []
+    assert grind["rpath"] == ["$ORIGIN/lib"]
+    assert {"libquadmath.so.0"} < set(grind["needed"])
+    assert mill["size"] > 13000
+    assert facts["unresolved"] == ["libquadmath.so.0"]
+    served = {row["arch"]: row["by"] for row in facts["runs_on"]}
+    assert served["8.0"] == served["9.0"] == "cubin"
+    assert served["12.0"] == "ptx"
+    assert "7.5" not in served
+
+
+def test_a_wheel(stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]) -> None:
+    facts = _json(stoker, str(_wheel(tmp_path, libraries)))
+    _check(facts, "mill/")
+    assert facts["wheel"]["name"] == "mill"
+    assert facts["wheel"]["tags"] == ["py3-none-any"]
+    assert facts["wheel"]["requires"] == ["nvidia-cublas-cu12"]
+    assert facts["minimum_driver"] is None
+
+
+def test_a_folder(stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]) -> None:
+    folder = tmp_path / "tree"
+    for name, content in libraries.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / "link.so").symlink_to("mill/grind.so")
+    (folder / "gone.so").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe.so")
+    _check(_json(stoker, str(folder)), "mill/")
+
+
+def test_one_library(stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]) -> None:
+    (tmp_path / "libmill.so").write_bytes(libraries["mill/lib/libmill.so"])
+    facts = _json(stoker, "libmill.so", cwd=tmp_path)
+    assert [library["path"] for library in facts["libraries"]] == ["libmill.so"]
+    assert len(facts["libraries"][0]["device_code"]) == 3
+    page = stoker("inspect", "libmill.so", cwd=tmp_path)
+    assert "sm_90a" in page.stdout
+    assert ".nv_fatbin" in page.stdout
+
+
+def test_an_installed_distribution(
+    stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]
+) -> None:
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = environment / "lib" / version / "site-packages"
+    with zipfile.ZipFile(_wheel(tmp_path, libraries)) as archive:
+        archive.extractall(packages)
+    facts = _json(stoker, "Mill", VIRTUAL_ENV=str(environment))
+    _check(facts, "mill/")
+    assert facts["kind"] == "installed"
+    assert facts["wheel"]["version"] == "1.2"
+    unknown = stoker("inspect", "no-such-thing", VIRTUAL_ENV=str(environment))
+    assert unknown.returncode == 2
+    assert "no-such-thing" in unknown.stderr
+
+
+def test_against_another(stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]) -> None:
+    whole = _wheel(tmp_path, libraries)
+    (tmp_path / "less").mkdir()
+    part = {"mill/grind.so": libraries["mill/grind.so"]}
+    less = _wheel(tmp_path / "less", part, METADATA)
+    rows = _json(stoker, str(whole), "--against", str(less))
+    found = {(row["subject"], row["name"]): (row["before"], row["after"]) for row in rows}
+    assert found["mill/lib/libmill.so", "sm_90a"][1] is None
+    assert found["", "requires nvidia-cublas-cu12"][1] is None
+    assert _json(stoker, str(whole), "--against", str(whole)) == []
+    assert "sm_90a" in stoker("inspect", str(whole), "--against", str(less)).stdout
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_a_broken_library_is_named_and_the_rest_is_read(
+    stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]
+) -> None:
+    content = bytearray(libraries["mill/lib/libmill.so"])
+    place = content.index(region(CODE)) + 16
+    struct.pack_into("<Q", content, place + 8, 1 << 40)
+    broken = {**libraries, "mill/lib/libmill.so": bytes(content)}
+    done = stoker("inspect", str(_wheel(tmp_path, broken)), "--json")
+    assert done.returncode == 1
+    assert f"mill/lib/libmill.so at byte {place}" in done.stderr
+    assert "Traceback" not in done.stderr
+    read = {library["path"]: library["problem"] for library in json.loads(done.stdout)["libraries"]}
+    assert read["mill/grind.so"] is None
+    assert "larger than its region" in read["mill/lib/libmill.so"]
+
+
+def test_a_member_with_a_wrong_checksum(
+    stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]
+) -> None:
+    path = _wheel(tmp_path, libraries)
+    data = path.read_bytes()
+    broken = bytearray(data)
+    for place in (entry_at(data, "mill/grind.so") + 16, header_at(data, "mill/grind.so") + 14):
+        broken[place] ^= 1
+    path.write_bytes(broken)
+    done = stoker("inspect", str(path))
+    assert done.returncode == 1
+    assert "mill/grind.so" in done.stderr
+    assert "checksum" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "words"),
+    [
+        ("a.whl", b"PK\x05\x06 no", 1, "no zip file"),
+        ("a.whl", b"", 1, "no zip file"),
+        ("a.so", b"MZ", 2, "neither a wheel nor an ELF file"),
+        ("a.so", b"\x7fELF\x02\x01", 1, "a.so at byte 0"),
+        ("a/b.whl", None, 2, "no file or folder at"),
+    ],
+)
+def test_what_is_not_what_it_seems(
+    stoker: Stoker, tmp_path: Path, name: str, content: bytes | None, status: int, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = stoker("inspect", name, cwd=tmp_path)
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
