@@ -1,0 +1,255 @@
+/* One run of the command: started behind a keeper, measured, reaped or done away with. Unaware of
+ * the governor. */
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    OOM_SCORE = 800, /* of 1000: the kernel takes a compiler before ninja, sshd and ourselves */
+    FIRST_SAMPLE_US = 10 * 1000,
+    LONGEST_INTERVAL_US = 100 * 1000,
+    REPORT_AFTER_US = 1000 * 1000,
+    REPORT_SURELY_BYTES = 16 << 20,
+    REPORT_LEAST_BYTES = 4 << 20, /* a twentieth of less is noise */
+    REPORT_FRACTION = 20,
+};
+
+int64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+_Noreturn void end_as(int status)
+{
+    if (WIFSIGNALED(status)) {
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, WTERMSIG(status));
+        prctl(PR_SET_DUMPABLE, 0); /* a core would show us instead of the compiler */
+        signal(WTERMSIG(status), SIG_DFL);
+        raise(WTERMSIG(status));
+        sigprocmask(SIG_UNBLOCK, &one, NULL);
+        _exit(128 + WTERMSIG(status));
+    }
+    _exit(WEXITSTATUS(status));
+}
+
+static void make_folder(struct attempt *attempt, const char *parent)
+{
+    int length = snprintf(attempt->folder, sizeof attempt->folder, "%s/stoker-XXXXXX", parent);
+    if (length >= (int)sizeof attempt->folder || !mkdtemp(attempt->folder))
+        attempt->folder[0] = '\0';
+}
+
+static int remove_entry(const char *path, const struct stat *found, int kind, struct FTW *place)
+{
+    (void)found, (void)kind, (void)place;
+    remove(path);
+    return 0;
+}
+
+static void remove_folder(const char *folder)
+{
+    if (folder[0] && rmdir(folder) < 0)
+        nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Raised, never lowered: in some containers everything stands at 1000 already. */
+static void raise_oom_score(void)
+{
+    char digits[16] = "";
+    int file = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        return;
+    if (read(file, digits, sizeof digits - 1) > 0 && atoi(digits) < OOM_SCORE)
+        dprintf(file, "%d", OOM_SCORE);
+    close(file);
+}
+
+static _Noreturn void become_command(const struct attempt *attempt, const char *step,
+                                     const sigset_t *mask, const int ends[2], pid_t keeper)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != keeper)
+        _exit(1); /* it died before we asked to be told */
+    raise_oom_score();
+    dup2(ends[0], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    setenv("STOKER_STEP", step, 1);
+    if (attempt->folder[0])
+        setenv("TMPDIR", attempt->folder, 1);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    command_execute(attempt->command);
+}
+
+/* The keeper ends as the command does, so that its parent sees what a parent would see. */
+static _Noreturn void keep(const struct attempt *attempt, const char *step, const sigset_t *mask,
+                           const int ends[2], pid_t launcher)
+{
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigaddset(&awaited, SIGNAL_PARENT_DIED);
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "stoker-keeper"); /* killall -9 stoker-launcher must not take both */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
+    pid_t self = getpid();
+    pid_t compiler = getppid() == launcher ? vfork() : -1;
+    if (compiler == 0)
+        become_command(attempt, step, mask, ends, self);
+    while (compiler > 0 && getppid() == launcher) {
+        int status;
+        for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+            if (pid == compiler)
+                end_as(status);
+        sigwaitinfo(&awaited, NULL);
+    }
+    tree_kill();
+    command_delete_outputs(attempt->command);
+    remove_folder(attempt->folder);
+    _exit(126);
+}
+
+bool attempt_start(struct attempt *attempt, char **command, const char *step, const char *parent,
+                   const sigset_t *mask, struct output *output)
+{
+    int ends[2];
+    pid_t launcher = getpid();
+    *attempt = (struct attempt){.command = command, .interval_us = FIRST_SAMPLE_US};
+    make_folder(attempt, parent);
+    if (!output_open(output, attempt->folder, ends)) {
+        remove_folder(attempt->folder);
+        return false;
+    }
+    attempt->started_us = attempt->sampled_us = attempt->reported_us = now_us();
+    attempt->next_sample_us = attempt->started_us + FIRST_SAMPLE_US;
+    attempt->keeper = fork();
+    if (attempt->keeper == 0)
+        keep(attempt, step, mask, ends, launcher);
+    close(ends[0]);
+    if (ends[1] != ends[0])
+        close(ends[1]);
+    attempt->running = attempt->keeper > 0;
+    if (!attempt->running) {
+        output_discard(output);
+        remove_folder(attempt->folder);
+        return false;
+    }
+    setpgid(attempt->keeper, attempt->keeper); /* both sides, so that neither comes too late */
+    return true;
+}
+
+static bool worth_reporting(const struct attempt *attempt, int64_t now)
+{
+    uint64_t moved = attempt->memory > attempt->reported ? attempt->memory - attempt->reported
+                                                         : attempt->reported - attempt->memory;
+    return moved > REPORT_SURELY_BYTES ||
+           (moved > REPORT_LEAST_BYTES && moved > attempt->reported / REPORT_FRACTION) ||
+           now - attempt->reported_us >= REPORT_AFTER_US;
+}
+
+static void integrate(struct attempt *attempt, uint64_t memory, int64_t now)
+{
+    double mean = ((double)attempt->memory + (double)memory) / 2;
+    attempt->byte_us += mean * (double)(now - attempt->sampled_us);
+    attempt->memory = memory;
+    attempt->sampled_us = now;
+    if (memory > attempt->peak)
+        attempt->peak = memory;
+}
+
+bool attempt_sample(struct attempt *attempt)
+{
+    int64_t now = now_us();
+    if (now < attempt->next_sample_us)
+        return false;
+    integrate(attempt, tree_memory(attempt->keeper), now);
+    attempt->interval_us += attempt->interval_us / 2;
+    if (attempt->interval_us > LONGEST_INTERVAL_US)
+        attempt->interval_us = LONGEST_INTERVAL_US;
+    attempt->next_sample_us = now + attempt->interval_us;
+    if (!worth_reporting(attempt, now))
+        return false;
+    attempt->reported = attempt->memory;
+    attempt->reported_us = now;
+    return true;
+}
+
+static uint64_t cpu_us(const struct rusage *usage)
+{
+    return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000 +
+           (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
+}
+
+static void end(struct attempt *attempt)
+{
+    attempt->running = false;
+    attempt->ended_us = now_us();
+    integrate(attempt, attempt->memory, attempt->ended_us);
+}
+
+void attempt_reap(struct attempt *attempt)
+{
+    int status;
+    struct rusage usage;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+        attempt->cpu_us += cpu_us(&usage);
+        if (pid == attempt->keeper) {
+            attempt->status = status;
+            end(attempt);
+        }
+    }
+    attempt->daemons = pid == 0;
+    /* What a command leaves when it ends by itself is a daemon; when it was killed, an orphan. */
+    if (!attempt->running && attempt->daemons && WIFSIGNALED(attempt->status)) {
+        attempt->cpu_us += tree_kill();
+        attempt->daemons = false;
+    }
+}
+
+void attempt_abandon(struct attempt *attempt)
+{
+    if (!attempt->command)
+        return;
+    if (attempt->running)
+        kill(-attempt->keeper, SIGKILL);
+    attempt->cpu_us += tree_kill();
+    if (attempt->running)
+        end(attempt);
+    attempt->daemons = false;
+    command_delete_outputs(attempt->command);
+    attempt_tidy(attempt);
+    attempt->command = NULL;
+}
+
+void attempt_tidy(struct attempt *attempt)
+{
+    if (!attempt->daemons)
+        remove_folder(attempt->folder);
+    attempt->folder[0] = '\0';
+}
+
+struct account attempt_account(const struct attempt *attempt)
+{
+    return (struct account){
+        .wall_us = (uint64_t)(attempt->ended_us - attempt->started_us),
+        .cpu_us = attempt->cpu_us,
+        .peak_bytes = attempt->peak,
+        .byte_seconds = (uint64_t)(attempt->byte_us / 1e6),
+    };
+}

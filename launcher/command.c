@@ -1,0 +1,109 @@
+/* What the launcher knows of compilers' command lines; nothing of governors or processes. */
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Noreturn void command_execute(char **command)
+{
+    execvp(command[0], command);
+    int reason = errno;
+    bool missing = reason == ENOENT || reason == ENOTDIR;
+    dprintf(STDERR_FILENO, "stoker-launcher: %s: %s\n", command[0],
+            missing ? "not found" : strerror(reason));
+    _exit(missing ? 127 : 126);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* nvcc itself or behind other launchers: the words before the first option. */
+static bool is_nvcc(char **command)
+{
+    for (char **word = command; *word && **word != '-'; word++)
+        if (strcmp(base_name(*word), "nvcc") == 0)
+            return true;
+    return false;
+}
+
+/* The value of an option written `NAME VALUE`, `NAME=VALUE` or, if attached, `NAMEVALUE`. */
+static const char *option_value(const char *word, const char *next, const char *name, bool attached)
+{
+    size_t length = strlen(name);
+    if (strncmp(word, name, length) != 0)
+        return NULL;
+    if (word[length] == '\0')
+        return next;
+    if (word[length] == '=')
+        return word + length + 1;
+    return attached ? word + length : NULL;
+}
+
+static bool set_threads(const char *word, const char *next, unsigned *threads)
+{
+    const char *value = option_value(word, next, "--threads", false);
+    if (!value)
+        value = option_value(word, next, "-t", true);
+    char *end = NULL;
+    unsigned long number = value ? strtoul(value, &end, 10) : 0;
+    if (!value || end == value || *end != '\0' || number > UINT_MAX)
+        return false;
+    *threads = (unsigned)number;
+    return true;
+}
+
+/* nvcc takes options from its environment too; only we can see them there. */
+static void threads_of_variable(const char *name, unsigned *threads)
+{
+    const char *value = getenv(name);
+    char *words = value ? strdup(value) : NULL;
+    char *rest = NULL;
+    char *word = words ? strtok_r(words, " \t", &rest) : NULL;
+    while (word) {
+        char *next = strtok_r(NULL, " \t", &rest);
+        set_threads(word, next, threads);
+        word = next;
+    }
+    free(words);
+}
+
+unsigned command_cpus(char **command)
+{
+    unsigned threads = 1;
+    if (!is_nvcc(command))
+        return threads;
+    threads_of_variable("NVCC_PREPEND_FLAGS", &threads);
+    for (char **word = command; *word; word++)
+        set_threads(word[0], word[1], &threads);
+    threads_of_variable("NVCC_APPEND_FLAGS", &threads);
+    return threads;
+}
+
+/* Only a regular file is a half-written output: `-o /dev/null` names a device. */
+static void delete_file(const char *path)
+{
+    struct stat found;
+    if (path && lstat(path, &found) == 0 && S_ISREG(found.st_mode))
+        unlink(path);
+}
+
+void command_delete_outputs(char **command)
+{
+    /* gcc knows -oFILE; to nvcc -odir is another option. */
+    bool attached = !is_nvcc(command);
+    for (char **word = command; *word; word++) {
+        delete_file(option_value(word[0], word[1], "-o", attached));
+        delete_file(option_value(word[0], word[1], "-MF", attached));
+        delete_file(option_value(word[0], word[1], "--output", false));
+        delete_file(option_value(word[0], word[1], "--output-file", false));
+        delete_file(option_value(word[0], word[1], "--dependency-output", false));
+    }
+}

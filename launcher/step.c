@@ -1,0 +1,365 @@
+/* The conversation with the governor about one step: ask, wait, run, report, obey. When the
+ * governor is lost a running step goes on alone, and those still waiting take turns. */
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* A launcher has one step in its life. */
+static struct {
+    char **command;
+    pid_t parent;
+    sigset_t inherited; /* the signal mask we were started with; the command gets it */
+    int signals;        /* a signalfd */
+    int run;            /* a pidfd of the `stoker run` we belong to; -1 where there is none */
+    struct channel governor;
+    struct line line; /* what we say next */
+    struct message heard;
+    char id[32];
+    struct attempt attempt; /* without a command while we wait */
+    struct output output;
+    int interrupted; /* the signal by which the user ended it: nothing is retried then */
+    char *complaint; /* the governor's, when it gave the step up */
+} step = {.output = NO_OUTPUT};
+
+static const char *variable(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------*/
+
+static _Noreturn void end_by(int signal_number)
+{
+    attempt_abandon(&step.attempt);
+    end_as(signal_number);
+}
+
+static _Noreturn void finish(void)
+{
+    int status = step.attempt.status;
+    /* From here on a signal ends us as it would have ended the command. */
+    sigprocmask(SIG_SETMASK, &step.inherited, NULL);
+    output_print(&step.output);
+    if (step.complaint) {
+        dprintf(STDERR_FILENO, "%s\n", step.complaint);
+        status = status ? status : 1 << 8;
+    }
+    end_as(status);
+}
+
+/* ---- what can happen -------------------------------------------------------------------------*/
+
+enum event { TIME, MESSAGE, LOST, ENDED, INTERRUPTED, NOTHING };
+
+static enum event on_signal(int number)
+{
+    if (number == SIGCHLD) {
+        attempt_reap(&step.attempt);
+        return ENDED;
+    }
+    if (number == SIGNAL_PARENT_DIED) {
+        /* Sent also when only the thread that started us ends; then our parent is the same. */
+        if (getppid() != step.parent)
+            end_by(SIGTERM);
+        return NOTHING;
+    }
+    if (step.attempt.running)
+        kill(-step.attempt.keeper, number);
+    if (number == SIGTSTP)
+        raise(SIGSTOP);
+    if (number == SIGTSTP || number == SIGCONT)
+        return NOTHING;
+    if (!step.attempt.command)
+        end_by(number);
+    step.interrupted = number;
+    return INTERRUPTED;
+}
+
+static enum event on_readable_signals(void)
+{
+    struct signalfd_siginfo info;
+    bool whole = read(step.signals, &info, sizeof info) == sizeof info;
+    return whole ? on_signal((int)info.ssi_signo) : NOTHING;
+}
+
+static void sleep_until_ready(struct pollfd *sources, nfds_t count, int64_t until_us)
+{
+    int64_t left_us = until_us ? until_us - now_us() : 0;
+    if (left_us < 0)
+        left_us = 0;
+    struct timespec left = {.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};
+    if (ppoll(sources, count, until_us ? &left : NULL, NULL) < 0)
+        for (nfds_t i = 0; i < count; i++)
+            sources[i].revents = 0;
+}
+
+/* Waits for one thing to act upon; the command's output is taken in passing. */
+static enum event next_event(int64_t until_us)
+{
+    enum { SIGNALS, RUN, GOVERNOR, OUT, ERR, COUNT };
+    struct pollfd sources[COUNT] = {
+        [SIGNALS] = {.fd = step.signals, .events = POLLIN},
+        [RUN] = {.fd = step.run, .events = POLLIN},
+        [GOVERNOR] = {.fd = step.governor.socket, .events = POLLIN},
+        [OUT] = {.fd = step.output.pipes[0], .events = POLLIN},
+        [ERR] = {.fd = step.output.pipes[1], .events = POLLIN},
+    };
+    if (channel_take(&step.governor, &step.heard))
+        return MESSAGE;
+    sleep_until_ready(sources, COUNT, until_us);
+    if (sources[RUN].revents)
+        end_by(SIGTERM);
+    if (sources[OUT].revents)
+        output_collect(&step.output, 0);
+    if (sources[ERR].revents)
+        output_collect(&step.output, 1);
+    if (sources[SIGNALS].revents)
+        return on_readable_signals();
+    if (sources[GOVERNOR].revents && !channel_receive(&step.governor)) {
+        channel_close(&step.governor);
+        return LOST;
+    }
+    return until_us && now_us() >= until_us ? TIME : NOTHING;
+}
+
+static bool heard(const char *word)
+{
+    return message_is(&step.heard, word);
+}
+
+static bool tell(void)
+{
+    return channel_send(&step.governor, &step.line, false);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+static void ask(void)
+{
+    char folder[PATH_MAX];
+    if (!channel_connect(&step.governor, variable("STOKER_SOCKET", "")))
+        return;
+    line_ask(&step.line, variable("STOKER_RUN", "0"), getpid(),
+             getcwd(folder, sizeof folder) ? folder : "", command_cpus(step.command), step.command);
+    if (!channel_send(&step.governor, &step.line, true))
+        channel_close(&step.governor);
+}
+
+static int open_lock(const char *folder, int number)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/cpu%d", folder, number);
+    return length < (int)sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+/* A signal ends us while we wait: there is no command yet to pass it to. */
+static void lock_patiently(int lock)
+{
+    sigset_t ours, waiting = step.inherited;
+    sigaddset(&waiting, SIGNAL_PARENT_DIED);
+    sigprocmask(SIG_SETMASK, &waiting, &ours);
+    flock(lock, LOCK_EX);
+    sigprocmask(SIG_SETMASK, &ours, NULL);
+}
+
+/* Without a governor as many steps run at once as there are lock files, one per CPU. The lock is
+ * held until we and our keeper end. False: there are no locks. */
+static bool wait_for_turn(void)
+{
+    const char *folder = variable("STOKER_LOCKS", NULL);
+    int count = 0;
+    for (int lock; folder && (lock = open_lock(folder, count)) >= 0; count++) {
+        if (flock(lock, LOCK_EX | LOCK_NB) == 0)
+            return true;
+        close(lock);
+    }
+    if (count > 0)
+        lock_patiently(open_lock(folder, getpid() % count));
+    return count > 0;
+}
+
+static void keep_complaint(void)
+{
+    const struct field *text = &step.heard.fields[1];
+    step.complaint = step.heard.count > 1 ? strndup(text->bytes, text->length) : NULL;
+    if (!step.complaint)
+        step.complaint = "stoker gave this step up";
+}
+
+static void keep_id(void)
+{
+    const struct field *id = &step.heard.fields[1];
+    int length = step.heard.count > 1 ? (int)id->length : 0;
+    snprintf(step.id, sizeof step.id, "%.*s", length, id->bytes);
+}
+
+/* False: there is no governor to wait for, and no turns to take. */
+static bool wait_for_permit(void)
+{
+    bool lost = step.governor.socket < 0;
+    while (!lost) {
+        enum event event = next_event(0);
+        if (event == MESSAGE && heard("run")) {
+            keep_id();
+            return true;
+        }
+        if (event == MESSAGE && heard("fail")) {
+            keep_complaint();
+            finish();
+        }
+        lost = event == LOST || (event == MESSAGE && heard("wrong_version"));
+    }
+    channel_close(&step.governor);
+    return wait_for_turn();
+}
+
+/* ---- running ---------------------------------------------------------------------------------*/
+
+static bool start(void)
+{
+    const char *parent = variable("STOKER_TMP", variable("TMPDIR", "/tmp"));
+    if (!attempt_start(&step.attempt, step.command, step.id, parent, &step.inherited, &step.output))
+        return false;
+    line_started(&step.line, step.attempt.keeper);
+    tell();
+    return true;
+}
+
+static void sample(void)
+{
+    if (!attempt_sample(&step.attempt))
+        return;
+    line_memory(&step.line, step.attempt.memory, step.attempt.peak);
+    tell(); /* a governor too busy to read hears the next one */
+}
+
+/* True: the command ended. False: the governor wants its memory. */
+static bool run_to_the_end(void)
+{
+    while (step.attempt.running) {
+        enum event event = next_event(step.attempt.next_sample_us);
+        if (event == TIME)
+            sample();
+        if (event == MESSAGE && heard("kill"))
+            return false;
+    }
+    output_drain(&step.output);
+    return true;
+}
+
+/* Tells how it ended. True: that is what ninja shall see. A `kill` that crossed our `done` came too
+ * late and is not answered. */
+static bool counts(void)
+{
+    struct account account = attempt_account(&step.attempt);
+    line_done(&step.line, step.attempt.status, &account, step.output.tail, step.output.tail_length);
+    bool decided = !tell() || step.interrupted;
+    attempt_tidy(&step.attempt);
+    while (!decided) {
+        enum event event = next_event(0);
+        if (event == MESSAGE && heard("again"))
+            return false;
+        if (event == MESSAGE && heard("fail"))
+            keep_complaint();
+        decided = event == LOST || event == INTERRUPTED ||
+                  (event == MESSAGE && (heard("release") || heard("fail")));
+    }
+    return true;
+}
+
+static void forget_attempt(void)
+{
+    attempt_abandon(&step.attempt);
+    output_discard(&step.output);
+    if (step.interrupted)
+        end_as(step.interrupted);
+}
+
+static void run_and_forget(void)
+{
+    if (run_to_the_end()) {
+        if (counts())
+            finish();
+        forget_attempt();
+        return;
+    }
+    forget_attempt();
+    struct account account = attempt_account(&step.attempt);
+    line_killed(&step.line, &account);
+    if (!tell())
+        channel_close(&step.governor);
+}
+
+/* ---- the life of a step ----------------------------------------------------------------------*/
+
+/* What we open must not become the command's stdin, stdout or stderr. */
+static void fill_standard_streams(void)
+{
+    int file;
+    while ((file = open("/dev/null", O_RDWR)) >= 0 && file <= STDERR_FILENO)
+        ;
+    if (file >= 0)
+        close(file);
+}
+
+static int open_run(void)
+{
+    long run = strtol(variable("STOKER_RUN", "0"), NULL, 10);
+    return run > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)run, 0) : -1;
+}
+
+/* Signals are read like everything else; SIGPIPE and SIGXFSZ are errors of write to us. */
+static void begin_watch(void)
+{
+    sigset_t watched;
+    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGCHLD};
+    sigemptyset(&watched);
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++)
+        sigaddset(&watched, SIGNALS[i]);
+    sigaddset(&watched, SIGNAL_PARENT_DIED);
+    signal(SIGCHLD, SIG_DFL); /* whoever started us may have ignored it */
+    step.signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    sigaddset(&watched, SIGPIPE);
+    sigaddset(&watched, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &watched, &step.inherited);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
+    step.run = open_run();
+}
+
+static void end_watch(void)
+{
+    prctl(PR_SET_PDEATHSIG, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    sigprocmask(SIG_SETMASK, &step.inherited, NULL);
+}
+
+void step_run(char **command)
+{
+    step.command = command;
+    step.parent = getppid();
+    fill_standard_streams();
+    ask();
+    begin_watch();
+    strcpy(step.id, "0"); /* that of a step without a governor */
+    while (wait_for_permit() && start())
+        run_and_forget();
+    end_watch();
+}
