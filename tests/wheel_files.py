@@ -86,6 +86,25 @@ def make_wheel(folder: Path, content: bytes | None = None) -> Path:
     return path
 
 
+def sparse_zip(path: Path, name: str, size: int, crc: int = 0) -> None:
+    """One stored member of zeros, beyond 4 GiB too: a hole in the file, so it costs nothing."""
+    raw = name.encode()
+    wide = struct.pack("<2H2Q", 1, 16, size, size)
+    sizes = (crc, 2**32 - 1, 2**32 - 1, len(raw), len(wide))
+    local = struct.pack("<4s5H3L2H", b"PK\x03\x04", 45, 0, 0, 0, 33, *sizes) + raw + wide
+    entry = struct.pack("<4s6H3L2H", b"PK\x01\x02", 0x32D, 45, 0, 0, 0, 33, *sizes)
+    directory = entry + struct.pack("<3H2L", 0, 0, 0, 0o100644 << 16, 0) + raw + wide
+    start = len(local) + size
+    place = (1, 1, len(directory), start)
+    end64 = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, *place)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, start + len(directory), 1)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 2**32 - 1, 0)
+    with path.open("wb") as stream:
+        stream.write(local)
+        stream.seek(start)
+        stream.write(directory + end64 + locator + end)
+
+
 def unpacked(path: Path) -> dict[str, bytes]:
     """What Python's own zip library finds in a wheel, in the order of the file."""
     with zipfile.ZipFile(path) as archive:

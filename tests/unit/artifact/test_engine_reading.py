@@ -36,6 +36,7 @@ from wheel_files import (
     patched,
     record,
     renamed,
+    sparse_zip,
     wheel_bytes,
     zipped,
 )
@@ -100,31 +101,12 @@ def test_large_members_are_streamed_in_chunks(tmp_path: Path) -> None:
 
 
 def test_a_member_of_more_than_4_gib_is_read(tmp_path: Path) -> None:
-    """A hole in the file stands for the data, so it costs nothing."""
-    size = (4 << 30) + 5
-    name = f"{DIST_INFO}/RECORD".encode()
-    wide = struct.pack("<2H2Q", 1, 16, size, size)
-    local = struct.pack(
-        "<4s5H3L2H", b"PK\x03\x04", 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1, len(name), 20
-    )
-    entry = struct.pack(
-        "<4s6H3L5H2L", b"PK\x01\x02", 0x32D, 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1,
-        len(name), 20, 0, 0, 0, 0o100644 << 16, 0,
-    )  # fmt: skip
-    directory = entry + name + wide
-    start = len(local + name + wide) + size
-    end64 = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, len(directory), start)
-    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, start + len(directory), 1)
-    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 2**32 - 1, 0)
     path = tmp_path / "sparse.whl"
-    with path.open("wb") as stream:
-        stream.write(local + name + wide)
-        stream.seek(start)
-        stream.write(directory + end64 + locator + end)
+    sparse_zip(path, RECORD, (4 << 30) + 5)
     with open_wheel(path) as wheel:
-        assert wheel.members[name.decode()].size == size
+        assert wheel.members[RECORD].size == (4 << 30) + 5
         with pytest.raises(ArtifactError, match="too much to read"):
-            wheel.read(name.decode())
+            wheel.read(RECORD)
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -179,6 +161,7 @@ BROKEN: dict[str, tuple[Breakage, str]] = {
     "folder with content": (name_of("mill/lib/libmill.s/"), "folder|no regular file"),
     "encrypted": (in_both(SO, FLAGS, LOCAL_FLAGS, "<H", 1), "encrypted"),
     "patch data": (in_both(SO, FLAGS, LOCAL_FLAGS, "<H", 1 << 5), "flags 0x0020"),
+    "later version": (in_entry(SO, 6, "<H", 99), "version 99"),
     "bzip2": (in_both(SO, METHOD, LOCAL_METHOD, "<H", 12), "method 12"),
     "zstd": (in_both(SO, METHOD, LOCAL_METHOD, "<H", 93), "method 93"),
     "stored with two sizes": (in_both(SO, METHOD, LOCAL_METHOD, "<H", 0), "two sizes"),

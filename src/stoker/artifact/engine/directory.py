@@ -16,6 +16,7 @@ from stoker.model.units import size as in_words
 from stoker.model.value import Value
 
 _DIRECTORY_LIMIT = 32 << 20  # a quarter of a million members
+_NEWEST = 63  # version of the zip format
 _KNOWN_FLAGS = zip_.DESCRIPTOR | zip_.UTF8 | zip_.DEFLATE_HINTS
 
 
@@ -115,8 +116,8 @@ def _problem(entry: zip_.Entry) -> str | None:
     """What makes an entry unfit, as far as it shows in the directory."""
     if entry.flags & zip_.ENCRYPTED:
         return "the member is encrypted"
-    if entry.flags & ~_KNOWN_FLAGS:
-        return f"flags {entry.flags:#06x} are not supported"
+    if entry.flags & ~_KNOWN_FLAGS or entry.version > _NEWEST:
+        return f"version {entry.version} with flags {entry.flags:#06x} is not supported"
     if entry.method not in (zip_.STORED, zip_.DEFLATED):
         return f"compression method {entry.method} is not supported: only stored and deflate are"
     if entry.method == zip_.STORED and entry.sizes.compressed != entry.sizes.unpacked:

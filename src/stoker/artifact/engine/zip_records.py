@@ -40,6 +40,7 @@ class Entry(NamedTuple):
     """One entry of the central directory."""
 
     system: int
+    version: int  # of the format, that a reader must know
     flags: int
     method: int
     sizes: Sizes
@@ -101,7 +102,7 @@ def _unpack_entry(directory: bytes, position: int) -> tuple[Entry, int]:
     if len(directory) - position < _ENTRY.size:
         raise MalformedError("the central directory is cut short")
     fields = _ENTRY.unpack_from(directory, position)
-    mark, _, system, _, flags, method, _, _, *sizes = fields[:11]
+    mark, _, system, version, flags, method, _, _, crc, compressed, unpacked = fields[:11]
     name_length, extra_length, comment_length, disk, _, attributes, offset = fields[11:]
     if mark != _ENTRY_MARK:
         raise MalformedError("no entry of the central directory here")
@@ -111,13 +112,21 @@ def _unpack_entry(directory: bytes, position: int) -> tuple[Entry, int]:
     if end > len(directory):
         raise MalformedError("an entry of the central directory is cut short")
     extra = unpack_extra(directory[extras : extras + extra_length])
-    crc, compressed, unpacked = sizes
     unpacked, compressed, offset = _widened(extra, unpacked, compressed, offset)
     if disk != 0:
         raise MalformedError("the archive is split over several files")
-    told = Sizes(crc, compressed, unpacked)
-    name = directory[names:extras]
-    return Entry(system, flags, method, told, attributes, offset, name, extra), end - position
+    entry = Entry(
+        system=system,
+        version=version,
+        flags=flags,
+        method=method,
+        sizes=Sizes(crc, compressed, unpacked),
+        attributes=attributes,
+        offset=offset,
+        name=directory[names:extras],
+        extra=extra,
+    )
+    return entry, end - position
 
 
 def unpack_extra(extra: bytes) -> dict[int, bytes]:
