@@ -35,7 +35,8 @@ class _Opener(Row, frozen=True, kw_only=True):
 
 class _Table(Row, frozen=True, kw_only=True):
     keep: tuple[str, ...]
-    interpreter: tuple[str, ...]
+    never: tuple[str, ...]
+    numbered: tuple[str, ...]
     torch: dict[str, tuple[str, ...]]
     layout: tuple[_Layout, ...]
     opener: tuple[_Opener, ...]
@@ -57,6 +58,10 @@ def folders(cuda: int) -> tuple[str, ...]:
     return next((row.folders for row in _table().layout if row.cuda == cuda), ())
 
 
+def known_cuda() -> tuple[int, ...]:
+    return tuple(row.cuda for row in _table().layout)
+
+
 def torch_search_path(folder: str) -> tuple[str, ...] | None:
     """How the search path of a library in that folder of PyTorch's own wheel ends."""
     return _table().torch.get(folder)
@@ -73,10 +78,22 @@ def opened_by(library: str, cuda: int | None) -> tuple[str, ...]:
     )
 
 
+def cuda_of(library: str) -> int | None:
+    """The major version of CUDA that the name of a library tells."""
+    number = library.partition(".so.")[2].partition(".")[0]
+    told = number.isdecimal() and _matches(library, _table().numbered)
+    # Before CUDA 11 the number was one of two parts.
+    return int(number) if told and int(number) > 10 else None
+
+
 def keeps_name(library: str) -> bool:
     """Whether a library must not be renamed."""
-    return any(fnmatchcase(library, pattern) for pattern in _table().keep)
+    return _matches(library, _table().keep)
 
 
-def comes_with_interpreter(library: str) -> bool:
-    return any(fnmatchcase(library, pattern) for pattern in _table().interpreter)
+def never_bundled(library: str) -> bool:
+    return _matches(library, _table().never)
+
+
+def _matches(library: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(library, pattern) for pattern in patterns)

@@ -1,0 +1,1 @@
+"""What becomes of a wheel once it is built: planned first, then applied at once."""

@@ -1,0 +1,115 @@
+"""A plan made true in one pass: what changes is edited while it streams into the new wheel."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from stoker.artifact.elf_edit import ElfEdit
+from stoker.artifact.engine import Content, Edit, Wheel, rewrite
+from stoker.artifact.engine.parallel import threads
+from stoker.deliver.package.metadata import edited_metadata, edited_wheel
+from stoker.deliver.package.stock import Stock, open_stock
+from stoker.deliver.package.stripping import DEBUG_SUFFIX, find_tool, split
+from stoker.deliver.package.values import LibraryChange, Packaged, PackagePlan, Source
+from stoker.model.errors import UsageError
+from stoker.outside import files
+
+_MODE = 0o755
+_WORK = ".work"
+
+
+def apply(plan: PackagePlan, wheel: Wheel, into: Path, *, force: bool = False) -> Packaged:
+    """Write the packaged wheel to the folder ``into``, where it appears when it is whole."""
+    debug = into / f"{plan.file_name.removesuffix('.whl')}{DEBUG_SUFFIX}"
+    stripped = [change.path for change in plan.changed if change.strip]
+    _check_free(wheel.path, into / plan.file_name, debug if stripped else None, force=force)
+    with open_stock() as stock:
+        if not stripped:
+            return _packaged(_write(plan, wheel, stock, {}, into))
+        if debug.exists():
+            files.remove_whole(debug)
+        with files.folder_made_whole(debug) as aside:
+            sources = _strip(stripped, wheel, stock, aside)
+            path = _write(plan, wheel, stock, sources, into)
+            shutil.rmtree(aside / _WORK)
+        return _packaged(path, debug)
+
+
+def _check_free(wheel: Path, target: Path, debug: Path | None, *, force: bool) -> None:
+    if target.exists() and target.samefile(wheel):
+        raise UsageError(
+            f"{target} is the wheel to be packaged, which is left as it is",
+            hints=["--out DIR: another folder", "--label LABEL: another version"],
+        )
+    there = [path for path in (target, debug) if path is not None and path.exists()]
+    if there and not force:
+        raise UsageError(f"{there[0]} is there already", hints=["--force replaces it"])
+
+
+def _packaged(path: Path, debug: Path | None = None) -> Packaged:
+    taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}")) if debug else []
+    return Packaged(
+        path=str(path),
+        size=path.stat().st_size,
+        debug_files=tuple(str(file) for file in taken_out if file.is_file()),
+    )
+
+
+def _strip(members: Sequence[str], wheel: Wheel, stock: Stock, aside: Path) -> dict[str, Source]:
+    """Stripped copies of members, by name; what was taken out of them stays in ``aside``."""
+    tool = find_tool()
+
+    def strip(member: str) -> Source:
+        library = aside / _WORK / member
+        stock.unpack(Source(file=str(wheel.path), member=member), library)
+        debug = aside / f"{member}{DEBUG_SUFFIX}"
+        debug.parent.mkdir(parents=True, exist_ok=True)
+        split(library, debug, tool=tool)
+        return Source(file=str(library))
+
+    with ThreadPoolExecutor(threads()) as pool:
+        return dict(zip(members, pool.map(strip, members), strict=True))
+
+
+def _write(
+    plan: PackagePlan, wheel: Wheel, stock: Stock, stripped: Mapping[str, Source], into: Path
+) -> Path:
+    licences = f"{wheel.dist_info}/licenses"
+    contents = _libraries(plan, wheel, stock, stripped)
+    contents |= {f"{licences}/{text.path}": stock.content(text.source) for text in plan.licences}
+    contents |= _metadata(plan, wheel)
+    return rewrite(wheel, Edit(contents=contents), into)
+
+
+def _libraries(
+    plan: PackagePlan, wheel: Wheel, stock: Stock, stripped: Mapping[str, Source]
+) -> dict[str, Content]:
+    def content(change: LibraryChange) -> Content:
+        own = Source(file=str(wheel.path), member=change.path)
+        source = change.source or stripped.get(change.path, own)
+        edit = ElfEdit(rpath=change.rpath, needed=change.needed, soname=change.soname)
+        edited = stock.edited(source, edit)
+        return msgspec.structs.replace(edited, mode=_MODE if change.source else None)
+
+    changes = (*plan.changed, *plan.added)
+    with ThreadPoolExecutor(threads()) as pool:
+        made = pool.map(content, changes)
+        return {change.path: each for change, each in zip(changes, made, strict=True)}
+
+
+def _metadata(plan: PackagePlan, wheel: Wheel) -> dict[str, Content]:
+    metadata, kind = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/WHEEL"
+    edited = edited_metadata(
+        wheel.read(metadata),
+        version=plan.version,
+        drop=plan.requires_dropped,
+        requires=plan.requires_added,
+        licences=[text.path for text in plan.licences],
+    )
+    return {
+        metadata: Content.of_bytes(edited),
+        kind: Content.of_bytes(edited_wheel(wheel.read(kind), plan.tags)),
+    }

@@ -1,0 +1,56 @@
+"""What the packaged wheel is called: its version and its tags. Pure."""
+
+from collections.abc import Sequence
+
+from packaging.version import InvalidVersion, Version
+
+from stoker.artifact.runs_on import oldest_manylinux
+from stoker.knowledge.manylinux import Policy, policies
+from stoker.model.artifact import LibraryFacts
+from stoker.model.errors import UsageError
+
+
+def new_version(version: str, label: str | None) -> str:
+    """With the local label; without one where it is empty."""
+    if label is None:
+        return version
+    try:
+        public = Version(version).public
+        return str(Version(f"{public}+{label}")) if label else public
+    except InvalidVersion:
+        raise UsageError(
+            f"'{label}' is no label of a version",
+            hints=["letters, digits and dots, such as cu128.sm90"],
+        ) from None
+
+
+def new_tags(
+    tags: Sequence[str], libraries: Sequence[LibraryFacts], machine: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Tags that promise what the symbols need, and what to note. Those that do are kept."""
+    needed = oldest_manylinux(libraries)
+    if needed is None:
+        newest = policies()[-1].name
+        plain = tuple(dict.fromkeys(_with_platform(tag, f"linux_{machine}") for tag in tags))
+        return plain, (f"it needs newer symbols than {newest} promises: no manylinux tag fits",)
+    made = [_honest(tag, needed, machine) for tag in tags]
+    return tuple(dict.fromkeys(made)), ()
+
+
+def _honest(tag: str, needed: str, machine: str) -> str:
+    platform = tag.rpartition("-")[2]
+    if not platform.startswith(("linux_", "manylinux")) and platform != "any":
+        raise UsageError(f"the wheel is for {platform}: only those for Linux with glibc are known")
+    enough = {name for row in _from(needed) for name in (row.name, *row.aliases)}
+    kept = [part for part in platform.split(".") if part.removesuffix(f"_{machine}") in enough]
+    return _with_platform(tag, ".".join(kept) or f"{needed}_{machine}")
+
+
+def _from(needed: str) -> Sequence[Policy]:
+    """A tag and all that are newer."""
+    names = [policy.name for policy in policies()]
+    return policies()[names.index(needed) :]
+
+
+def _with_platform(tag: str, platform: str) -> str:
+    return f"{tag.rpartition('-')[0]}-{platform}"

@@ -1,0 +1,106 @@
+"""METADATA and WHEEL, edited as text: what is not asked for keeps its bytes. Pure."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+_BLANK = re.compile(rb"\r?\n\r?\n")
+
+
+class Headers:
+    """The fields before the first empty line, in order; the body stays as it is."""
+
+    def __init__(self, content: bytes):
+        end = _BLANK.search(content)
+        head, self._body = (content, b"") if end is None else _split(content, end.start())
+        # A line that starts with white space goes on with the field before it.
+        self._lines = re.findall(rb"[^\r\n]+(?:\r?\n[ \t][^\r\n]*)*", head)
+
+    def __bytes__(self) -> bytes:
+        return b"\n".join(self._lines) + (self._body or b"\n")
+
+    def values(self, name: str) -> list[str]:
+        return [_value(line) for line in self._lines if _is(line, name)]
+
+    def replace(self, name: str, values: Sequence[str]) -> None:
+        """All fields of a name at once, where the first of them was, else at the end."""
+        places = [index for index, line in enumerate(self._lines) if _is(line, name)]
+        place = places[0] if places else len(self._lines)
+        self.drop(name, lambda _: True)
+        self._lines[place:place] = [_field(name, value) for value in values]
+
+    def drop(self, name: str, condition: Callable[[str], bool]) -> None:
+        self._lines = [
+            line for line in self._lines if not (_is(line, name) and condition(_value(line)))
+        ]
+
+    def insert(self, name: str, values: Sequence[str], *, before: Sequence[str] = ()) -> None:
+        """After the last field of the name and before the first of the names ``before``."""
+        end = next(
+            (i for i, line in enumerate(self._lines) if any(_is(line, n) for n in before)),
+            len(self._lines),
+        )
+        own = [index for index, line in enumerate(self._lines[:end]) if _is(line, name)]
+        place = own[-1] + 1 if own else end
+        self._lines[place:place] = [_field(name, value) for value in values]
+
+
+def _split(content: bytes, place: int) -> tuple[bytes, bytes]:
+    return content[:place], content[place:]
+
+
+def _is(line: bytes, name: str) -> bool:
+    return line.partition(b":")[0].strip().lower() == name.lower().encode()
+
+
+def _value(line: bytes) -> str:
+    return line.partition(b":")[2].decode(errors="surrogateescape").strip()
+
+
+def _field(name: str, value: str) -> bytes:
+    return f"{name}: {value}".encode(errors="surrogateescape")
+
+
+def edited_metadata(
+    content: bytes,
+    *,
+    version: str | None = None,
+    drop: Collection[str] = (),
+    requires: Sequence[str] = (),
+    licences: Sequence[str] = (),
+) -> bytes:
+    """``drop`` are lines of Requires-Dist as they stand there."""
+    headers = Headers(content)
+    if version is not None:
+        headers.replace("Version", [version])
+    headers.drop("Requires-Dist", lambda line: line in drop)
+    # What an extra requires stands after its Provides-Extra, in the files of most builders.
+    headers.insert("Requires-Dist", requires, before=["Provides-Extra"])
+    if licences and _knows_licence_files(headers):
+        headers.insert("License-File", licences)
+    return bytes(headers)
+
+
+def required_name(line: str) -> str | None:
+    """The package that a requirement names, unless only an extra asks for it."""
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement:
+        return None
+    if requirement.marker and "extra" in str(requirement.marker):
+        return None
+    return canonicalize_name(requirement.name)
+
+
+def _knows_licence_files(headers: Headers) -> bool:
+    """Since version 2.4 of the format; before, the texts lie there without being listed."""
+    version = (headers.values("Metadata-Version") or ["1.0"])[0]
+    return [int(n) for n in re.findall(r"\d+", version)[:2]] >= [2, 4]
+
+
+def edited_wheel(content: bytes, tags: Sequence[str]) -> bytes:
+    headers = Headers(content)
+    headers.replace("Tag", tags)
+    return bytes(headers)

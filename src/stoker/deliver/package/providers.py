@@ -1,0 +1,49 @@
+"""Who provides a library that the wheel needs by name. Pure."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from stoker.deliver.package.subject import Subject
+from stoker.deliver.package.values import Mode, PackageRequest
+from stoker.knowledge.manylinux import is_system_library
+from stoker.knowledge.nvidia_packages import never_bundled
+from stoker.knowledge.sonames import bringer, is_of_driver
+
+
+class Provider(StrEnum):
+    WHEEL = "wheel"  # it is there already
+    SYSTEM = "system"  # whoever installs the wheel: with Linux, the driver, Python or otherwise
+    TORCH = "torch"
+    PACKAGE = "package"  # one of NVIDIA's
+    BUNDLE = "bundle"  # the wheel will: it is taken in
+
+
+class Providers:
+    """The same question for every name, of one wheel and one request."""
+
+    def __init__(self, subject: Subject, request: PackageRequest):
+        self._own: Collection[str] = subject.own
+        self._exclude = request.exclude
+        self._mode = request.mode
+        self._is_torch = subject.is_torch
+
+    def of(self, name: str) -> Provider:
+        if name in self._own:
+            return Provider.WHEEL
+        if self._is_given(name):
+            return Provider.SYSTEM
+        row = bringer(name)
+        if row and row.name == "torch" and not self._is_torch:
+            return Provider.TORCH
+        if row and row.name != "torch" and self._mode is Mode.PYPI:
+            return Provider.PACKAGE
+        return Provider.BUNDLE
+
+    def _is_given(self, name: str) -> bool:
+        return (
+            is_system_library(name)
+            or is_of_driver(name)
+            or never_bundled(name)
+            or any(fnmatchcase(name, pattern) for pattern in self._exclude)
+        )

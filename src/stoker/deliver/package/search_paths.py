@@ -1,0 +1,102 @@
+"""Where a library of the wheel has to look for others, as the folders of DT_RPATH. Pure."""
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from stoker.artifact.closure import installed_path, search_folders
+from stoker.deliver.package.providers import Provider
+from stoker.knowledge.nvidia_packages import torch_search_path
+from stoker.model.artifact import ElfKind, LibraryFacts
+from stoker.model.errors import UsageError
+
+_TORCH_FOLDER = "torch/lib"
+_ORIGIN = "$ORIGIN"
+_ORIGINS = (_ORIGIN, "${ORIGIN}")
+
+
+def home(path: str) -> str:
+    """The folder that a member is installed to, relative to that of all packages."""
+    return posixpath.dirname(installed_path(path)) or "."
+
+
+class SearchPaths:
+    """``homes``: the folders in which a name is found in the wheel as it will be. ``packages``:
+    those in which NVIDIA's packages put libraries.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: Callable[[str], Provider],
+        homes: Mapping[str, Sequence[str]],
+        packages: Sequence[str],
+        is_torch: bool,
+    ):
+        self._provider = provider
+        self._homes = homes
+        self._packages = packages
+        self._is_torch = is_torch
+
+    def new(self, library: LibraryFacts) -> str | None:
+        """The path that a library of the wheel must get; None where its own will do."""
+        if path := self._torch(library):
+            return None if (library.rpath, library.runpath) == (path, ()) else ":".join(path)
+        wanted = self._wanted(library)
+        if ".data/" in home(library.path) or _will_do(library, wanted):
+            return None  # where a script is installed to, and how far that is from here, varies
+        origins = [f for f in (*library.runpath, *library.rpath) if f.startswith(_ORIGINS)]
+        return ":".join(dict.fromkeys((*wanted, *origins)))
+
+    def of_bundled(self, library: LibraryFacts) -> str:
+        """The path of a library that is taken in: beside it are the others."""
+        return ":".join(self._torch(library) or dict.fromkeys((_ORIGIN, *self._wanted(library))))
+
+    def _torch(self, library: LibraryFacts) -> tuple[str, ...] | None:
+        """As in the official wheels: the same start in both folders, though it only fits one."""
+        end = torch_search_path(posixpath.dirname(library.path)) if self._is_torch else None
+        if end is None or library.kind is not ElfKind.LIBRARY:
+            return None
+        return (*(f"{_ORIGIN}/../../{folder}" for folder in self._packages), *end)
+
+    def _wanted(self, library: LibraryFacts) -> tuple[str, ...]:
+        here = home(library.path)
+        return tuple(_from(here, folder) for folder in dict.fromkeys(self._folders(library)))
+
+    def _folders(self, library: LibraryFacts) -> Iterator[str]:
+        """PyTorch's first, then NVIDIA's, then the wheel's own."""
+        providers = {self._provider(name) for name in library.needed}
+        if Provider.TORCH in providers:
+            yield _TORCH_FOLDER
+        if Provider.PACKAGE in providers:
+            yield from self._packages
+        for name in library.needed:
+            if name in self._homes:
+                yield _one_home(name, self._homes[name], library)
+
+
+def _one_home(name: str, homes: Sequence[str], library: LibraryFacts) -> str:
+    """Of several libraries of a name the one that is found already, or the one beside."""
+    for folder in (*search_folders(library), home(library.path)):
+        if folder in homes:
+            return folder
+    if len(homes) > 1:
+        raise UsageError(
+            f"two libraries are called {name}, in {' and in '.join(homes)}:"
+            f" which one does {library.path} need?",
+            hints=["remove one of them from the wheel"],
+        )
+    return homes[0]
+
+
+def _will_do(library: LibraryFacts, wanted: Sequence[str]) -> bool:
+    """Its path leads nowhere outside, and is DT_RPATH where a library depends on it."""
+    present = (*library.rpath, *library.runpath)
+    inside = all(folder.startswith(_ORIGINS) for folder in present)
+    as_rpath = library.kind is ElfKind.PROGRAM or not library.runpath or not wanted
+    leads = {posixpath.normpath(f.replace(_ORIGIN, home(library.path))) for f in wanted}
+    return inside and as_rpath and leads.issubset(search_folders(library))
+
+
+def _from(here: str, folder: str) -> str:
+    relative = posixpath.relpath(f"/{folder}", f"/{here}")
+    return _ORIGIN if relative == "." else f"{_ORIGIN}/{relative}"

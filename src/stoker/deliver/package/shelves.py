@@ -1,0 +1,194 @@
+"""Where libraries can be taken from: folders, wheels, the system. Read here, judged elsewhere."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from stoker.artifact.engine import open_wheel
+from stoker.artifact.folder_facts import read_file
+from stoker.artifact.wheel_facts import read_wheel
+from stoker.deliver.package.values import Source
+from stoker.knowledge.libraries import table
+from stoker.model.artifact import LibraryFacts
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.value import Value
+
+_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+_LOADER_VARIABLE = "LD_LIBRARY_PATH"
+_USUAL_CUDA = Path("/usr/local/cuda")
+_TOOLKIT_FOLDERS = ("targets/*/lib", "extras/CUPTI/lib64")
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """A library on a shelf, under the name it was looked for."""
+
+    name: str
+    source: Source
+    facts: LibraryFacts
+
+
+class Shelf(ABC):
+    """Libraries by file name."""
+
+    label: str
+
+    @property
+    @abstractmethod
+    def names(self) -> frozenset[str]: ...
+
+    @abstractmethod
+    def source(self, name: str) -> Source: ...
+
+    @abstractmethod
+    def facts(self, name: str) -> LibraryFacts | None:
+        """None of a file that is not ELF, such as a linker's script."""
+
+
+class FolderShelf(Shelf):
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.label = str(folder)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        try:
+            return frozenset(path.name for path in self._folder.iterdir())
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder}: {error.strerror}") from error
+
+    def source(self, name: str) -> Source:
+        return Source(file=str((self._folder / name).resolve()))
+
+    def facts(self, name: str) -> LibraryFacts | None:
+        path = Path(self.source(name).file)
+        return read_file(path, name) if path.is_file() else None
+
+
+class WheelShelf(Shelf):
+    """A wheel, such as one of NVIDIA's; of two members of a name the first counts."""
+
+    def __init__(self, wheel: Path):
+        self._wheel = wheel
+        self.label = str(wheel)
+
+    @cached_property
+    def _members(self) -> dict[str, str]:
+        with open_wheel(self._wheel) as wheel:
+            return {PurePosixPath(member).name: member for member in reversed(wheel.members)}
+
+    @cached_property
+    def _facts(self) -> dict[str, LibraryFacts]:
+        _, libraries, _ = read_wheel(self._wheel)
+        return {library.path: library for library in libraries}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._members)
+
+    def source(self, name: str) -> Source:
+        return Source(file=str(self._wheel.absolute()), member=self._members[name])
+
+    def facts(self, name: str) -> LibraryFacts | None:
+        return self._facts.get(self._members[name])
+
+
+class Shelves:
+    """All of them in order: the first that has a library for the machine gives it."""
+
+    def __init__(self, shelves: Sequence[Shelf], machine: str):
+        self._shelves = shelves
+        self._machine = machine
+        self.unfit: dict[str, list[str]] = {}  # files of the name that cannot be taken
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(shelf.label for shelf in self._shelves)
+
+    def find(self, name: str) -> Found | None:
+        for shelf in self._shelves:
+            if name in shelf.names and (found := self._take(shelf, name)):
+                return found
+        return None
+
+    def matching(self, pattern: str) -> tuple[str, ...]:
+        names = {name for shelf in self._shelves for name in shelf.names}
+        return tuple(sorted(name for name in names if fnmatchcase(name, pattern)))
+
+    def _take(self, shelf: Shelf, name: str) -> Found | None:
+        facts, source = shelf.facts(name), shelf.source(name)
+        if facts and not facts.problem and facts.machine == self._machine:
+            return Found(name=name, source=source, facts=facts)
+        why = (facts.problem or f"for {facts.machine}") if facts else "no ELF file"
+        self.unfit.setdefault(name, []).append(f"{source} ({why})")
+        return None
+
+
+def find_shelves(
+    given: Iterable[str],
+    libraries: Iterable[LibraryFacts],
+    machine: str,
+    environment: Mapping[str, str],
+) -> Shelves:
+    """What was given first; then where the wheel's own libraries look, the toolkit, the system."""
+    shelves = [shelf for path in given for shelf in _given(Path(path).expanduser())]
+    folders = [*_searched(libraries), *_toolkit(environment), *_environment(environment)]
+    folders += _system(machine)
+    shelves += [FolderShelf(folder) for folder in folders]
+    return Shelves(list({shelf.label: shelf for shelf in shelves}.values()), machine)
+
+
+def _given(path: Path) -> list[Shelf]:
+    if path.is_dir():
+        wheels = [WheelShelf(wheel) for wheel in sorted(path.glob("*.whl"))]
+        return [*map(FolderShelf, _prefix(path)), *wheels]
+    if not path.exists():
+        raise UsageError(f"there is no file or folder at '{path}'")
+    if path.suffix != ".whl":
+        raise UsageError(f"'{path}' is neither a folder nor a wheel")
+    return [WheelShelf(path)]
+
+
+def _prefix(folder: Path) -> Iterator[Path]:
+    """The folder and those below it in which libraries are kept: lib, nvidia/cublas/lib, ..."""
+    yield folder
+    search = table().search
+    for root in ("", *search.packages, "cusparselt"):
+        for name in (*search.libraries, *_TOOLKIT_FOLDERS):
+            if name != ".":
+                yield from filter(Path.is_dir, sorted(folder.glob(str(Path(root, name)))))
+
+
+def _searched(libraries: Iterable[LibraryFacts]) -> list[Path]:
+    """A freshly built library still knows where it was linked."""
+    paths = (path for library in libraries for path in (*library.rpath, *library.runpath))
+    return [Path(path) for path in dict.fromkeys(paths) if _is_readable(path)]
+
+
+def _toolkit(environment: Mapping[str, str]) -> list[Path]:
+    named = [Path(environment[name]) for name in _VARIABLES if environment.get(name)]
+    homes = named or [_USUAL_CUDA]
+    return [path for home in homes for path in _prefix(home) if _is_readable(path)]
+
+
+def _environment(environment: Mapping[str, str]) -> list[Path]:
+    """What the loader is told, and the packages of the active virtual environment."""
+    told = environment.get(_LOADER_VARIABLE, "").split(os.pathsep)
+    active = environment.get("VIRTUAL_ENV")
+    packages = sorted(Path(active).glob("lib/python*/site-packages")) if active else []
+    inside = [path for folder in packages for path in _prefix(folder) if path not in packages]
+    return [path for path in (*map(Path, told), *inside) if _is_readable(path)]
+
+
+def _system(machine: str) -> list[Path]:
+    search = table().search
+    names = [name.format(triple=f"{machine}-linux-gnu") for name in search.libraries if name != "."]
+    paths = (Path(prefix, name) for prefix in (*search.prefixes, "/") for name in names)
+    return [path for path in paths if _is_readable(path)]
+
+
+def _is_readable(path: Path | str) -> bool:
+    path = Path(path)
+    return path.is_absolute() and path.is_dir() and os.access(path, os.R_OK | os.X_OK)

@@ -1,0 +1,88 @@
+"""The bytes behind a source, a file or a member of a wheel: whole, at any offset, edited."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+
+from stoker.artifact.elf import Elf
+from stoker.artifact.elf_edit import ElfEdit, make_patch
+from stoker.artifact.engine import Content, Wheel, open_wheel
+from stoker.artifact.engine.zip_records import STORED
+from stoker.artifact.inflated import InflatedReader
+from stoker.artifact.reader import Reader, open_file
+from stoker.deliver.package.values import Source
+from stoker.model.errors import StorageError
+
+
+class _NoLookout:
+    """Few reads, far apart: there is nothing to look out for."""
+
+    def see(self, data: bytes) -> None:
+        pass
+
+    def kept(self, offset: int, length: int) -> None:
+        pass
+
+
+class Stock:
+    """Keeps wheels open for as long as their contents may be asked for, by any thread."""
+
+    def __init__(self, stack: ExitStack):
+        self._stack = stack
+        self._lock = Lock()
+        self._wheels: dict[str, Wheel] = {}
+
+    def content(self, source: Source) -> Content:
+        if source.member is None:
+            return Content.of_file(Path(source.file))
+        return self._wheel(source.file).content(source.member)
+
+    def digest(self, source: Source) -> str:
+        digest = hashlib.sha256()
+        for chunk in self.content(source).chunks():
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def edited(self, source: Source, edit: ElfEdit) -> Content:
+        content = self.content(source)
+        if edit == ElfEdit():
+            return content
+        with self._reader(source) as reader:
+            patch = make_patch(Elf(reader), edit)
+        return Content(size=patch.size, chunks=lambda: patch.applied(content.chunks()))
+
+    def unpack(self, source: Source, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as stream:
+                stream.writelines(self.content(source).chunks())
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+
+    @contextmanager
+    def _reader(self, source: Source) -> Iterator[Reader]:
+        with open_file(Path(source.file)) as file:
+            if source.member is None:
+                yield file
+                return
+            member = self._wheel(source.file).member(source.member)
+            packed = file.part(start=member.data, size=member.compressed_size, member=member.name)
+            if member.method == STORED:
+                yield packed
+            else:
+                lookout = _NoLookout()
+                yield InflatedReader(packed, size=member.size, crc=member.crc, lookout=lookout)
+
+    def _wheel(self, file: str) -> Wheel:
+        with self._lock:
+            if file not in self._wheels:
+                self._wheels[file] = self._stack.enter_context(open_wheel(Path(file)))
+            return self._wheels[file]
+
+
+@contextmanager
+def open_stock() -> Iterator[Stock]:
+    with ExitStack() as stack:
+        yield Stock(stack)

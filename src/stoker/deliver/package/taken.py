@@ -1,0 +1,51 @@
+"""The libraries that a wheel takes in: where they go and what they are called there. Pure."""
+
+from collections.abc import Mapping
+
+from stoker.deliver.package.closure import Closure
+from stoker.deliver.package.shelves import Found
+from stoker.deliver.package.subject import Subject
+from stoker.knowledge.nvidia_packages import keeps_name
+
+_TORCH_FOLDER = "torch/lib"
+
+
+def to_be_hashed(closure: Closure) -> tuple[Found, ...]:
+    """Those whose names do not stay, because another wheel may bring another of the name."""
+    return tuple(found for found in closure.found.values() if not keeps_name(_called(found)))
+
+
+def hashed_name(name: str, digest: str) -> str:
+    """``libcudart-1a2b3c4d.so.12``"""
+    stem, dot, rest = name.partition(".so")
+    return f"{stem}-{digest[:8]}{dot}{rest}"
+
+
+def _called(found: Found) -> str:
+    return found.facts.soname or found.name
+
+
+class Taken:
+    """``digests`` are by the name that others need."""
+
+    def __init__(self, subject: Subject, closure: Closure, digests: Mapping[str, str]):
+        own = subject.dist_info.partition("-")[0]
+        self.folder = _TORCH_FOLDER if subject.is_torch else f"{own}.libs"
+        self._closure = closure
+        self.names = {
+            name: hashed_name(_called(found), digests[name]) if name in digests else _called(found)
+            for name, found in closure.found.items()
+        }
+
+    def renamed(self, needed: tuple[str, ...]) -> dict[str, str]:
+        """Of the names that a library needs, those that change."""
+        return {name: new for name in needed if (new := self.names.get(name, name)) != name}
+
+    @property
+    def files(self) -> dict[str, Found]:
+        """By the new name: a file that is needed by two names goes along once."""
+        return {new: self._closure.found[name] for name, new in self.names.items()}
+
+    def wanted_by(self, new: str) -> tuple[str, ...]:
+        names = [name for name, other in self.names.items() if other == new]
+        return tuple(dict.fromkeys(by for name in names for by in self._closure.wanted_by[name]))

@@ -1,0 +1,109 @@
+"""The plan of a package as a terminal page: search paths, libraries, requirements, notes."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from stoker.deliver.package.values import LibraryChange, Packaged, PackagePlan
+from stoker.model.units import size
+
+_MOST_NAMES = 4
+
+
+def package_page(plan: PackagePlan) -> RenderableType:
+    parts = [
+        _head(plan),
+        _added(plan.added),
+        _search_paths((*plan.changed, *plan.added)),
+        _names(plan.changed),
+        _stripped(plan.changed),
+        _requirements(plan),
+        _licences(plan),
+        _notes(plan.notes),
+    ]
+    return Group(*(line for part in parts if part for line in (*part, Text())))
+
+
+def packaged_lines(packaged: Packaged) -> str:
+    """What was made, for a reader who waited for it."""
+    debug = packaged.debug_files
+    beside = f"; {len(debug)} debug files beside it" if debug else ""
+    return f"{packaged.path}, {size(packaged.size)}{beside}"
+
+
+def _head(plan: PackagePlan) -> list[RenderableType]:
+    head = Text.assemble((plan.file_name, "bold"), f"  {plan.mode}")
+    return [head, Text(f"from {plan.wheel}", style="dim")]
+
+
+def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
+    indented = [Padding(line, (0, 0, 0, 2), expand=False) for line in lines]
+    return [Text(title, style="bold"), *indented] if indented else []
+
+
+def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
+    if not added:
+        return []
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for change in added:
+        table.add_row(change.path, size(change.size), f"{change.source}")
+    total = size(sum(change.size for change in added))
+    return _section(f"Taken in: {len(added)} libraries, {total}", [table])
+
+
+def _search_paths(changes: Iterable[LibraryChange]) -> list[RenderableType]:
+    by_path: dict[str, list[str]] = {}
+    for change in changes:
+        if change.rpath is not None:
+            by_path.setdefault(change.rpath, []).append(change.path)
+    lines: list[RenderableType] = []
+    for path, libraries in by_path.items():
+        lines.append(Text(_some(libraries), style="dim"))
+        folders = path.split(":") if path else ["none"]
+        lines += [Padding(Text(folder), (0, 0, 0, 2)) for folder in folders]
+    return _section("Search path (DT_RPATH)", lines)
+
+
+def _names(changes: Iterable[LibraryChange]) -> list[RenderableType]:
+    by_name: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        for names in change.needed.items():
+            by_name.setdefault(names, []).append(change.path)
+    lines = [
+        Text.assemble(f"{old} -> {new}  ", (_some(libraries), "dim"))
+        for (old, new), libraries in by_name.items()
+    ]
+    return _section("Needed under another name", lines)
+
+
+def _stripped(changes: Iterable[LibraryChange]) -> list[RenderableType]:
+    stripped = [change.path for change in changes if change.strip]
+    return _section("Stripped", [Text(_some(stripped))] if stripped else [])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _requirements(plan: PackagePlan) -> list[RenderableType]:
+    lines = [Text(f"- {line}", style="red") for line in plan.requires_dropped]
+    lines += [Text(f"+ {line}", style="green") for line in plan.requires_added]
+    return _section("Requires-Dist", lines)
+
+
+def _licences(plan: PackagePlan) -> list[RenderableType]:
+    return _section(
+        "Licences",
+        [Text.assemble(text.path, (f"  {text.source}", "dim")) for text in plan.licences],
+    )
+
+
+def _notes(notes: Sequence[str]) -> list[RenderableType]:
+    return [Text.assemble(("note ", "cyan"), " ", note) for note in notes]
