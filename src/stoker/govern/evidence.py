@@ -14,9 +14,9 @@ _KILLED = re.compile(
     rb"Killed signal terminated program"
     rb"|internal compiler error: Killed"
     rb"|died due to signal 9\b"
-    rb"|(?:^|\n|: )Killed\s*$"
-    rb"|(?:^|\n)Killed(?:\n|$)"
-    rb"|terminated (?:with|by) signal (?:9|SIGKILL)"
+    rb"|^(?:.*\s)?Killed\s*$"
+    rb"|terminated (?:with|by) signal (?:9|SIGKILL)",
+    re.MULTILINE,
 )
 # How compilers and linkers report an allocation that was refused.
 _REFUSED = re.compile(

@@ -1,0 +1,216 @@
+"""The governor's state machine: every way a step can go, without a socket."""
+
+from collections.abc import Callable
+
+import pytest
+
+from stoker.govern.governor import Governor, MemoryReading
+from stoker.govern.predict import Predictor
+from stoker.govern.protocol import Ask, Done, Usage
+from stoker.model.events import AnyEvent, StepEnds, StepRepeats
+from stoker.model.govern import Decision, Role, State, Step
+from stoker.model.runs import Attempt, Outcome
+
+GIB = 1024**3
+KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
+
+
+class Scripted:
+    """A policy that admits everybody and kills whom it is told to."""
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.kill: tuple[int, ...] = ()
+        self.admits = True
+
+    def decide(self, state: State) -> Decision:
+        kill, self.kill = self.kill, ()
+        return Decision(admit=tuple(r.id for r in state.waiting) if self.admits else (), kill=kill)
+
+
+class World:
+    """A governor with everything it sends, emits and keeps."""
+
+    def __init__(self, cap: int | None = None):
+        self.policy = Scripted()
+        self.sent: list[tuple[int, bytes]] = []
+        self.events: list[AnyEvent] = []
+        self.kept: list[tuple[int, Attempt]] = []
+        self.governor = Governor(
+            policy=self.policy,
+            predictor=Predictor(),
+            cpus=4,
+            cap=cap,
+            send=lambda connection, message: self.sent.append((connection, message)),
+            emit=self.events.append,
+            keep=lambda run, attempt: self.kept.append((run, attempt)),
+        )
+        self.read()
+
+    def read(self, used: int = GIB, kills: int | None = 0, now: float = 0.0) -> None:
+        reading = MemoryReading(limit=4 * GIB, used=used, oom_kills=kills)
+        self.governor.read(reading, now)
+
+    def ask(self, connection: int = 7, run: int = 100) -> None:
+        ask = Ask(version=1, run=run, pid=1, directory="/b", cpus=1, command=("g++", "a.cpp"))
+        step = Step(key="k", role=Role.CXX, source="a.cpp", output="a.o")
+        self.governor.asked(connection, ask, step, 0.0, 1.0)
+
+    def words(self, connection: int = 7) -> list[str]:
+        return [
+            message.split(b"\t")[0].strip().decode() for c, message in self.sent if c == connection
+        ]
+
+
+def usage(peak: int = 100) -> Usage:
+    return Usage(wall_us=2_000_000, cpu_us=1_500_000, peak=peak, byte_seconds=150)
+
+
+def done(status: int = 0, signal: int = 0, tail: bytes = b"", peak: int = 100) -> Done:
+    return Done(status=status, signal=signal, usage=usage(peak), tail=tail)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_ask_run_done_release(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.started(7, 4242)
+    world.governor.grown(7, 50, 80)
+    world.governor.ended(7, done(), 3.0)
+    assert world.words() == ["run", "release"]
+    ((run, attempt),) = world.kept
+    assert (run, attempt.outcome, attempt.record.peak) == (100, Outcome.DONE, 100)
+    assert not world.governor.busy
+    assert isinstance(world.events[-1], StepEnds)
+
+
+def test_another_version_is_told_and_forgotten(world: World) -> None:
+    ask = Ask(version=2, run=1, pid=1, directory="", cpus=1, command=())
+    world.governor.asked(7, ask, Step(key="k", role=Role.CXX), 0.0, 1.0)
+    assert world.words() == ["wrong_version"]
+    assert not world.governor.busy
+
+
+def test_a_compile_error_is_released_and_not_repeated(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.ended(7, done(status=1, tail=b"a.cpp:1: error: expected ';'\n"), 2.0)
+    assert world.words() == ["run", "release"]
+    assert world.kept[0][1].outcome is Outcome.FAILED
+
+
+def test_an_oom_kill_is_repeated_with_more_then_alone_then_fails(world: World) -> None:
+    world.ask()
+    reserved = []
+    for kills in (1, 2, 3):
+        world.governor.decide(1.0)
+        world.read(kills=kills, used=4 * GIB)
+        reserved.append(world.governor.state(1.0).running[0].request.prediction.high)
+        world.governor.ended(7, done(status=1, tail=KILLED, peak=3 * GIB), 2.0)
+    assert world.words() == ["run", "again", "run", "again", "run", "fail"]
+    assert reserved[1] >= max(2 * reserved[0], 3 * GIB)
+    text = world.sent[-1][1].decode()
+    assert "a.cpp" in text
+    assert "3.0 GiB" in text
+    assert [attempt.outcome for _, attempt in world.kept] == [Outcome.OOM] * 3
+
+
+def test_the_third_attempt_runs_alone(world: World) -> None:
+    world.ask()
+    for kills in (1, 2):
+        world.governor.decide(1.0)
+        world.read(kills=kills, used=4 * GIB)
+        world.governor.ended(7, done(status=1, tail=KILLED), 2.0)
+    assert world.governor.state(3.0).waiting[0].alone
+
+
+def test_somebodys_kill_9_is_a_failure(world: World) -> None:
+    """The counter of the group did not move: no OOM, however the driver puts it."""
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.ended(7, done(status=1, tail=KILLED), 2.0)
+    assert world.words() == ["run", "release"]
+
+
+def test_a_preempted_step_waits_again_with_what_it_used(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.grown(7, 2 * GIB, 3 * GIB)
+    world.policy.kill, world.policy.admits = (1,), False
+    world.governor.decide(2.0)
+    world.governor.decide(2.1)
+    assert world.words() == ["run", "kill"]
+    world.governor.stopped(7, usage(peak=3 * GIB), 2.2)
+    (waiting,) = world.governor.state(2.3).waiting
+    assert waiting.prediction.high >= 3 * GIB
+    (event,) = [e for e in world.events if isinstance(e, StepRepeats)]
+    assert event.why == "preempted"
+    assert world.governor.repeats == 1
+
+
+def test_a_step_that_is_being_stopped_still_holds_its_memory(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.grown(7, GIB, GIB)
+    world.policy.kill = (1,)
+    world.governor.decide(2.0)
+    assert [step.current for step in world.governor.state(2.0).running] == [GIB]
+
+
+def test_a_lost_launcher_gives_its_group_and_is_forgotten(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.started(7, 4242)
+    assert world.governor.lost(7) == 4242
+    assert world.governor.lost(7) is None
+    assert not world.governor.busy
+
+
+def test_a_waiting_step_may_be_lost_too(world: World) -> None:
+    world.ask()
+    assert world.governor.lost(7) is None
+    assert len(world.governor.state(1.0).waiting) == 0
+
+
+def test_the_cap_counts_only_what_builds_use() -> None:
+    world = World(cap=GIB)
+    world.read(used=2 * GIB)
+    state = world.governor.state(1.0)
+    assert (state.limit, state.used, state.neighbour) == (3 * GIB, 2 * GIB, 2 * GIB)
+
+
+def test_the_cap_is_never_above_the_limit() -> None:
+    world = World(cap=100 * GIB)
+    assert world.governor.state(1.0).limit == 4 * GIB
+
+
+def test_growth_follows_the_readings(world: World) -> None:
+    world.read(used=GIB, now=1.0)
+    world.read(used=2 * GIB, now=2.0)
+    assert world.governor.state(2.0).growth > 0
+
+
+def test_steps_of_a_run(world: World) -> None:
+    world.ask(7, run=100)
+    world.ask(8, run=200)
+    world.governor.decide(1.0)
+    world.governor.started(8, 88)
+    assert world.governor.steps_of(200) == [(8, 88)]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda governor: governor.started(99, 1),
+        lambda governor: governor.grown(99, 1, 1),
+        lambda governor: governor.ended(99, done(), 1.0),
+    ],
+)
+def test_who_never_asked_is_not_known(world: World, action: Callable[[Governor], None]) -> None:
+    with pytest.raises(KeyError):
+        action(world.governor)

@@ -1,0 +1,71 @@
+"""The longest path behind each step, and ninja's files it is read from."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import PROJECTS
+from stoker.govern.graph import longest_paths
+from stoker.source.ninja import Edge, read_durations, read_edges
+
+
+def edge(output: str, *needs: str, rule: str = "cc") -> Edge:
+    return Edge(outputs=(output,), rule=rule, needs=needs)
+
+
+def test_paths_add_up_to_the_end() -> None:
+    edges = (edge("a.o", "a.c"), edge("b.o", "b.c"), edge("lib", "a.o", "b.o"), edge("exe", "lib"))
+    paths = longest_paths(edges, {"a.o": 5.0, "b.o": 1.0, "lib": 2.0, "exe": 3.0})
+    assert paths == {"a.o": 10.0, "b.o": 6.0, "lib": 5.0, "exe": 3.0}
+
+
+def test_phony_costs_nothing_and_unknown_counts_one() -> None:
+    edges = (edge("a.o"), edge("all", "a.o", rule="phony"))
+    assert longest_paths(edges, {}) == {"a.o": 1.0, "all": 0.0}
+
+
+def test_a_cycle_does_not_hang() -> None:
+    assert longest_paths((edge("a", "b"), edge("b", "a")), {}) == {"a": 0.0, "b": 0.0}
+
+
+def test_escapes_and_kinds_of_inputs(tmp_path: Path) -> None:
+    (tmp_path / "build.ninja").write_text(
+        "rule cc\n  command = true\n"
+        "build with$ space.o | extra.d: cc a$:b.c | header.h || order $\n  more\n  x = 1\n"
+    )
+    (found,) = read_edges(tmp_path)
+    assert found.outputs == ("with space.o", "extra.d")
+    assert found.needs == ("a:b.c", "header.h", "order", "more")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "build.ninja").write_text(f"build {text}\n", errors="replace")
+        Path(folder, ".ninja_log").write_text(f"# ninja log v5\n{text}\n", errors="replace")
+        read_edges(Path(folder))
+        read_durations(Path(folder))
+
+
+def test_a_real_build_folder(need: Callable[[str], str], tmp_path: Path) -> None:
+    cmake, ninja = need("cmake"), need("ninja")
+    source = PROJECTS / "mini-cmake"
+    subprocess.run(
+        [cmake, "-S", source, "-B", tmp_path, "-G", "Ninja"], check=True, capture_output=True
+    )
+    edges = read_edges(tmp_path)
+    targets = subprocess.run(
+        [ninja, "-C", tmp_path, "-t", "targets", "all"], check=True, capture_output=True, text=True
+    ).stdout
+    listed = {line.rpartition(": ")[0] for line in targets.splitlines()}
+    assert {output for each in edges for output in each.outputs} >= listed
+    assert not read_durations(tmp_path)
+    subprocess.run([ninja, "-C", tmp_path], check=True, capture_output=True)
+    made = read_durations(tmp_path)
+    assert made
+    assert set(made) <= {output for each in edges for output in each.outputs}
