@@ -1,0 +1,189 @@
+"""Is the code what was asked for: GPU architectures, CUDA, Python, CPU level? Pure."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from packaging.tags import parse_tag
+
+from stoker.deliver.verify.case import Case, CodeSample, error, note, warning
+from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.extra_architectures import added, holds_foreign_code
+from stoker.knowledge.instruction_sets import beyond, is_dispatched
+from stoker.knowledge.nvidia_packages import cuda_of
+from stoker.model.artifact import DeviceKind, LibraryFacts
+from stoker.model.finding import Finding
+from stoker.model.units import size
+from stoker.model.variant import Backend, GpuTarget, Variant
+
+_CHECKED = (Backend.CPU, Backend.CUDA)
+
+
+def as_asked(case: Case) -> Iterator[Finding]:
+    yield from _architectures(case)
+    yield from _toolkit(case)
+    yield from _python(case)
+
+
+def _architectures(case: Case) -> Iterator[Finding]:
+    variant = case.expected
+    if why := _why_unchecked(variant):
+        yield note("architectures-unchecked", "GPU architectures were not checked", [why])
+    if variant is None or variant.backend not in _CHECKED:
+        return
+    if variant.backend is Backend.CUDA and not variant.gpus:
+        return
+    asked = {word for target in variant.gpus for word in _words(target)}
+    if lacking := sorted(asked - _present(case.own_libraries)):
+        title = "there is no device code for what was asked"
+        yield error("missing-architecture", title, lacking)
+    if extra := _extra(case, variant.gpus, asked):
+        yield error("extra-architecture", "there is device code that nobody asked for", extra)
+    yield from _not_everywhere(case, variant.gpus)
+
+
+def _why_unchecked(variant: Variant | None) -> str | None:
+    if variant is None:
+        return "nobody says what was asked for: give --variant"
+    if variant.backend not in _CHECKED:
+        return f"code for {variant.backend} is not read"
+    if variant.backend is Backend.CUDA and not variant.gpus:
+        return "the variant names none"
+    return None
+
+
+def _words(target: GpuTarget) -> list[str]:
+    """``sm_90a`` of ``9.0a``, and ``compute_90a`` with PTX."""
+    number = target.arch.replace(".", "")
+    return [f"sm_{number}", *([f"compute_{number}"] if target.ptx else [])]
+
+
+def _present(libraries: Iterable[LibraryFacts]) -> set[str]:
+    return {
+        code.arch
+        for library in libraries
+        for code in library.device_code
+        if code.linked and code.kind is not DeviceKind.LTOIR
+    }
+
+
+def _extra(case: Case, gpus: Iterable[GpuTarget], asked: set[str]) -> list[str]:
+    known = added(case.project, (target.arch for target in gpus))
+    allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
+    by_library = {library.path: _present([library]) - allowed for library in _made_here(case)}
+    return [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
+
+
+def _made_here(case: Case) -> list[LibraryFacts]:
+    return [one for one in case.own_libraries if not _is_foreign(case, one.path)]
+
+
+def _is_foreign(case: Case, path: str) -> bool:
+    return holds_foreign_code(case.project, PurePosixPath(path).name)
+
+
+def _not_everywhere(case: Case, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:
+    own = {library.path for library in _made_here(case)}
+    served = {row.arch: row for row in case.facts.runs_on}
+    lines = [
+        f"{path}: nothing for {target.arch}"
+        for target in gpus
+        if (row := served.get(target.arch.rstrip("af")))
+        for path in row.without
+        if path in own
+    ]
+    if lines:
+        title = "some libraries have device code, but none for a GPU that was asked for"
+        yield warning("architecture-not-everywhere", title, lines)
+
+
+def _toolkit(case: Case) -> Iterator[Finding]:
+    wanted = case.expected.toolkit if case.expected else None
+    if wanted is None or case.expected is None or case.expected.backend is not Backend.CUDA:
+        return
+    other = {
+        f"{library.path} needs {name}"
+        for library in case.own_libraries
+        for name in library.needed
+        if (major := cuda_of(name)) and str(major) != wanted.partition(".")[0]
+    }
+    if other:
+        yield error("wrong-cuda", f"it is not for CUDA {wanted}", sorted(other))
+
+
+def _python(case: Case) -> Iterator[Finding]:
+    wanted = case.expected.python if case.expected else None
+    told = {tag.interpreter for line in case.wheel.tags for tag in parse_tag(line)}
+    if wanted and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")}) and not _abi3(case):
+        yield error("wrong-python", f"it is not for Python {wanted}", sorted(told))
+
+
+def _abi3(case: Case) -> bool:
+    return any("-abi3-" in tag for tag in case.wheel.tags)
+
+
+# -- the CPU -------------------------------------------------------------------------------------
+
+
+def cpu_level(case: Case) -> Iterator[Finding]:
+    """By the notes that compilers leave, and by what was read of the code itself."""
+    cpu = case.expected.cpu if case.expected else None
+    if cpu is None:
+        why = "nobody says which CPU it is for" if case.libraries else "there is no machine code"
+        yield note("cpu-level-unchecked", "the CPU level of the code was not checked", [why])
+        return
+    family = cpu_family(cpu)
+    other = [one.path for one in case.libraries if one.machine != family]
+    if other:
+        yield error("wrong-cpu-family", f"it is not for {family}, as {cpu} is", other)
+    yield from _by_notes(case, cpu)
+    yield from _by_samples(case, cpu)
+    yield from _unread(case)
+
+
+def _by_notes(case: Case, cpu: str) -> Iterator[Finding]:
+    notes = {row.note: row.name for row in beyond(cpu) if row.note}
+    lines = [
+        f"{library.path} is marked as needing {word}"
+        for library in case.libraries
+        for word in library.isa
+        if word in notes
+    ]
+    if lines:
+        yield error("cpu-level-marked", f"the loader of a machine with {cpu} will refuse it", lines)
+
+
+def _by_samples(case: Case, cpu: str) -> Iterator[Finding]:
+    for named, name, title, say in (
+        (True, "cpu-level", f"code that runs everywhere needs more than {cpu}", error),
+        (
+            False,
+            "cpu-level-unnamed",
+            f"there is code for more than {cpu}, and no names to tell whether it is chosen by CPU",
+            warning,
+        ),
+    ):
+        found = [sample for sample in case.samples if sample.named is named]
+        lines = [line for sample in found for line in _undispatched(sample)]
+        if lines:
+            yield say(name, title, lines)
+
+
+def _undispatched(sample: CodeSample) -> list[str]:
+    return [
+        f"{sample.path}: {use.instruction_set} in {use.function}: {use.line}"
+        for use in sample.uses
+        if not is_dispatched(use.function)
+    ]
+
+
+def _unread(case: Case) -> Iterator[Finding]:
+    seen = {sample.path for sample in case.samples}
+    lines = [f"{sample.path}: {sample.problem}" for sample in case.samples if sample.problem]
+    partly = [one for one in case.samples if not one.problem and one.read < one.size]
+    lines += [f"{one.path}: {size(one.read)} of {size(one.size)}, in samples" for one in partly]
+    unseen = [library.path for library in case.libraries if library.path not in seen]
+    if unseen:
+        lines.append(f"not at all: {', '.join(unseen)}")
+    if lines:
+        title = "not all machine code was read for instructions beyond the CPU level"
+        yield note("cpu-level-sampled", title, lines)

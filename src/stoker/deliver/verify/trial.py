@@ -1,0 +1,205 @@
+"""Installs a wheel in a fresh virtual environment, with what it requires, and uses it.
+
+Every step is a finding: what it printed last is the evidence. A step that needs what this machine
+lacks is a note; one that fails ends nothing but what depends on it.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging import tags
+from packaging.tags import Tag, parse_tag
+
+from stoker.artifact.closure import installed_path
+from stoker.deliver.verify import programs
+from stoker.deliver.verify.case import Case
+from stoker.deliver.verify.programs import Program
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.finding import Finding, Severity
+from stoker.outside import process
+from stoker.outside.process import Argument, Outcome
+
+_INSTALLING, _BUILDING, _STEP = 1800.0, 900.0, 300.0  # seconds at most
+_TAIL = 15  # lines of output that are evidence
+
+_CPYTHON = re.compile(r"cp(\d)(\d+)")
+_MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__)?(?:\.py|\.(?:cpython-|abi3|so)\S*)")
+# What could make the trial see more than the environment it is made in.
+_OUTSIDE = ("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
+
+
+def fitting_python(case: Case) -> str:
+    """An interpreter of this machine that can install the wheel."""
+    told = frozenset(tag for line in case.wheel.tags for tag in parse_tag(line))
+    if told & frozenset(tags.sys_tags()):
+        return sys.executable
+    platforms = {tag.platform for tag in told}
+    if platforms.isdisjoint((*tags.platform_tags(), "any")):
+        raise UsageError(
+            f"{case.file_name} cannot be tried here: it is for {' '.join(sorted(platforms))}, "
+            f"this machine is {next(iter(tags.platform_tags()))}",
+            hints=["without --run it can be checked anywhere"],
+        )
+    for version in sorted(_versions(told), reverse=True):
+        found = shutil.which(f"python{version[0]}.{version[1]}")
+        if found and told & frozenset(_supported(version)):
+            return found
+    wanted = " ".join(sorted({tag.interpreter for tag in told}))
+    raise MissingError(f"no Python for {wanted} is on the PATH, to try {case.file_name} with")
+
+
+def _versions(told: frozenset[Tag]) -> set[tuple[int, int]]:
+    found = (_CPYTHON.fullmatch(tag.interpreter) for tag in told)
+    return {(int(match[1]), int(match[2])) for match in found if match}
+
+
+def _supported(version: tuple[int, int]) -> Iterator[Tag]:
+    yield from tags.cpython_tags(version)
+    yield from tags.compatible_tags(version)
+
+
+def try_wheel(
+    wheel: Path,
+    case: Case,
+    *,
+    python: str,
+    gpus: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Finding]:
+    """Findings as they come; ``gpus`` are the capabilities of those in this machine."""
+    with tempfile.TemporaryDirectory(prefix="stoker-trial-") as folder:
+        trial = _Trial(Path(folder), case, environment)
+        installed = trial.install(wheel, python)
+        yield installed
+        if installed.severity is Severity.ERROR:
+            return
+        steps = trial.torch(gpus) if case.project == "torch" else trial.imports()
+        yield from steps
+
+
+class _Trial:
+    def __init__(self, folder: Path, case: Case, environment: Mapping[str, str]):
+        self._folder = folder
+        self._case = case
+        self._python = folder / "environment" / "bin" / "python"
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if name not in _OUTSIDE and not name.startswith("PYTHON")
+        }
+        path = f"{self._python.parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+        self._environment = {**kept, "PATH": path, "TORCH_EXTENSIONS_DIR": str(folder / "built")}
+
+    def install(self, wheel: Path, python: str) -> Finding:
+        made = self._run([python, "-m", "venv", self._folder / "environment"], _STEP)
+        if not made.ok:
+            return _finding("trial-install", "a virtual environment can be made", made)
+        done = self._pip("install", str(wheel.absolute()))
+        if done.ok:
+            done = self._pip("check")
+        return _finding("trial-install", "it can be installed with all it requires", done)
+
+    def imports(self) -> Iterator[Finding]:
+        names = top_modules([member.name for member in self._case.members])
+        if not names:
+            yield _not_tried("trial-import", "it can be imported", "there is nothing to import")
+        for name in names:
+            yield self._program(
+                Program(f"trial-import-{name}", f"{name} can be imported", f"import {name}")
+            )
+
+    def torch(self, gpus: Sequence[str]) -> Iterator[Finding]:
+        imported = self._program(programs.IMPORT_TORCH)
+        yield imported
+        if imported.severity is Severity.ERROR:
+            return
+        for program in programs.TORCH:
+            yield self._program(program)
+        yield from self._device_code(gpus)
+        yield self._extension()
+        yield self._cmake()
+
+    def _device_code(self, gpus: Sequence[str]) -> Iterator[Finding]:
+        present = {code.arch for one in self._case.libraries for code in one.device_code}
+        if not present:
+            return
+        yield self._program(programs.ARCHITECTURES, *sorted(present))
+        if gpus:
+            yield self._program(programs.GPU)
+        else:
+            yield _not_tried(programs.GPU.name, programs.GPU.title, "this machine has no GPU")
+
+    def _extension(self) -> Finding:
+        name, title, _ = programs.EXTENSION
+        if not self._which("c++"):
+            return _not_tried(name, title, "there is no C++ compiler")
+        tools = self._pip("install", "ninja", "setuptools")
+        if not tools.ok:
+            return _finding(name, title, tools)
+        return self._program(programs.EXTENSION, timeout=_BUILDING)
+
+    def _cmake(self) -> Finding:
+        name, title = "trial-cmake", "a CMake project finds and uses it"
+        cmake, project = self._which("cmake"), self._folder / "project"
+        if not cmake or not self._which("c++"):
+            return _not_tried(name, title, "there is no CMake or no C++ compiler")
+        if any(one.device_code for one in self._case.libraries) and not self._which("nvcc"):
+            return _not_tried(name, title, "find_package(Torch) looks for nvcc, which is not here")
+        prefix = self._run([self._python, "-I", "-c", programs.CMAKE_PREFIX], _STEP).stdout.strip()
+        project.mkdir()
+        for file, content in programs.CMAKE_PROJECT.items():
+            (project / file).write_text(content)
+        build = project / "build"
+        options = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DPython_EXECUTABLE={self._python}"]
+        commands: tuple[Sequence[Argument], ...] = (
+            [cmake, "-S", project, "-B", build, *options],
+            [cmake, "--build", build],
+            [build / "trial"],
+        )
+        for command in commands:
+            done = self._run(command, _BUILDING)
+            if not done.ok:
+                break
+        return _finding(name, title, done)
+
+    def _program(self, program: Program, *arguments: str, timeout: float = _STEP) -> Finding:
+        done = self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
+        return _finding(program.name, program.title, done)
+
+    def _pip(self, *arguments: str) -> Outcome:
+        quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
+        return self._run([self._python, "-m", "pip", *arguments, *quiet], _INSTALLING)
+
+    def _run(self, command: Sequence[Argument], timeout: float) -> Outcome:
+        return process.run(command, timeout=timeout, env=self._environment, cwd=self._folder)
+
+    def _which(self, tool: str) -> str | None:
+        """Also beside our own interpreter: the tools that came with stoker."""
+        beside = str(Path(sys.executable).parent)
+        return shutil.which(tool, path=f"{self._environment['PATH']}{os.pathsep}{beside}")
+
+
+def top_modules(members: Sequence[str]) -> list[str]:
+    """What a user of the wheel would import; private modules are for its own use."""
+    found = (_MODULE.fullmatch(installed_path(member)) for member in members)
+    return sorted({match[1] for match in found if match and match[1] not in ("test", "tests")})
+
+
+def _finding(name: str, title: str, outcome: Outcome) -> Finding:
+    printed = (outcome.stdout + outcome.stderr).strip().splitlines()
+    if outcome.ok:
+        last = outcome.stdout.strip().splitlines()[-1:]
+        return Finding(name=name, severity=Severity.OK, title=title, evidence="".join(last))
+    lines = [outcome.problem or "", *printed[-_TAIL:]]
+    return Finding(
+        name=name, severity=Severity.ERROR, title=f"not so: {title}", evidence="\n".join(lines)
+    )
+
+
+def _not_tried(name: str, title: str, why: str) -> Finding:
+    return Finding(name=name, severity=Severity.NOTE, title=f"not tried: {title}", evidence=why)

@@ -1,0 +1,48 @@
+"""Instruction sets beyond the lowest CPU of a family: how they show, and who may use them."""
+
+import re
+from functools import cache
+
+from stoker.knowledge.cpus import cpu_family, cpu_needs
+from stoker.knowledge.loader import Row, load
+
+
+class InstructionSet(Row, frozen=True, kw_only=True):
+    name: str
+    family: str
+    features: tuple[str, ...]
+    operands: str | None = None
+    note: str | None = None
+
+
+class _Dispatched(Row, frozen=True, kw_only=True):
+    names: tuple[str, ...]
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    set: tuple[InstructionSet, ...]
+    dispatched: _Dispatched
+
+
+@cache
+def _table() -> _Table:
+    return load("instruction_sets", _Table)
+
+
+def beyond(cpu: str) -> tuple[InstructionSet, ...]:
+    """What a level or microarchitecture does not have, of its own family."""
+    family, has = cpu_family(cpu), cpu_needs(cpu)
+    return tuple(
+        row for row in _table().set if row.family == family and not has & set(row.features)
+    )
+
+
+@cache
+def operand_pattern(row: InstructionSet) -> re.Pattern[str] | None:
+    return re.compile(row.operands) if row.operands else None
+
+
+def is_dispatched(function: str) -> bool:
+    """Whether a function's name says that it is only called where the CPU can run it."""
+    folded = function.casefold()
+    return any(name in folded for name in _table().dispatched.names)
