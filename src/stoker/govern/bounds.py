@@ -1,0 +1,56 @@
+"""How fast a build could be at best on a machine, whoever schedules it."""
+
+from collections.abc import Sequence
+from graphlib import TopologicalSorter
+
+from stoker.model.govern import Bounds, StepRecord
+
+
+def bounds(steps: Sequence[StepRecord], *, cpus: int, memory: int) -> Bounds:
+    """From durations of an uncontended run. A step whose integral of memory is not known adds
+    nothing to that term of the lower bound.
+    """
+    lower = {
+        "the longest path": critical_path(steps),
+        "CPUs": sum(step.cpu_seconds for step in steps) / cpus,
+        "memory": sum(step.byte_seconds or 0.0 for step in steps) / memory,
+    }
+    reserving = {"peaks of memory": max(_area(steps, memory), _widths(steps, cpus, memory))}
+    every = {**lower, **reserving}
+    return Bounds(
+        lower=max(lower.values()),
+        reserving=max(reserving.values()),
+        limited_by=max(every, key=lambda name: every[name]),
+    )
+
+
+def critical_path(steps: Sequence[StepRecord]) -> float:
+    return max(paths(steps).values(), default=0.0)
+
+
+def paths(steps: Sequence[StepRecord]) -> dict[str, float]:
+    """For each output, the seconds from the start of its step to the end of the build."""
+    seconds = {step.step.output: step.seconds for step in steps}
+    users: dict[str, list[str]] = {output: [] for output in seconds}
+    for step in steps:
+        for need in step.needs:
+            users[need].append(step.step.output)
+    longest: dict[str, float] = {}
+    for output in TopologicalSorter(users).static_order():
+        after = max((longest[user] for user in users[output]), default=0.0)
+        longest[output] = seconds[output] + after
+    return longest
+
+
+def _area(steps: Sequence[StepRecord], memory: int) -> float:
+    return sum(step.peak * step.seconds for step in steps) / memory
+
+
+def _widths(steps: Sequence[StepRecord], cpus: int, memory: int) -> float:
+    """At most k steps larger than memory / (k + 1) run at once. Beyond the number of CPUs that
+    says less than the CPUs themselves.
+    """
+    return max(
+        sum(step.seconds for step in steps if step.peak > memory / (k + 1)) / k
+        for k in range(1, cpus + 1)
+    )

@@ -1,0 +1,101 @@
+"""What every policy is, the order in which steps wait, and how one that was killed asks again.
+
+Pure: the time is in the state, and the same state always gets the same decision.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from typing import Protocol, overload
+
+from msgspec.structs import replace
+
+from stoker.model.govern import Decision, Prediction, Request, Running, State
+
+MAXIMAL_OOMS = 3
+
+
+class Policy(Protocol):
+    """Asked after every event and every reading; what it decides is done before it is asked again.
+
+    It admits only those who wait and kills only those who run. When nothing runs and somebody
+    waits, it admits somebody.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def decide(self, state: State) -> Decision: ...
+
+
+# A second of waiting counts as so many seconds of path: whoever asks much later cannot overtake.
+_AGING = 0.1
+
+
+def urgency(request: Request) -> tuple[float, int]:
+    """Smaller is more urgent: the longest path to the end of the build, and who waits longest."""
+    return _AGING * request.asked - request.path, request.id
+
+
+class Queue(Sequence[Request]):
+    """Those who wait, most urgent first; adding and removing costs next to nothing."""
+
+    def __init__(self) -> None:
+        self._requests: list[Request] = []
+        self._by_id: dict[int, Request] = {}
+
+    def add(self, request: Request) -> None:
+        """Add a request, or replace the one with its id."""
+        self.remove(request.id)
+        self._by_id[request.id] = request
+        insort(self._requests, request, key=urgency)
+
+    def remove(self, identity: int) -> Request | None:
+        """Take one out, if it is there."""
+        request = self._by_id.pop(identity, None)
+        if request is not None:
+            del self._requests[bisect_left(self._requests, urgency(request), key=urgency)]
+        return request
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._requests)
+
+    @overload
+    def __getitem__(self, index: int) -> Request: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Request]: ...
+    def __getitem__(self, index: int | slice) -> Request | Sequence[Request]:
+        return self._requests[index]
+
+
+def after_preemption(step: Running) -> Request:
+    """What a step asks for when its policy has killed it: it needs no less than it was seen to use,
+    and room for having been taken too lightly.
+    """
+    request = step.request
+    prediction = _raised(request.prediction, max(request.prediction.high, step.peak))
+    return replace(request, prediction=prediction, preemptions=request.preemptions + 1)
+
+
+def after_oom(step: Running, observed: int) -> Request | None:
+    """What it asks for when memory ran out: twice as much, then the machine for itself, then none.
+
+    ``observed`` is its peak as measured at the end.
+    """
+    request, ooms = step.request, step.request.ooms + 1
+    if ooms >= MAXIMAL_OOMS:
+        return None
+    least = max(2 * request.prediction.high, observed, step.peak)
+    return replace(
+        request,
+        prediction=_raised(request.prediction, least),
+        ooms=ooms,
+        slots=0 if ooms == MAXIMAL_OOMS - 1 else request.slots,
+    )
+
+
+def _raised(prediction: Prediction, least: int) -> Prediction:
+    """At least so much and throughout: its course was not what history said."""
+    return replace(prediction, peak=max(prediction.peak, least), high=least, mean=None)

@@ -1,0 +1,132 @@
+"""What a step will need, from what steps like it needed. Pure: rows are handed in.
+
+The same command, else the same source with other flags, else the nearest folder in which steps of
+its kind were seen, else shipped figures. Rows are kept relative to the shipped figures, which know
+about GPU targets, link inputs and notorious sources: so a light step says something about a heavy
+one. What is predicted too low or too high shifts the predictions that follow.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from math import exp
+from statistics import median
+
+from stoker.knowledge.memory_priors import Prior, prior_of
+from stoker.model.govern import Basis, Prediction, Role, Step, StepRecord
+from stoker.model.value import Value
+
+_KEPT = 64  # latest rows of each group
+_ENOUGH = 4  # rows that make a folder worth asking
+_QUANTILE = 0.9  # share of peaks that stay below ``high``
+_WIDTH = 1.1  # ``high`` over ``peak`` of a command that was seen once
+_WEIGHT_OF_PRIOR = 4  # counted as so many rows of a folder
+
+
+class _Sample(Value, frozen=True, kw_only=True):
+    """A row: peak over the shipped one, seconds for each round of nvcc, mean memory over peak."""
+
+    peak: float
+    seconds: float
+    share: float | None
+
+
+class _Offset:
+    """A factor that follows its own misses until the wanted share of outcomes stays below it."""
+
+    _RATE = 0.1
+    _LIMIT = 1.5  # in powers of e
+
+    def __init__(self, quantile: float):
+        self._quantile = quantile
+        self._power = 0.0
+
+    @property
+    def factor(self) -> float:
+        return exp(self._power)
+
+    def learn(self, *, below: bool) -> None:
+        change = self._quantile - 1 if below else self._quantile
+        self._power = max(-self._LIMIT, min(self._LIMIT, self._power + self._RATE * change))
+
+
+class Predictor:
+    """Knows the rows it was given, oldest first, and learns from each further one."""
+
+    def __init__(self, rows: Iterable[StepRecord] = ()):
+        self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
+        self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
+        self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
+        self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
+        self._time = {basis: _Offset(0.5) for basis in Basis}
+        for row in rows:
+            self.learn(row)
+
+    def learn(self, row: StepRecord) -> None:
+        """First from how wrong we were, then from the row itself."""
+        step, expected = row.step, self.predict(row.step)
+        self._memory[expected.basis].learn(below=row.peak <= expected.high)
+        if expected.seconds is not None:
+            self._time[expected.basis].learn(below=row.seconds <= expected.seconds)
+        sample = _Sample(
+            peak=row.peak / prior_of(step).peak,
+            seconds=row.seconds / step.rounds,
+            share=row.mean / row.peak if row.mean else None,
+        )
+        self._by_key[step.key].append(sample)
+        self._by_source[step.role, step.source].append(sample)
+        for folder in _folders(step):
+            self._by_folder[step.role, folder].append(sample)
+
+    def predict(self, step: Step) -> Prediction:
+        prior = prior_of(step)
+        basis, samples = self._samples_for(step)
+        peak, high = _peak_and_high(basis, [sample.peak for sample in samples], prior)
+        peak, high = prior.peak * peak, prior.peak * high * self._memory[basis].factor
+        shares = [sample.share for sample in samples if sample.share is not None]
+        seconds = [sample.seconds for sample in samples]
+        return Prediction(
+            peak=round(peak),
+            high=round(max(peak, high)),
+            mean=round(median(shares) * peak) if shares else None,
+            seconds=median(seconds) * step.rounds * self._time[basis].factor if seconds else None,
+            basis=basis,
+        )
+
+    def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
+        if found := self._by_key.get(step.key):
+            return Basis.EXACT, found
+        if found := self._by_source.get((step.role, step.source)):
+            return Basis.SOURCE, found
+        for folder in _folders(step):
+            found = self._by_folder.get((step.role, folder))
+            if found and len(found) >= _ENOUGH:
+                return Basis.FOLDER, found
+        return Basis.PRIOR, ()
+
+
+def _group() -> deque[_Sample]:
+    return deque(maxlen=_KEPT)
+
+
+def _folders(step: Step) -> Iterator[str]:
+    """Its folder and those round it, innermost first; the last is the root."""
+    folder = step.folder
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
+    yield ""
+
+
+def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:
+    """In units of the shipped peak."""
+    shipped = prior.high / prior.peak
+    if basis is Basis.PRIOR:
+        return 1.0, shipped
+    peaks.sort()
+    peak = median(peaks)
+    if basis is not Basis.FOLDER:
+        return peak, max(peaks[-1], peak * _WIDTH)
+    # A folder's first steps may all be light: the shipped figure fades as rows come in.
+    high = peaks[min(len(peaks) - 1, int(len(peaks) * _QUANTILE))]
+    weight = _WEIGHT_OF_PRIOR / (len(peaks) + _WEIGHT_OF_PRIOR)
+    return peak, high * (1 - weight) + shipped * weight

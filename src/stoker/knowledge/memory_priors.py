@@ -1,0 +1,38 @@
+"""Memory of steps that were never measured: shipped figures, each with what it rests on."""
+
+from fnmatch import fnmatchcase
+from functools import cache
+
+from msgspec.structs import replace
+
+from stoker.knowledge.loader import Row, load
+from stoker.model.govern import Role, Step
+
+
+class Prior(Row, frozen=True, kw_only=True):
+    role: Role
+    peak: float
+    high: float
+    basis: str
+    sources: tuple[str, ...] = ("*",)
+    per_input_byte: float = 0.0
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    step: tuple[Prior, ...]
+
+
+@cache
+def priors() -> tuple[Prior, ...]:
+    return load("memory_priors", _Table).step
+
+
+def prior_of(step: Step) -> Prior:
+    """The first row for its role and source, with the step's own inputs and targets in it."""
+    row = next(
+        row
+        for row in priors()
+        if row.role is step.role and any(fnmatchcase(step.source, p) for p in row.sources)
+    )
+    inputs, times = row.per_input_byte * step.input_bytes, step.targets_at_once
+    return replace(row, peak=row.peak * times + inputs, high=row.high * times + inputs)

@@ -1,0 +1,187 @@
+"""What the governor deals in: steps, what they need, who runs, who waits, what was measured.
+
+Memory is in bytes, time in seconds. ``State`` and ``Decision`` are the two sides of a policy.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from stoker.model.value import Value
+
+
+class Role(StrEnum):
+    """What a command does; with the folder of its source it is the step's rule."""
+
+    C = "compile C"
+    CXX = "compile C++"
+    CUDA = "compile CUDA"
+    LINK = "link"
+    ARCHIVE = "archive"
+    OTHER = "other"
+
+
+class Step(Value, frozen=True, kw_only=True):
+    """One command of a build, as its command line shows it. Paths are relative to the run's root
+    where they lie below it.
+    """
+
+    key: str  # of source, flags, compiler and GPU targets: the same command on any machine
+    role: Role
+    source: str = ""  # a link's or archive's output, since it has many sources
+    output: str = ""
+    dependency_file: str = ""
+    compiler: str = ""
+    flags: tuple[str, ...] = ()  # without the names of outputs
+    archs: tuple[str, ...] = ()
+    threads: int = 1  # what nvcc was told; 0: as many as there are CPUs
+    input_bytes: int = 0  # of a link or archive
+
+    @property
+    def folder(self) -> str:
+        return self.source.rpartition("/")[0]
+
+    @property
+    def targets_at_once(self) -> int:
+        """GPU targets that nvcc compiles at the same time; 1 of any other step."""
+        targets = max(1, len(self.archs))
+        return min(self.threads or targets, targets)
+
+    @property
+    def rounds(self) -> int:
+        """How often it does so, one after another."""
+        return -(-max(1, len(self.archs)) // self.targets_at_once)
+
+
+class StepRecord(Value, frozen=True, kw_only=True):
+    """One finished step as measured: a row of the history, an entry of a trace."""
+
+    step: Step
+    seconds: float
+    cpu_seconds: float
+    peak: int
+    byte_seconds: float | None = None  # integral of its memory; None where only the peak is known
+    needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
+
+    @property
+    def mean(self) -> int | None:
+        if self.byte_seconds is None or self.seconds <= 0:
+            return None
+        return min(self.peak, round(self.byte_seconds / self.seconds))
+
+
+class Trace(Value, frozen=True, kw_only=True):
+    """Every step of a build, in the order the build tool asked for them."""
+
+    what: str
+    steps: tuple[StepRecord, ...]
+    notes: tuple[str, ...] = ()  # what a reader of results should know about the figures
+
+
+class Basis(StrEnum):
+    """What a prediction rests on, best first."""
+
+    EXACT = "the same command before"
+    SOURCE = "the same source with other flags"
+    FOLDER = "its folder and rule"
+    PRIOR = "shipped figures"
+
+
+class Prediction(Value, frozen=True, kw_only=True):
+    """What a step will need. ``high`` is passed by few steps, ``peak`` by about half of them."""
+
+    peak: int
+    high: int
+    mean: int | None = None  # over its whole life; None: reckon with the peak throughout
+    seconds: float | None = None
+    basis: Basis = Basis.PRIOR
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is about this very step, not about steps like it."""
+        return self.basis in (Basis.EXACT, Basis.SOURCE)
+
+
+class Request(Value, frozen=True, kw_only=True):
+    """A step that asks to run. A step that was killed asks again under the same id."""
+
+    id: int
+    asked: float  # when it first asked
+    prediction: Prediction
+    slots: int = 1  # CPUs it keeps busy; 0: all there are, and nothing may run beside it
+    path: float = 0.0  # seconds from its start to the end of the build along the longest path
+    preemptions: int = 0
+    ooms: int = 0
+
+    def slots_of(self, cpus: int) -> int:
+        """On a machine with so many CPUs."""
+        return min(self.slots or cpus, cpus)
+
+
+class Running(Value, frozen=True, kw_only=True):
+    """A request with a permit, and what its process tree was last seen to use."""
+
+    request: Request
+    started: float
+    current: int = 0
+    peak: int = 0  # so far
+    stopping: bool = False  # told to stop, and not gone yet
+
+    @property
+    def id(self) -> int:
+        return self.request.id
+
+
+class State(Value, frozen=True, kw_only=True):
+    """All a policy may know. ``limit`` is what the build may fill: the binding limit, less what
+    the user wants kept free.
+    """
+
+    now: float
+    cpus: int
+    limit: int
+    used: int  # of the binding limit, whoever uses it
+    growth: float = 0.0  # of ``used``, in bytes a second
+    pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
+    running: tuple[Running, ...] = ()
+    waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
+
+    @property
+    def neighbour(self) -> int:
+        """Memory that no permit accounts for: other processes, tmpfs, code generators."""
+        return max(0, self.used - sum(step.current for step in self.running))
+
+
+class Decision(Value, frozen=True, kw_only=True):
+    """Ids of those who may run now and of those who must stop and wait again."""
+
+    admit: tuple[int, ...] = ()
+    kill: tuple[int, ...] = ()
+
+
+class Bounds(Value, frozen=True, kw_only=True):
+    """Makespans that cannot be beaten: ``lower`` by any scheduler, ``reserving`` by one that keeps
+    a step's peak free for as long as it runs.
+    """
+
+    lower: float
+    reserving: float
+    limited_by: str  # what the larger of the two comes from
+
+    @property
+    def larger(self) -> float:
+        return max(self.lower, self.reserving)
+
+
+class SimulationResult(Value, frozen=True, kw_only=True):
+    """What a build would have come to on one machine under one policy."""
+
+    policy: str
+    cpus: int
+    memory: int
+    wall_seconds: float
+    peak: int
+    preemptions: int
+    oom_kills: int
+    lost_seconds: float  # CPU seconds of attempts that were killed
+    failed: tuple[str, ...]  # outputs that ran out of memory once too often
+    bounds: Bounds
