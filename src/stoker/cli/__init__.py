@@ -10,6 +10,9 @@ from stoker import __version__
 COMMANDS = {
     "doctor": "Say what this machine lacks for a build, and the command that mends it.",
     "plan": "Print exactly what a build will be told, and why.",
+    "run": "Run a build command: as fast as memory allows, never out of it.",
+    "attach": "Put the launcher into a build folder that was configured without it.",
+    "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
     "variants": "List what can be built for, and the hardware each serves.",
     "options": "List the CMake options of a source tree.",
     "toolchain": "Install compilers and build tools from the package index, without root.",

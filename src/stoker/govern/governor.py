@@ -204,6 +204,7 @@ class Governor:
             entry = self._entries[identity]
             if entry.phase is Phase.RUNNING:
                 entry.phase = Phase.STOPPING
+                entry.running = replace(entry.running, stopping=True)
                 self._send(entry.connection, encode("kill"))
         for identity in decision.admit:
             self._admit(self._entries[identity], now)

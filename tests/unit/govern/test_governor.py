@@ -126,7 +126,7 @@ def test_the_third_attempt_runs_alone(world: World) -> None:
         world.governor.decide(1.0)
         world.read(kills=kills, used=4 * GIB)
         world.governor.ended(7, done(status=1, tail=KILLED), 2.0)
-    assert world.governor.state(3.0).waiting[0].alone
+    assert world.governor.state(3.0).waiting[0].slots == 0
 
 
 def test_somebodys_kill_9_is_a_failure(world: World) -> None:
@@ -159,7 +159,8 @@ def test_a_step_that_is_being_stopped_still_holds_its_memory(world: World) -> No
     world.governor.grown(7, GIB, GIB)
     world.policy.kill = (1,)
     world.governor.decide(2.0)
-    assert [step.current for step in world.governor.state(2.0).running] == [GIB]
+    (step,) = world.governor.state(2.0).running
+    assert (step.current, step.stopping) == (GIB, True)
 
 
 def test_a_lost_launcher_gives_its_group_and_is_forgotten(world: World) -> None:
