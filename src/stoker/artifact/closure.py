@@ -31,8 +31,9 @@ def resolve(
     known = {*files, *(library.soname for library in libraries if library.soname)}
     wanted: dict[tuple[LibraryOrigin, str], list[str]] = {}
     for library in libraries:
+        folders = search_folders(library)
         for name in dict.fromkeys(library.needed):
-            origin = _in_here(library, name, holds, known) or _from_elsewhere(name)
+            origin = _in_here(name, folders, holds, known) or _from_elsewhere(name)
             wanted.setdefault((origin, name), []).append(library.path)
     required = _required(requires) if requires else {}
     found = [_dependency(name, origin, paths, required) for (origin, name), paths in wanted.items()]
@@ -57,9 +58,8 @@ def search_folders(library: LibraryFacts) -> list[str]:
 
 
 def _in_here(
-    library: LibraryFacts, name: str, holds: Callable[[str], bool], known: Collection[str]
+    name: str, folders: Sequence[str], holds: Callable[[str], bool], known: Collection[str]
 ) -> LibraryOrigin | None:
-    folders = search_folders(library)
     if any(holds(posixpath.normpath(posixpath.join(folder, name))) for folder in folders):
         return LibraryOrigin.FOUND
     return LibraryOrigin.BESIDE if name in known else None

@@ -2,22 +2,31 @@
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import Entry
+from stoker.artifact.fatbin import Entry, Region
 from stoker.artifact.reader import Reader
 from stoker.knowledge.manylinux import order
-from stoker.model.artifact import CxxAbi, DeviceCode, DeviceKind, ElfKind, LibraryFacts
+from stoker.model.artifact import (
+    CxxAbi,
+    DeviceCode,
+    DeviceKind,
+    ElfKind,
+    LibraryFacts,
+    RegionPattern,
+)
 from stoker.model.errors import ArtifactError
 
-_MOST_DEVICE_SECTIONS = 16
+_MOST_DEVICE_SECTIONS = 4  # one of each name, in any real library
 
 _VERSION = re.compile(r"([A-Z]+)_([0-9]+(?:\.[0-9]+)*)")
 _RELATIVE_RELOCATIONS = "GLIBC_ABI_DT_RELR"  # a version by name only, of glibc 2.36
 
 # In mangled names: the inline namespace of the C++11 std::string, and the abbreviation of the old.
+_ENOUGH_NAMES = 1 << 20  # bytes of names that tell the C++ ABI; there are up to 7 MB
 _CXX11_NAME = b"__cxx11"
 _OLD_NAMES = (b"RKSs", b"_ZNSs", b"_ZNKSs")
 
@@ -39,6 +48,7 @@ def read_library(reader: Reader) -> LibraryFacts:
 
 def _read(file: Elf) -> LibraryFacts:
     notes = [note for note in file.notes() if note.owner == _GNU]
+    regions = list(device_regions(file))
     return LibraryFacts(
         path=file.reader.name,
         size=file.reader.size,
@@ -49,7 +59,7 @@ def _read(file: Elf) -> LibraryFacts:
         rpath=_folders(file.strings(elf.RPATH)),
         runpath=_folders(file.strings(elf.RUNPATH)),
         versions=newest_versions(file.needed_versions),
-        cxx_abi=_cxx_abi(file.dynamic_strings.content),
+        cxx_abi=_cxx_abi(file.dynamic_strings.content[:_ENOUGH_NAMES]),
         isa=tuple(
             word
             for note in notes
@@ -59,7 +69,8 @@ def _read(file: Elf) -> LibraryFacts:
         build_id=next((note.content.hex() for note in notes if note.type == _BUILD_ID), None),
         stripped=all(section.type != elf.SYMBOL_TABLE for section in file.sections),
         sections=_section_sizes(file),
-        device_code=device_code(device_entries(file)),
+        device_code=_device_code(regions),
+        regions=_patterns(regions),
     )
 
 
@@ -117,23 +128,23 @@ def _section_sizes(file: Elf) -> dict[str, int]:
     return sizes
 
 
-def device_entries(file: Elf) -> Iterator[tuple[str, Entry]]:
-    """Every entry of device code and the section it lies in, in the order of the file."""
+def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
+    """Every region of device code and the section it lies in, in the order of the file."""
     sections = file.named(*fatbin.SECTIONS)
     if len(sections) > _MOST_DEVICE_SECTIONS:
         raise file.reader.error(f"{len(sections)} sections of device code")
     for name, section in sections:
         for region in fatbin.read_regions(file.reader, name, section.offset, section.size):
-            for entry in region.entries:
-                yield name, entry
+            yield name, region
 
 
-def device_code(entries: Iterable[tuple[str, Entry]]) -> tuple[DeviceCode, ...]:
+def _device_code(regions: Iterable[tuple[str, Region]]) -> tuple[DeviceCode, ...]:
     """Summed up by section, kind and architecture, in that order."""
     groups: dict[tuple[int, DeviceKind, int, str], list[Entry]] = {}
-    for section, entry in entries:
-        key = (fatbin.SECTIONS.index(section), entry.kind, entry.number, entry.suffix)
-        groups.setdefault(key, []).append(entry)
+    for section, region in regions:
+        for entry in region.entries:
+            key = (fatbin.SECTIONS.index(section), entry.kind, entry.number, entry.suffix)
+            groups.setdefault(key, []).append(entry)
     return tuple(_sum(fatbin.SECTIONS[key[0]], groups[key]) for key in sorted(groups))
 
 
@@ -148,3 +159,13 @@ def _sum(section: str, entries: list[Entry]) -> DeviceCode:
         section=section,
         linked=section != fatbin.RELOCATABLE,
     )
+
+
+def _patterns(regions: Iterable[tuple[str, Region]]) -> tuple[RegionPattern, ...]:
+    """The most frequent first."""
+    counts = Counter(
+        tuple(dict.fromkeys(entry.arch for entry in region.entries))
+        for section, region in regions
+        if section != fatbin.RELOCATABLE and region.entries
+    )
+    return tuple(RegionPattern(archs=archs, count=count) for archs, count in counts.most_common())

@@ -1,33 +1,35 @@
 """What libraries run on: GPUs, drivers, systems. Pure."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from stoker.knowledge.device_code import oldest_driver
-from stoker.knowledge.gpus import gpus, runs_on
+from stoker.knowledge.gpus import Gpu, gpus, runs_on
 from stoker.knowledge.manylinux import oldest_policy, policies
-from stoker.model.artifact import DeviceCode, DeviceKind, LibraryFacts, RunsOn
+from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn
 from stoker.model.variant import Backend, GpuTarget
 
 
 def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:
     """Every GPU architecture that at least one library has code for."""
-    with_code = [library for library in libraries if _runnable(library)]
-    served = []
-    for gpu in gpus().values():
-        if gpu.backend is not Backend.CUDA:
-            continue
-        ways = {library.path: _way(library, gpu.arch) for library in with_code}
-        if any(ways.values()):
-            compiled = DeviceKind.PTX in ways.values()
-            served.append(
-                RunsOn(
-                    arch=gpu.arch,
-                    names=gpu.names,
-                    by=DeviceKind.PTX if compiled else DeviceKind.CUBIN,
-                    without=tuple(path for path, way in ways.items() if way is None),
-                )
-            )
-    return tuple(served)
+    cuda = [gpu for gpu in gpus().values() if gpu.backend is Backend.CUDA]
+    rows = [_served(gpu, [library for library in libraries if library.regions]) for gpu in cuda]
+    return tuple(row for row in rows if row)
+
+
+def _served(gpu: Gpu, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
+    """How the regions of libraries are served: each by its cubin, by PTX, or not at all."""
+    ways = {library.path: _ways(library, gpu.arch) for library in libraries}
+    everything = {way for found in ways.values() for way in found if way}
+    if not everything:
+        return None
+    return RunsOn(
+        arch=gpu.arch,
+        names=gpu.names,
+        by=DeviceKind.PTX if DeviceKind.PTX in everything else DeviceKind.CUBIN,
+        without=tuple(path for path, found in ways.items() if found == {None}),
+        partly=tuple(path for path, found in ways.items() if found > {None}),
+    )
 
 
 def minimum_driver(libraries: Sequence[LibraryFacts]) -> str | None:
@@ -35,7 +37,8 @@ def minimum_driver(libraries: Sequence[LibraryFacts]) -> str | None:
     return oldest_driver(
         compression
         for library in libraries
-        for code in _runnable(library)
+        for code in library.device_code
+        if code.linked
         for compression in code.compression
     )
 
@@ -49,21 +52,24 @@ def oldest_manylinux(libraries: Sequence[LibraryFacts]) -> str | None:
     return max(fitting, key=policies().index).name
 
 
-def _runnable(library: LibraryFacts) -> list[DeviceCode]:
-    return [c for c in library.device_code if c.linked and c.kind is not DeviceKind.LTOIR]
+def _ways(library: LibraryFacts, capability: str) -> set[DeviceKind | None]:
+    """The ways in which the regions of a library serve a GPU."""
+    return {_way(pattern.archs, capability) for pattern in library.regions}
 
 
-def _way(library: LibraryFacts, capability: str) -> DeviceKind | None:
-    """How a library serves a GPU: by a cubin where one fits, else by PTX."""
-    ways = {code.kind for code in _runnable(library) if runs_on(_target(code), capability)}
-    if DeviceKind.CUBIN in ways:
+@cache
+def _way(archs: tuple[str, ...], capability: str) -> DeviceKind | None:
+    """By a cubin where one fits, else by PTX."""
+    fitting = {arch.partition("_")[0] for arch in archs if _fits(arch, capability)}
+    if "sm" in fitting:
         return DeviceKind.CUBIN
-    return DeviceKind.PTX if ways else None
+    return DeviceKind.PTX if fitting else None
 
 
-def _target(code: DeviceCode) -> GpuTarget:
-    """``sm_90a`` as ``9.0a``."""
-    arch = code.arch.partition("_")[2]
-    number = arch.rstrip("af")
-    dotted = f"{number[:-1] or '0'}.{number[-1]}{arch[len(number) :]}"
-    return GpuTarget(arch=dotted, ptx=code.kind is DeviceKind.PTX)
+def _fits(arch: str, capability: str) -> bool:
+    """``arch`` is as in device code: ``sm_90a``, ``compute_90``. LTO-IR does not run by itself."""
+    kind, _, name = arch.partition("_")
+    number = name.rstrip("af")
+    dotted = f"{number[:-1] or '0'}.{number[-1]}{name[len(number) :]}"
+    target = GpuTarget(arch=dotted, ptx=kind == "compute")
+    return kind != "lto" and runs_on(target, capability) is not None

@@ -131,7 +131,7 @@ def _search_path(python: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _on_disk(root: Path) -> Callable[[str], bool]:
-    return lambda path: (root / path).exists()
+    return lambda path: os.path.exists(os.path.join(root, path))  # noqa: PTH110, PTH118 often asked
 
 
 def _assemble(

@@ -31,6 +31,13 @@ class DeviceCode(Value, frozen=True, kw_only=True):
     linked: bool = True  # False: left over from linking device code; it never runs
 
 
+class RegionPattern(Value, frozen=True, kw_only=True):
+    """Regions that hold code for the same architectures: the driver takes one entry of each."""
+
+    archs: tuple[str, ...]
+    count: int
+
+
 class ElfKind(StrEnum):
     LIBRARY = "library"
     PROGRAM = "program"
@@ -63,6 +70,7 @@ class LibraryFacts(Value, frozen=True, kw_only=True):
     stripped: bool = False
     sections: dict[str, int] = {}  # bytes in the file by name
     device_code: tuple[DeviceCode, ...] = ()
+    regions: tuple[RegionPattern, ...] = ()  # of the device code that runs
     problem: str | None = None  # why it could not be read to the end
 
 
@@ -93,6 +101,7 @@ class RunsOn(Value, frozen=True, kw_only=True):
     names: tuple[str, ...]
     by: DeviceKind
     without: tuple[str, ...] = ()  # libraries that hold device code, but none for these GPUs
+    partly: tuple[str, ...] = ()  # libraries of which some regions have none
 
 
 class WheelFacts(Value, frozen=True, kw_only=True):

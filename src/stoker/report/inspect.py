@@ -16,6 +16,7 @@ from stoker.model.artifact import (
     FactDifference,
     LibraryFacts,
     LibraryOrigin,
+    RunsOn,
 )
 from stoker.model.units import size
 
@@ -123,12 +124,20 @@ def _gpus(facts: ArtifactFacts) -> Table | None:
         if row.without:
             partly.setdefault(row.without, []).append(row.arch)
         elif row.names:
-            way = "" if row.by is DeviceKind.CUBIN else "compiled from PTX when it is loaded"
-            table.add_row(f"  {row.arch}", _shortened(row.names), Text(way, style="yellow"))
+            table.add_row(
+                f"  {row.arch}", _shortened(row.names), Text(_remark(row), style="yellow")
+            )
     for without, archs in partly.items():
         missing = f"in part: not {_shortened(_base_names(without), 3)}"
         table.add_row(Text(f"  {' '.join(archs)}", style="dim"), Text(missing, style="dim"))
     return table
+
+
+def _remark(row: RunsOn) -> str:
+    remarks = ["compiled from PTX when it is loaded"] if row.by is DeviceKind.PTX else []
+    if row.partly:
+        remarks.append(f"not all of {_shortened(_base_names(row.partly), 3)}")
+    return "; ".join(remarks)
 
 
 def _base_names(paths: Iterable[str]) -> list[str]:

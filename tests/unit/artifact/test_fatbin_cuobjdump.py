@@ -9,7 +9,7 @@ import pytest
 
 from built_libraries import Need, build_cuda
 from stoker.artifact.elf import Elf
-from stoker.artifact.library import device_entries, read_library
+from stoker.artifact.library import device_regions, read_library
 from stoker.artifact.reader import open_file
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.outside import process
@@ -64,7 +64,7 @@ def test_entry_by_entry(
 ) -> None:
     path = build_cuda(need, tmp_path, *_gencode(ARCHS), *flags)
     with open_file(path) as reader:
-        entries = [entry for _, entry in device_entries(Elf(reader))]
+        entries = [entry for _, region in device_regions(Elf(reader)) for entry in region.entries]
         facts = read_library(reader)
     assert facts.problem is None
     for kind, word in ((DeviceKind.CUBIN, "elf"), (DeviceKind.PTX, "ptx")):

@@ -139,6 +139,10 @@ def test_device_code_of_a_library(need: Need, tmp_path: Path) -> None:
         "compute_120",
     ]
     assert all(code.linked for code in facts.device_code)
+    assert [(pattern.archs, pattern.count) for pattern in facts.regions] == [
+        (("sm_80", "sm_90a", "sm_100f", "compute_120", "lto_90"), 1),
+        (("sm_80",), 1),
+    ]
 
 
 def test_what_is_left_over_from_linking_never_runs(need: Need, tmp_path: Path) -> None:
@@ -147,6 +151,7 @@ def test_what_is_left_over_from_linking_never_runs(need: Need, tmp_path: Path) -
         facts = read_library(reader)
     assert facts.device_code
     assert not any(code.linked for code in facts.device_code)
+    assert facts.regions == ()
 
 
 # -- as a stream -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from stoker.model.artifact import (
     DeviceCode,
     DeviceKind,
     LibraryFacts,
+    RegionPattern,
     TargetKind,
     WheelFacts,
 )
@@ -31,7 +32,16 @@ def _code(arch: str, compression: Compression = Compression.LZ4, linked: bool = 
 
 
 def _library(*codes: DeviceCode, path: str = "lib.so", **facts: object) -> LibraryFacts:
-    return LibraryFacts(path=path, size=10, device_code=codes, **facts)  # type: ignore[arg-type]
+    """All the code that runs is in one region."""
+    archs = tuple(code.arch for code in codes if code.linked)
+    regions = (RegionPattern(archs=archs, count=2),) if archs else ()
+    return LibraryFacts(
+        path=path,
+        size=10,
+        device_code=codes,
+        regions=regions,
+        **facts,  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,6 +68,19 @@ def test_a_library_that_lacks_code_for_a_gpu_is_named() -> None:
     rows = {row.arch: row for row in served_gpus([large, small, _library(path="plain.so")])}
     assert rows["7.5"].without == ("small.so",)
     assert rows["8.0"].without == ()
+
+
+def test_a_library_that_lacks_code_in_some_regions_is_named() -> None:
+    """As in an official wheel, of which one library has a single region for the oldest GPU."""
+    regions = (
+        RegionPattern(archs=("sm_80", "compute_90"), count=32),
+        RegionPattern(archs=("sm_75", "sm_80"), count=1),
+    )
+    library = LibraryFacts(path="lib.so", size=1, regions=regions)
+    rows = {row.arch: row for row in served_gpus([library])}
+    assert (rows["7.5"].without, rows["7.5"].partly) == ((), ("lib.so",))
+    assert rows["8.0"].partly == ()
+    assert (rows["9.0"].by, rows["9.0"].partly) == (DeviceKind.PTX, ("lib.so",))
 
 
 def test_code_left_over_from_linking_serves_nobody() -> None:

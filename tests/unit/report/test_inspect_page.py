@@ -71,7 +71,7 @@ def _facts(wheel: WheelFacts | None = WHEEL, problem: str | None = None) -> Arti
         unresolved=("libq.so.0",),
         runs_on=(
             RunsOn(arch="7.5", names=("T4",), by=DeviceKind.CUBIN, without=("mill/x.so",)),
-            RunsOn(arch="9.0", names=("H100", "H200"), by=DeviceKind.PTX),
+            RunsOn(arch="9.0", names=("H100", "H200"), by=DeviceKind.PTX, partly=("mill/y.so",)),
         ),
         minimum_driver="550.54.14",
         notes=("2 static archives (.a) were not read",),
@@ -94,7 +94,8 @@ def test_the_page_of_a_wheel() -> None:
     assert ["sm_80", "█" * 28, "2.0", "MiB", "3", "cubin", "zstd"] in lines
     assert text.index("sm_80") < text.index("sm_90a")
     assert ["not", "linked", "never", "runs", "77", "B", "3", "cubin", "zstd"] in lines
-    assert "9.0 H100, H200 compiled from PTX" in " ".join(text.split())
+    remark = "compiled from PTX when it is loaded; not all of y.so"
+    assert f"9.0 H100, H200 {remark}" in " ".join(text.split())
     assert "7.5" in text
     assert "in part: not x.so" in text
     assert "libq.so.0  wanted by x.so" in text
