@@ -1,4 +1,4 @@
-"""Generates a C++ project of heavy and light compiles: python workload.py FOLDER --heavy 6 --light 20.
+"""Generates a C++ project of heavy and light compiles: workload.py FOLDER --heavy 6 --light 20.
 
 A heavy file is one array whose initialiser the preprocessor multiplies: gcc needs about 370 bytes
 an element, so 3 to 5 million elements are 1.1 to 1.9 GB. A light file is functions.
@@ -8,9 +8,7 @@ import argparse
 import random
 from pathlib import Path
 
-TENFOLD = "".join(
-    f"#define E{level} {' '.join([f'E{level - 1}'] * 10)}\n" for level in range(1, 6)
-)
+TENFOLD = "".join(f"#define E{level} {' '.join([f'E{level - 1}'] * 10)}\n" for level in range(1, 6))
 HEAVY = """\
 #define E0 {seed},
 {tenfold}
