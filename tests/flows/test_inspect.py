@@ -98,6 +98,21 @@ def test_a_folder(stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]) -
     _check(_json(stoker, str(folder)), "mill/")
 
 
+def test_names_that_no_terminal_likes(stoker: Stoker, tmp_path: Path, need: Need) -> None:
+    """Markup, colours, bytes that are no text: as the name of a file, of the library, of a need."""
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    far = build(need, tmp_path, "-Wl,-soname,[/b]\x1b[31m.so", name="libfar.so")
+    made = build(need, tmp_path, "-Wl,--no-as-needed", str(far), name="libodd.so")
+    made.rename(folder / os.fsdecode(b"[bold]\xff\x1b[2J.so"))
+    done = stoker("inspect", "odd", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert r"[bold]\udcff\x1b[2J.so" in done.stdout
+    assert r"[/b]\x1b[31m.so" in done.stdout
+    assert _json(stoker, "odd", cwd=tmp_path)["unresolved"] == [r"[/b]\x1b[31m.so"]
+
+
 def test_one_library(stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]) -> None:
     (tmp_path / "libmill.so").write_bytes(libraries["mill/lib/libmill.so"])
     facts = _json(stoker, "libmill.so", cwd=tmp_path)
@@ -121,6 +136,10 @@ def test_an_installed_distribution(
     _check(facts, "mill/")
     assert facts["kind"] == "installed"
     assert facts["wheel"]["version"] == "1.2"
+    (packages / DIST_INFO / "RECORD").write_bytes(b"mill/\xff,,,,\n")
+    broken = stoker("inspect", "mill", VIRTUAL_ENV=str(environment))
+    assert broken.returncode == 1
+    assert f"{DIST_INFO}/RECORD" in broken.stderr
     unknown = stoker("inspect", "no-such-thing", VIRTUAL_ENV=str(environment))
     assert unknown.returncode == 2
     assert "no-such-thing" in unknown.stderr

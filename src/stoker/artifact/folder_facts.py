@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.library import read_library
+from stoker.artifact.printable import printable
 from stoker.artifact.reader import open_file
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageError
@@ -38,9 +39,10 @@ def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
         if path.is_symlink() or not path.is_file():
             continue
         try:
-            library = read_file(path, name)
+            library = read_file(path, printable(name))
         except StorageError as error:
-            library = LibraryFacts(path=name, size=0, problem=str(error))
+            problem = printable(str(error))
+            library = LibraryFacts(path=printable(name), size=0, problem=problem)
         if library:
             libraries.append(library)
     return tuple(libraries)

@@ -1,37 +1,53 @@
-"""The facts of an installed distribution, as its own metadata tells them."""
+"""The facts of an installed distribution, as its dist-info folder tells them."""
 
 import os
-from collections.abc import Sequence
-from importlib.metadata import Distribution, distributions
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from stoker.artifact.engine import record
 from stoker.artifact.wheel_facts import wheel_facts
 from stoker.model.artifact import WheelFacts
+from stoker.model.errors import ArtifactError
+
+_MOST_FILES = 1 << 20
 
 
-def find_distribution(name: str, folders: Sequence[str]) -> Distribution | None:
+def find_distribution(name: str, folders: Iterable[str]) -> Path | None:
+    """Its dist-info folder, in the first of the folders that has one."""
     wanted = canonicalize_name(name)
-    for distribution in distributions(path=list(folders)):
-        # A folder that was half removed has no name.
-        if canonicalize_name(distribution.metadata["Name"] or "") == wanted:
-            return distribution
+    for folder in folders:
+        for found in sorted(Path(folder).glob("*.dist-info")):
+            if canonicalize_name(found.name.partition("-")[0]) == wanted:
+                return found
     return None
 
 
-def installed_facts(distribution: Distribution) -> tuple[WheelFacts, Path, tuple[str, ...]]:
-    """What an installed distribution says of itself, the folder it is in, and its files."""
-    root = Path(str(distribution.locate_file("")))
-    files = tuple(
-        str(file)
-        for file in distribution.files or ()
-        if not file.is_absolute() and os.path.lexists(root / file)
-    )
+def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:
+    """What a distribution says of itself, and its files, relative to where it is installed."""
+    root = dist_info.parent
+    listed = _record(dist_info / "RECORD")
+    files = tuple(file for file in listed if os.path.lexists(root / file))
     facts = wheel_facts(
-        (distribution.read_text("METADATA") or "").encode(),
-        (distribution.read_text("WHEEL") or "").encode(),
+        _content(dist_info / "METADATA"),
+        _content(dist_info / "WHEEL"),
         members=len(files),
         unpacked=sum((root / file).lstat().st_size for file in files),
     )
-    return facts, root, files
+    return facts, files
+
+
+def _record(path: Path) -> Iterable[str]:
+    try:
+        return record.parse(path.read_bytes(), most=_MOST_FILES)
+    except FileNotFoundError:
+        raise ArtifactError(
+            "it was installed without a list of its files", file=str(path)
+        ) from None
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(path)) from None
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""

@@ -22,7 +22,7 @@ from stoker.model.errors import ArtifactError
 
 _MOST_DEVICE_SECTIONS = 4  # one of each name, in any real library
 
-_VERSION = re.compile(r"([A-Z]+)_([0-9]+(?:\.[0-9]+)*)")
+_VERSION = re.compile(r"([A-Z]+)_([0-9]{1,9}(?:\.[0-9]{1,9})*)")
 _RELATIVE_RELOCATIONS = "GLIBC_ABI_DT_RELR"  # a version by name only, of glibc 2.36
 
 # In mangled names: the inline namespace of the C++11 std::string, and the abbreviation of the old.

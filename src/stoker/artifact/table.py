@@ -2,6 +2,7 @@
 
 import struct
 
+from stoker.artifact.printable import printable
 from stoker.artifact.reader import Reader
 from stoker.model.errors import ArtifactError
 
@@ -27,8 +28,7 @@ class Table:
         end = self.content.find(b"\0", position, position + _LONGEST_STRING)
         if end < 0:
             raise self.error("a string without end", position)
-        # Names are ASCII in practice; whatever else stands there stays visible.
-        return self.content[position:end].decode(errors="backslashreplace")
+        return printable(self.content[position:end].decode(errors="surrogateescape"))
 
     def slice(self, position: int, length: int) -> bytes:
         if position + length > len(self.content):

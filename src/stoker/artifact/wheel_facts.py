@@ -3,9 +3,9 @@
 Whether they are as they should be is for others to judge.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from email.parser import BytesHeaderParser
+from email.parser import HeaderParser
 from pathlib import Path
 
 from zlib_ng import zlib_ng
@@ -18,6 +18,7 @@ from stoker.artifact.engine.zip_records import STORED
 from stoker.artifact.fatbin import FatbinLookout
 from stoker.artifact.inflated import InflatedReader
 from stoker.artifact.library import read_library
+from stoker.artifact.printable import printable
 from stoker.artifact.reader import FileReader, Reader, open_file
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError
@@ -43,19 +44,24 @@ def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[
 
 def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -> WheelFacts:
     """From the texts of METADATA and WHEEL."""
-    said = BytesHeaderParser().parsebytes(metadata)
-    made = BytesHeaderParser().parsebytes(wheel)
+    said, made = _fields(metadata), _fields(wheel)
     return WheelFacts(
-        name=said.get("Name", ""),
-        version=said.get("Version", ""),
-        tags=tuple(made.get_all("Tag", ())),
-        build=made.get("Build"),
-        generator=made.get("Generator"),
-        requires_python=said.get("Requires-Python"),
-        requires=tuple(said.get_all("Requires-Dist", ())),
+        name=said("Name")[0],
+        version=said("Version")[0],
+        tags=tuple(filter(None, made("Tag"))),
+        build=made("Build")[0] or None,
+        generator=made("Generator")[0] or None,
+        requires_python=said("Requires-Python")[0] or None,
+        requires=tuple(filter(None, said("Requires-Dist"))),
         members=members,
         unpacked=unpacked,
     )
+
+
+def _fields(text: bytes) -> Callable[[str], list[str]]:
+    """A function that gives all fields of a name: at least one, empty where there is none."""
+    headers = HeaderParser().parsestr(text.decode(errors="replace"))
+    return lambda name: [printable(value) for value in headers.get_all(name, [""])]
 
 
 def _text(file: FileReader, members: dict[str, Member], name: str) -> bytes:
@@ -90,11 +96,12 @@ def _library(file: FileReader, member: Member) -> LibraryFacts:
     try:
         return read_library(_open(file, member))
     except ArtifactError as error:
-        return LibraryFacts(path=member.name, size=member.size, problem=str(error))
+        return LibraryFacts(path=printable(member.name), size=member.size, problem=str(error))
 
 
 def _open(file: FileReader, member: Member) -> Reader:
-    packed = file.part(start=member.data, size=member.compressed_size, member=member.name)
+    name = printable(member.name)
+    packed = file.part(start=member.data, size=member.compressed_size, member=name)
     if member.method == STORED:
         return packed
     return InflatedReader(packed, size=member.size, crc=member.crc, lookout=FatbinLookout())

@@ -10,6 +10,7 @@ import msgspec
 
 from stoker.artifact.closure import installed_path, resolve
 from stoker.artifact.folder_facts import files_of, read_file, read_files
+from stoker.artifact.printable import printable
 from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
 from stoker.model.artifact import (
     ArtifactFacts,
@@ -18,7 +19,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.errors import CommandError, UsageError
+from stoker.model.errors import CommandError, StorageError, UsageError
 
 # Run by the interpreter that is asked. The folder it stands in is not one it has packages in.
 _SEARCH_PATH = "import json, sys; print(json.dumps([folder for folder in sys.path if folder]))"
@@ -34,14 +35,17 @@ _NOT_READ = {
 
 def inspect(target: str, environment: Mapping[str, str] = os.environ) -> ArtifactFacts:
     """``target`` is a path where there is something at it, else the name of a distribution."""
-    path = Path(target).expanduser()
-    if path.is_dir():
-        return _folder(path)
-    if path.exists():
-        return _wheel(path) if path.suffix == ".whl" else _library(path)
-    if os.sep in target or path.suffix in (".whl", ".so"):
-        raise UsageError(f"there is no file or folder at '{target}'")
-    return _installed(target, environment)
+    path = Path(target)
+    try:
+        if path.is_dir():
+            return _folder(path)
+        if path.exists():
+            return _wheel(path) if path.suffix == ".whl" else _library(path)
+        if os.sep in target or path.suffix in (".whl", ".so"):
+            raise UsageError(f"there is no file or folder at '{target}'")
+        return _installed(target, environment)
+    except OSError as error:
+        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
 def _wheel(path: Path) -> ArtifactFacts:
@@ -50,7 +54,7 @@ def _wheel(path: Path) -> ArtifactFacts:
     wheel, libraries, members = read_wheel(path)
     places = {installed_path(member) for member in members}
     return _assemble(
-        path=str(path),
+        path=path,
         kind=TargetKind.WHEEL,
         size=path.stat().st_size,
         wheel=wheel,
@@ -61,7 +65,7 @@ def _wheel(path: Path) -> ArtifactFacts:
 
 
 def _library(path: Path) -> ArtifactFacts:
-    library = read_file(path, path.name)
+    library = read_file(path, printable(path.name))
     if library is None:
         raise UsageError(
             f"'{path}' is neither a wheel nor an ELF file",
@@ -69,7 +73,7 @@ def _library(path: Path) -> ArtifactFacts:
         )
     folder = path.absolute().parent
     return _assemble(
-        path=str(path),
+        path=path,
         kind=TargetKind.LIBRARY,
         size=library.size,
         libraries=(library,),
@@ -81,7 +85,7 @@ def _library(path: Path) -> ArtifactFacts:
 def _folder(path: Path) -> ArtifactFacts:
     files = files_of(path)
     return _assemble(
-        path=str(path),
+        path=path,
         kind=TargetKind.FOLDER,
         size=sum((path / file).lstat().st_size for file in files),
         libraries=read_files(path, files),
@@ -94,15 +98,16 @@ def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
     from stoker.artifact.installed_facts import find_distribution, installed_facts
 
     python = _python(environment)
-    distribution = find_distribution(name, _search_path(python, environment))
-    if distribution is None:
+    dist_info = find_distribution(name, _search_path(python, environment))
+    if dist_info is None:
         raise UsageError(
             f"there is neither a file '{name}' nor a distribution of that name in {python}",
             hints=["activate the virtual environment that it is installed in"],
         )
-    wheel, root, files = installed_facts(distribution)
+    wheel, files = installed_facts(dist_info)
+    root = dist_info.parent
     return _assemble(
-        path=str(root),
+        path=root,
         kind=TargetKind.INSTALLED,
         size=wheel.unpacked,
         wheel=wheel,
@@ -136,7 +141,7 @@ def _on_disk(root: Path) -> Callable[[str], bool]:
 
 def _assemble(
     *,
-    path: str,
+    path: Path,
     kind: TargetKind,
     size: int,
     libraries: tuple[LibraryFacts, ...],
@@ -151,7 +156,7 @@ def _assemble(
         read, holds=holds, files=set(names), requires=wheel.requires if wheel else ()
     )
     return ArtifactFacts(
-        path=path,
+        path=printable(str(path)),
         kind=kind,
         size=size,
         wheel=wheel,

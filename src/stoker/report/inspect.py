@@ -65,6 +65,11 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
+def _add(table: Table, *cells: str | Text) -> None:
+    """Add a row; names in it may hold anything, and are no markup."""
+    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
 def _head(facts: ArtifactFacts) -> Text:
     wheel = facts.wheel
     title = f"{wheel.name} {wheel.version}" if wheel else facts.path
@@ -93,9 +98,9 @@ def _device_code(facts: ArtifactFacts) -> Table | None:
     table = _table(f"Device code  {size(_bytes(codes))}", "", "", ">", ">", "")
     for arch, group in by_arch.items():
         share = Text(bar(_bytes(group) / max(1, largest)), style="cyan")
-        table.add_row(f"  {arch}", share, *_amounts(group))
+        _add(table, f"  {arch}", share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
-        table.add_row("  not linked", Text("never runs", style="dim"), *_amounts(left_over))
+        _add(table, "  not linked", Text("never runs", style="dim"), *_amounts(left_over))
     return table
 
 
@@ -124,12 +129,10 @@ def _gpus(facts: ArtifactFacts) -> Table | None:
         if row.without:
             partly.setdefault(row.without, []).append(row.arch)
         elif row.names:
-            table.add_row(
-                f"  {row.arch}", _shortened(row.names), Text(_remark(row), style="yellow")
-            )
+            _add(table, f"  {row.arch}", _shortened(row.names), Text(_remark(row), style="yellow"))
     for without, archs in partly.items():
         missing = f"in part: not {_shortened(_base_names(without), 3)}"
-        table.add_row(Text(f"  {' '.join(archs)}", style="dim"), Text(missing, style="dim"))
+        _add(table, Text(f"  {' '.join(archs)}", style="dim"), Text(missing, style="dim"))
     return table
 
 
@@ -157,13 +160,13 @@ def _libraries(facts: ArtifactFacts) -> Table | None:
     )
     by_size = sorted(facts.libraries, key=lambda library: -library.size)
     for library in by_size[:_MOST_LIBRARIES]:
-        table.add_row(f"  {library.path}", size(library.size), *_library_cells(library))
+        _add(table, f"  {library.path}", size(library.size), *_library_cells(library))
     if len(by_size) > _MOST_LIBRARIES:
-        table.add_row(f"  and {len(by_size) - _MOST_LIBRARIES} smaller ones")
+        _add(table, f"  and {len(by_size) - _MOST_LIBRARIES} smaller ones")
     return table
 
 
-def _library_cells(library: LibraryFacts) -> tuple[RenderableType, ...]:
+def _library_cells(library: LibraryFacts) -> tuple[str | Text, ...]:
     if library.problem:
         return (Text("not read", style="bold red"),)
     return (
@@ -180,7 +183,7 @@ def _sections(library: LibraryFacts) -> Table:
     table = _table("Sections", "", "", ">")
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        table.add_row(f"  {name}", Text(bar(amount / library.size), style="cyan"), size(amount))
+        _add(table, f"  {name}", Text(bar(amount / library.size), style="cyan"), size(amount))
     return table
 
 
@@ -195,7 +198,7 @@ def _search_paths(libraries: Iterable[LibraryFacts]) -> Table | None:
         return None
     table = _table("Search paths", "", ">", "")
     for (kind, folders), count in counts.most_common():
-        table.add_row(f"  {kind}", f"{count} x", Text(" ".join(folders), style="dim"))
+        _add(table, f"  {kind}", f"{count} x", Text(" ".join(folders), style="dim"))
     return table
 
 
@@ -208,9 +211,9 @@ def _dependencies(facts: ArtifactFacts) -> Table | None:
         rows = [row for row in facts.dependencies if row.origin is origin]
         if origin is LibraryOrigin.MISSING and facts.wheel:
             for row in rows:
-                table.add_row(Text("  MISSING", style="bold red"), _lacking(row))
+                _add(table, Text("  MISSING", style="bold red"), _lacking(row))
         elif rows:
-            table.add_row(f"  {_ORIGINS[origin]}", Text(_named(rows), style="dim"))
+            _add(table, f"  {_ORIGINS[origin]}", Text(_named(rows), style="dim"))
     return table
 
 
@@ -247,7 +250,7 @@ def differences_page(differences: Sequence[FactDifference]) -> RenderableType:
     for row in differences:
         if row.subject != subject:
             subject = row.subject
-            table.add_row("", Text(subject, style="bold"))
+            _add(table, "", Text(subject, style="bold"))
         sign = "+" if row.before is None else "-" if row.after is None else "~"
-        table.add_row(sign, row.name, row.before or "", row.after or "")
+        _add(table, sign, row.name, row.before or "", row.after or "")
     return table

@@ -129,6 +129,10 @@ def test_the_newest_version_is_the_greatest_number() -> None:
     assert newest_versions(names) == {"GLIBC": "2.17", "GLIBCXX": "3.4.30"}
 
 
+def test_a_version_of_absurd_length_is_none() -> None:
+    assert newest_versions([f"GLIBC_{'9' * 5000}"]) == {}
+
+
 def test_relative_relocations_need_their_glibc() -> None:
     assert newest_versions(["GLIBC_2.17", "GLIBC_ABI_DT_RELR"]) == {"GLIBC": "2.36"}
 
