@@ -12,6 +12,7 @@ COMMANDS = {
     "plan": "Print exactly what a build will be told, and why.",
     "run": "Run a build command: as fast as memory allows, never out of it.",
     "attach": "Put the launcher into a build folder that was configured without it.",
+    "simulate": "Say what a measured build would come to on another machine.",
     "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
     "variants": "List what can be built for, and the hardware each serves.",
     "options": "List the CMake options of a source tree.",

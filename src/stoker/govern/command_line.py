@@ -1,59 +1,150 @@
 """What a command of a build is, as its command line shows it: role, source, output, identity.
 
-Pure but for one question, the size of a link's inputs, which the caller hands in.
+Pure: what only files can tell (the size of a link's inputs, the words in a response file, which
+version a compiler is) is asked of a ``Files`` that the caller hands in.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from posixpath import basename, isabs, join, normpath, relpath
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from posixpath import basename, isabs, join, normpath
+from typing import Protocol
 
 from stoker.model.govern import Role, Step
 
+_WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 _COMPILERS = re.compile(
     r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|icx|icpx|nvcc|hipcc)(?:-[\d.]+)?"
 )
-_ARCHIVERS = re.compile(r"(?:.*-)?(?:ar|ranlib|gcc-ar|llvm-ar)(?:-[\d.]+)?")
+_ARCHIVERS = re.compile(r"(?:.*-)?(?:ar|ranlib)(?:-[\d.]+)?")
 _LINKERS = re.compile(r"(?:.*-)?(?:ld|ld\.\w+|mold)")
 _CUDA = (".cu",)
 _CXX = (".cc", ".cpp", ".cxx", ".c++", ".C", ".mm", ".hip")
 _C = (".c", ".m", ".s", ".S")
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-# Options whose value, a word of its own, names what is made or where it is noted down.
-_NAMES_OUTPUT = {"-o", "-MF", "-MT", "-MQ", "--output-file", "-Wp,-MD"}
+_COMPILES = (Role.C, Role.CXX, Role.CUDA)
+# Options that name what is made or where it is noted down, and what they name.
+_OUTPUTS = {
+    "-o": "output",
+    "--output-file": "output",
+    "-MF": "dependencies",
+    "-MT": "target",
+    "-MQ": "target",
+}
+_JOINED_OUTPUT = re.compile(r"(-o|-MF|-MT|-MQ)(?!penmp|bj|dir)(.+)")
+_DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
+_FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
+_RESPONSE = ("--options-file", "-optf")
+_GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
+# Folders that pip and uv make anew for every build, and the name pip gives a source tree there.
+_FRESH = re.compile(r".*/(?:pip-[a-z-]+-|builds-v\d+/\.tmp)[^/]+/")
+_HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)")
 
-SizeOf = Callable[[str], int]
+
+class Files(Protocol):
+    """What the file system knows. A file that is not there has no size, words or identity."""
+
+    def size(self, path: str) -> int: ...
+
+    def text(self, path: str) -> str: ...
+
+    def identity(self, program: str) -> str:
+        """Something that changes with a compiler's version."""
+        ...
 
 
-def step_of(
-    command: Sequence[str], directory: str, root: str, size_of: SizeOf = lambda _: 0
-) -> Step:
+class NoFiles:
+    """For those who only have the command line."""
+
+    def size(self, path: str) -> int:  # noqa: ARG002
+        return 0
+
+    def text(self, path: str) -> str:  # noqa: ARG002
+        return ""
+
+    def identity(self, program: str) -> str:  # noqa: ARG002
+        return ""
+
+
+class _Place:
+    """Where a command runs, and what paths are told relative to."""
+
+    def __init__(self, directory: str, root: str):
+        self.directory = directory
+        self._prefix = root.rstrip("/") + "/"
+
+    def full(self, path: str) -> str:
+        return normpath(path if isabs(path) else join(self.directory, path))
+
+    def relative(self, path: str) -> str:
+        """The same wherever the tree lies: below the root, or below a folder of pip's."""
+        return self.without_root(self.full(path)) if path else ""
+
+    def without_root(self, text: str) -> str:
+        if self._prefix != "/" and self._prefix in text:
+            return text.replace(self._prefix, "")
+        return _HASHED.sub("", _FRESH.sub("", text))
+
+
+def step_of(command: Sequence[str], directory: str, root: str, files: Files | None = None) -> Step:
     """``directory`` is where the command runs, ``root`` what paths are told relative to."""
-    words = list(command)
-    compiler = basename(words[0]) if words else ""
-    outputs = dict(_named_outputs(words))
-    sources = [word for word in words[1:] if _is_source(word)]
-    role = _role(compiler, sources)
-    output = _relative(outputs.get("-o", ""), directory, root)
-    source = _relative(sources[0], directory, root) if sources and role in _COMPILES else output
-    flags = tuple(_flags(words[1:], sources, directory, root))
-    archs = tuple(dict.fromkeys(_ARCH.findall(" ".join(words)))) if role is Role.CUDA else ()
+    place, files = _Place(directory, root), files or NoFiles()
+    program, *words = _without_wrapper(command) or [""]
+    words = list(_expanded(words, place, files))
+    named = dict(_named_outputs(words))
+    sources = [word for word in words if _is_source(word)]
+    role = _role(basename(program), sources)
+    output = named.get("output") or _default_output(role, words)
+    source = place.relative(sources[0] if role in _COMPILES else output)
+    flags = tuple(_flags(words, sources, place))
+    links = role in (Role.LINK, Role.ARCHIVE)
     return Step(
-        key=_key(role, source, compiler, flags),
+        key=_key(role, source, basename(program), files.identity(program), *flags),
         role=role,
         source=source,
-        output=outputs.get("-o", ""),
-        dependency_file=outputs.get("-MF", ""),
-        compiler=compiler,
+        output=output,
+        dependency_file=named.get("dependencies", ""),
+        compiler=basename(program),
         flags=flags,
-        archs=archs,
+        archs=tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else (),
         threads=_threads(words) if role is Role.CUDA else 1,
-        input_bytes=_input_bytes(words, directory, size_of) if role is Role.LINK else 0,
+        input_bytes=_input_bytes(words, place, files) if links else 0,
     )
 
 
-_COMPILES = (Role.C, Role.CXX, Role.CUDA)
+def role_of_source(path: str) -> Role:
+    """By its suffix."""
+    if path.endswith(_CUDA):
+        return Role.CUDA
+    if path.endswith(_CXX):
+        return Role.CXX
+    return Role.C if path.endswith(_C) else Role.OTHER
+
+
+def _without_wrapper(command: Sequence[str]) -> list[str]:
+    words = list(command)
+    while len(words) > 1 and basename(words[0]) in _WRAPPERS:
+        words = words[1:]
+    return words
+
+
+def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str]:
+    """With the words of response files in their place. Those are not nested."""
+    for before, word in pairwise(["", *words]):
+        if before in _RESPONSE or (word.startswith("@") and len(word) > 1):
+            yield from _split(files.text(place.full(word.removeprefix("@"))))
+        elif word not in _RESPONSE:
+            yield word
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quotation mark
+        return text.split()
 
 
 def _role(compiler: str, sources: Sequence[str]) -> Role:
@@ -65,66 +156,84 @@ def _role(compiler: str, sources: Sequence[str]) -> Role:
         return Role.OTHER
     if not sources:
         return Role.LINK
-    if compiler.startswith("nvcc") or sources[0].endswith(_CUDA):
+    if "nvcc" in compiler:
         return Role.CUDA
-    if sources[0].endswith(_C) and "++" not in compiler:
-        return Role.C
-    return Role.CXX
+    by_suffix = role_of_source(sources[0])
+    return Role.CXX if by_suffix is Role.C and "++" in compiler else by_suffix
 
 
 def _is_source(word: str) -> bool:
-    return not word.startswith("-") and word.endswith((*_CUDA, *_CXX, *_C))
+    return not word.startswith("-") and role_of_source(word) is not Role.OTHER
 
 
 def _named_outputs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for word, value in zip(words, [*words[1:], ""], strict=True):
-        if word in ("-o", "--output-file"):
-            yield "-o", value
-        elif word == "-MF":
-            yield "-MF", value
-        elif word.startswith("-o") and len(word) > 2 and word != "-openmp":
-            yield "-o", word[2:]
+    for word, following in pairwise([*words, ""]):
+        option, value = _output_option(word)
+        if option:
+            yield _OUTPUTS[option], value or following
+        elif found := _DEPENDENCIES.fullmatch(word):
+            yield "dependencies", found[1]
 
 
-def _flags(
-    words: Sequence[str], sources: Sequence[str], directory: str, root: str
-) -> Iterator[str]:
-    """Everything that can change what is made, wherever the build folder lies."""
-    skip = False
+def _output_option(word: str) -> tuple[str, str]:
+    """The option and the value that is part of the same word: ``-ofile``, ``-MFfile``."""
+    name, _, joined = word.partition("=")
+    if name in _OUTPUTS:
+        return name, joined
+    found = _JOINED_OUTPUT.fullmatch(word)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def _default_output(role: Role, words: Sequence[str]) -> str:
+    if role is Role.ARCHIVE:
+        return next((word for word in words if word.endswith((".a", ".lib"))), "")
+    return "a.out" if role is Role.LINK else ""
+
+
+def _flags(words: Sequence[str], sources: Sequence[str], place: _Place) -> Iterator[str]:
+    """Everything else that can change what is made, wherever the tree lies."""
+    before = ""
     for word in words:
-        if skip or word in sources or word in ("-MD", "-MMD"):
-            skip = False
-        elif word in _NAMES_OUTPUT:
-            skip = True
-        elif word.startswith(("-I", "-L")) and len(word) > 2:
-            yield word[:2] + _relative(word[2:], directory, root)
-        elif not word.startswith("-") and word.endswith(_LINKED):
+        option, value = _output_option(word)
+        if before in _OUTPUTS or option or word in sources or word in ("-MD", "-MMD"):
+            before = word if option and not value else ""
             continue
-        else:
-            yield word
+        if not _DEPENDENCIES.fullmatch(word) and not _is_input(word):
+            yield _flag(word, before, place)
+        before = word
+
+
+def _flag(word: str, before: str, place: _Place) -> str:
+    if before in _FOLDERS:
+        return place.relative(word)
+    for option in ("-I", "-L"):
+        if word.startswith(option) and len(word) > len(option):
+            return option + place.relative(word[len(option) :])
+    return place.without_root(word)
+
+
+def _is_input(word: str) -> bool:
+    return not word.startswith("-") and word.endswith(_LINKED)
+
+
+def _input_bytes(words: Sequence[str], place: _Place, files: Files) -> int:
+    return sum(files.size(place.full(word)) for word in words if _is_input(word))
+
+
+def _archs(words: Sequence[str]) -> Iterator[str]:
+    for before, word in pairwise(["", *words]):
+        if word.startswith(_GPU) or before in _GPU:
+            yield from _ARCH.findall(word)
 
 
 def _threads(words: Sequence[str]) -> int:
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         name, _, joined = word.partition("=")
-        if name in ("--threads", "-t") and (joined or value).isdigit():
-            return int(joined or value)
+        if name in ("--threads", "-t") and (joined or following).isdecimal():
+            return int(joined or following)
     return 1
 
 
-def _input_bytes(words: Sequence[str], directory: str, size_of: SizeOf) -> int:
-    inputs = (word for word in words[1:] if not word.startswith("-") and word.endswith(_LINKED))
-    return sum(size_of(word if isabs(word) else join(directory, word)) for word in inputs)
-
-
-def _relative(path: str, directory: str, root: str) -> str:
-    if not path:
-        return ""
-    full = normpath(path if isabs(path) else join(directory, path))
-    inside = full == root or full.startswith(root.rstrip("/") + "/")
-    return relpath(full, root) if inside else full
-
-
-def _key(role: Role, source: str, compiler: str, flags: tuple[str, ...]) -> str:
-    text = "\0".join((role.value, source, compiler, *flags))
+def _key(*parts: str) -> str:
+    text = "\0".join(parts)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:24]

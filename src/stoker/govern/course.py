@@ -6,6 +6,7 @@ peak / (exponent + 1), so a measured mean gives the exponent. Without one the cu
 peak. The longer a step runs, the more counts what was seen of it, and the less what was predicted.
 """
 
+from collections.abc import Callable
 from math import inf
 
 from stoker.model.govern import Prediction, Running
@@ -47,10 +48,11 @@ def reserved(step: Running, now: float) -> float:
     return prediction.peak * (1 - missing * (1 - left))
 
 
-def ahead(step: Running, now: float, delay: float) -> float:
+def ahead(step: Running, now: float) -> Callable[[float], float]:
     """Expected memory of a running step some seconds from now, if it still runs then."""
-    grown = level(step.request.prediction, now - step.started + delay)
-    return min(reserved(step, now), max(step.current, grown))
+    prediction, age = step.request.prediction, now - step.started
+    most, least = reserved(step, now), step.current
+    return lambda delay: min(most, max(least, level(prediction, age + delay)))
 
 
 def to_come(prediction: Prediction, age: float) -> float:

@@ -13,7 +13,7 @@ from math import inf, sqrt
 from stoker.govern import course
 from stoker.model.govern import Basis, Request, Running, State
 
-_MOST_CUTS = 16  # more would cost time and gain nothing
+_MOST_CUTS = 12  # more would cost time and gain nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _running_claim(step: Running, state: State) -> _Claim:
         slots=step.request.slots_of(state.cpus),
         extra=extra,
         variance=variance,
-        memory=lambda delay: course.ahead(step, state.now, delay),
+        memory=course.ahead(step, state.now),
     )
 
 

@@ -78,15 +78,17 @@ class Adaptive(Value, frozen=True, kw_only=True):
         passed = 0  # those who did not fit
         too_large = inf  # the smallest of them; what is no smaller is not tried
         for request in state.waiting:
-            if forecast.free_slots <= 0:
-                return
+            if request.prediction.peak >= too_large:
+                continue
             unknown_size = request.prediction.basis is Basis.PRIOR
-            if request.prediction.peak >= too_large or (unknown_size and not unsettled):
+            if unknown_size and not unsettled:
                 continue
             if forecast.fits(request):
                 forecast.add(request)
                 unsettled -= unknown_size
                 yield request.id
+                if forecast.free_slots <= 0:
+                    return
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
                 too_large = request.prediction.peak

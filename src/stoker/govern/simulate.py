@@ -203,7 +203,7 @@ class _Simulation:
             id=index,
             asked=asked,
             prediction=prediction,
-            slots=step.threads,
+            slots=step.targets_at_once,
             path=(prediction.seconds or 0.0) + self._tails[index],
         )
 

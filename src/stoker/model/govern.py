@@ -28,7 +28,7 @@ class Step(Value, frozen=True, kw_only=True):
     key: str  # of source, flags, compiler and GPU targets: the same command on any machine
     role: Role
     source: str = ""  # a link's or archive's output, since it has many sources
-    output: str = ""
+    output: str = ""  # as the command names it
     dependency_file: str = ""
     compiler: str = ""
     flags: tuple[str, ...] = ()  # without the names of outputs

@@ -1,5 +1,8 @@
-"""Amounts in words."""
+"""Amounts in words, and words as amounts."""
 
+import re
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?")
 _STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
@@ -18,3 +21,9 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def byte_count(text: str) -> int | None:
+    """``8G``, ``512M``, ``1.5GiB`` in powers of 1024; ``None`` where it is no amount of memory."""
+    found = _AMOUNT.fullmatch(text.strip().upper())
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else None

@@ -1,0 +1,79 @@
+"""`stoker simulate`: what a measured build would come to on another machine."""
+
+import click
+
+from stoker.model.errors import ExitStatus, UsageError
+from stoker.model.units import byte_count
+
+
+def _counts(_: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    words = value.split(",")
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise UsageError(f"--{parameter.name} {value}: not numbers", hints=["try 16,64"])
+    return tuple(int(word) for word in words)
+
+
+def _sizes(_: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    sizes = [byte_count(word) for word in value.split(",")]
+    if not all(sizes):
+        raise UsageError(f"--{parameter.name} {value}: not amounts", hints=["try 8G,16G"])
+    return tuple(size for size in sizes if size)
+
+
+def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(value.split(","))
+
+
+@click.command()
+@click.argument("source", metavar="RUN|TRACE")
+@click.option("--cpus", required=True, callback=_counts, metavar="N,...", help="CPUs: 16,64.")
+@click.option(
+    "--memory", required=True, callback=_sizes, metavar="SIZE,...", help="Memory: 64G,128G."
+)
+@click.option(
+    "--policy",
+    "policies",
+    default="adaptive",
+    callback=_words,
+    metavar="NAME,...",
+    help="adaptive, fixed:8, levels, two-phase.",
+)
+@click.option("--cold", is_flag=True, help="As if nothing were known of the steps beforehand.")
+@click.option(
+    "--scatter",
+    type=click.FloatRange(0, 90),
+    default=0,
+    metavar="PERCENT",
+    help="Let peaks differ from the known ones by up to this much.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The results as JSON.")
+def command(
+    source: str,
+    cpus: tuple[int, ...],
+    memory: tuple[int, ...],
+    policies: tuple[str, ...],
+    cold: bool,
+    scatter: float,
+    as_json: bool,
+) -> int:
+    """Say what a measured build would come to on another machine, or under another policy.
+
+    RUN is the number of a run in the history, TRACE a file of measured steps. Several CPUs, memory
+    sizes and policies, separated by commas, are all tried. Ends with status 1 where a step failed.
+    """
+    import msgspec
+
+    from stoker.flows.simulating import SimulationOptions, simulate_build
+    from stoker.report.plan import show
+    from stoker.report.simulation import simulation_page
+
+    options = SimulationOptions(
+        cpus=cpus, memory=memory, policies=policies, cold=cold, scatter=scatter / 100
+    )
+    trace, results = simulate_build(source, options)
+    if as_json:
+        value = {"trace": trace.what, "steps": len(trace.steps), "results": results}
+        click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+    else:
+        show(simulation_page(trace, results))
+    return ExitStatus.FAILED if any(result.failed for result in results) else ExitStatus.OK

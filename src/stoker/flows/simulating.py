@@ -1,0 +1,72 @@
+"""`stoker simulate`: a measured build on machines it never ran on."""
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+from stoker.govern.history import History
+from stoker.govern.policies import make_policy
+from stoker.govern.simulate import scattered, simulate
+from stoker.govern.trace import read_trace
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.govern import SimulationResult, StepRecord, Trace
+from stoker.model.runs import Outcome
+from stoker.model.value import Value
+
+_SEED = 1
+
+
+class SimulationOptions(Value, frozen=True, kw_only=True):
+    """Every number of CPUs is tried with every amount of memory and every policy."""
+
+    cpus: tuple[int, ...]
+    memory: tuple[int, ...]
+    policies: tuple[str, ...] = ("adaptive",)
+    cold: bool = False  # nothing is known of the steps beforehand
+    scatter: float = 0.0  # peaks differ from what is known by up to this share
+
+
+def simulate_build(
+    source: str, options: SimulationOptions
+) -> tuple[Trace, tuple[SimulationResult, ...]]:
+    """``source`` is a trace's file or the number of a run in the history."""
+    trace = find_trace(source)
+    steps = scattered(trace.steps, by=options.scatter, seed=_SEED)
+    known = () if options.cold else trace.steps
+    return trace, tuple(_results(steps, known, options))
+
+
+def _results(
+    steps: Sequence[StepRecord], known: Sequence[StepRecord], options: SimulationOptions
+) -> list[SimulationResult]:
+    return [
+        simulate(steps, make_policy(policy, cpus=cpus), cpus=cpus, memory=memory, history=known)
+        for cpus, memory, policy in product(options.cpus, options.memory, options.policies)
+    ]
+
+
+def find_trace(source: str) -> Trace:
+    path = Path(source)
+    if path.is_file():
+        try:
+            return read_trace(path.read_bytes(), source)
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if source.isdecimal():
+        return _trace_of_run(int(source))
+    raise UsageError(
+        f"no trace '{source}'", hints=["give a trace's file, or the number of a run in the history"]
+    )
+
+
+def _trace_of_run(run: int) -> Trace:
+    history = History()
+    try:
+        attempts = history.attempts(run)
+        command = next((known.command for known in history.runs() if known.id == run), None)
+    finally:
+        history.close()
+    steps = tuple(attempt.record for attempt in attempts if attempt.outcome is Outcome.DONE)
+    if command is None or not steps:
+        raise UsageError(f"the history has no steps of a run {run}")
+    return Trace(what=command, steps=steps)

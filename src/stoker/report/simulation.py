@@ -1,0 +1,56 @@
+"""Simulated builds as a table: what each machine and policy would come to."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.model.govern import SimulationResult, Trace
+from stoker.model.units import size
+
+_COLUMNS = (
+    ("CPUs", "right"),
+    ("memory", "right"),
+    ("policy", "left"),
+    ("time", "right"),
+    ("saves", "right"),
+    ("of bound", "right"),
+    ("bound", "right"),
+    ("limited by", "left"),
+    ("peak", "right"),
+    ("preempted", "right"),
+    ("OOM kills", "right"),
+    ("failed", "right"),
+)
+
+
+def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> RenderableType:
+    table = Table(box=None, pad_edge=False)
+    for title, side in _COLUMNS:
+        table.add_column(title, header_style="dim", justify="right" if side == "right" else "left")
+    for result in results:
+        table.add_row(*simulation_row(result, results[0]))
+    head = Text(f"{trace.what}, {len(trace.steps)} steps, simulated", style="bold")
+    notes = [Text(f"note: {note}", style="dim") for note in trace.notes]
+    return Group(head, table, *notes)
+
+
+def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
+    """``saves`` is against the first row; the bound is the larger one."""
+    saved = 1 - result.wall_seconds / first.wall_seconds if first.wall_seconds else 0.0
+    bound = result.bounds.larger
+    return (
+        str(result.cpus),
+        size(result.memory),
+        result.policy,
+        f"{result.wall_seconds:,.0f} s",
+        f"{saved:.0%}" if result is not first else "",
+        f"{result.wall_seconds / bound:.2f}" if bound else "",
+        f"{bound:,.0f} s",
+        result.bounds.limited_by,
+        f"{result.peak / result.memory:.0%}",
+        str(result.preemptions),
+        str(result.oom_kills),
+        str(len(result.failed)),
+    )
