@@ -1,6 +1,5 @@
 """Lines of the wire protocol: any bytes survive, anything else is refused."""
 
-
 from contextlib import suppress
 
 import pytest
