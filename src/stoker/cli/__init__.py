@@ -10,13 +10,16 @@ from stoker import __version__
 COMMANDS = {
     "doctor": "Say what this machine lacks for a build, and the command that mends it.",
     "plan": "Print exactly what a build will be told, and why.",
-    "run": "Run a build command: as fast as memory allows, never out of it.",
-    "attach": "Put the launcher into a build folder that was configured without it.",
-    "simulate": "Say what a measured build would come to on another machine.",
-    "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
     "variants": "List what can be built for, and the hardware each serves.",
     "options": "List the CMake options of a source tree.",
     "toolchain": "Install compilers and build tools from the package index, without root.",
+    "run": "Run a build command: as fast as memory allows, never out of it.",
+    "attach": "Put the launcher into a build folder that was configured without it.",
+    "history": "List governed runs and what each of their steps needed.",
+    "simulate": "Say what a measured build would come to on another machine.",
+    "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
+    "package": "Make a wheel portable: run paths, requirements, bundled libraries, tags.",
+    "verify": "Check a wheel against its plan and its tags; try it in a clean environment.",
     "completion": "Print the completion script of a shell.",
 }
 

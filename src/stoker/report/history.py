@@ -1,0 +1,54 @@
+"""Runs and their steps as tables."""
+
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.model.runs import Attempt, Run
+from stoker.model.units import duration, size
+
+
+def runs_page(runs: tuple[Run, ...]) -> RenderableType:
+    if not runs:
+        return Text("nothing yet: `stoker run -- ninja` measures a build")
+    table = _table("run", "when", "took", "steps", "peak", "repeated", "command")
+    for run in runs:
+        when = datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M")
+        summary = run.summary
+        figures = ("", "", "", "")
+        if summary:
+            figures = (
+                duration(summary.wall_s),
+                str(summary.steps),
+                size(summary.peak_bytes),
+                str(summary.retries or ""),
+            )
+        table.add_row(*map(Text, (str(run.id), when, *figures, run.command)))
+    return table
+
+
+def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
+    table = _table("peak", "took", "CPU", "how it ended", "step")
+    for attempt in attempts[:most]:
+        record = attempt.record
+        title = record.step.source or record.step.output
+        cells = (
+            size(record.peak),
+            duration(record.seconds),
+            duration(record.cpu_seconds),
+            attempt.outcome.value,
+            title,
+        )
+        table.add_row(*map(Text, cells))
+    rest = len(attempts) - most
+    more = [Text(f"and {rest} more: --all shows them")] if rest > 0 else []
+    return Group(table, *more)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, header_style="dim", overflow="fold")
+    return table
