@@ -95,8 +95,7 @@ class _Walk:
 
 
 def _not_found(missing: dict[str, list[str]], shelves: Shelves) -> MissingError:
-    name, wanting = next(iter(missing.items()))
-    others = f" (and {len(missing) - 1} more: {', '.join(list(missing)[1:6])})" if missing else ""
+    (name, wanting), *others = missing.items()
     hints = [f"unfit: {file}" for file in shelves.unfit.get(name, ())]
     places = shelves.labels
     more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
@@ -105,8 +104,11 @@ def _not_found(missing: dict[str, list[str]], shelves: Shelves) -> MissingError:
         "--library-folder PATH: a folder, a wheel or a folder of wheels that has it",
         f"--exclude {name}: whoever installs the wheel provides it",
     ]
-    words = ", ".join(dict.fromkeys(wanting))
-    return MissingError(f"{name} was not found{others}; needed by {words}", hints=hints)
+    if others:
+        hints.insert(0, f"nor were {', '.join(other for other, _ in others)}")
+    return MissingError(
+        f"{name} was not found, and is needed by {', '.join(dict.fromkeys(wanting))}", hints=hints
+    )
 
 
 def _check_sonames(found: dict[str, Found]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from stoker.artifact.engine.identity import identify
 from stoker.deliver.package.closure import Closure
 from stoker.deliver.package.identity import new_tags, new_version
-from stoker.deliver.package.metadata import edited_metadata, edited_wheel, required_name
+from stoker.deliver.package.metadata import edited_metadata, edited_wheel
 from stoker.deliver.package.providers import Provider, Providers
 from stoker.deliver.package.requirements import added_requirements, dropped_requirements
 from stoker.deliver.package.search_paths import SearchPaths, home
@@ -41,8 +41,7 @@ def make_plan(
     taken = Taken(subject, closure, digests)
     paths = None if request.mode is Mode.PLAIN else _search_paths(subject, providers, taken)
     added = added_requirements(subject, request, providers)
-    dropped = dropped_requirements(subject, added, closure.found)
-    gone = [line for line in subject.facts.requires if required_name(line) in dropped]
+    gone = dropped_requirements(subject, added, closure.found)
     version = new_version(subject.facts.version, request.label)
     everything = (*subject.libraries, *(found.facts for found in closure.found.values()))
     tags, tag_notes = new_tags(subject.facts.tags, everything, subject.machine)

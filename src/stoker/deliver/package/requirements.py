@@ -194,10 +194,22 @@ def _nearest(torch: str, cuda: str) -> list[str]:
 
 
 def dropped_requirements(
-    subject: Subject, added: Sequence[str], bundled: Iterable[str]
-) -> frozenset[str]:
-    """Packages that METADATA names and that are now named anew, or no longer needed."""
-    names = {name for line in added if (name := required_name(line))}
-    inside = {row.name for name in bundled if (row := bringer(name))}
-    present = [name for line in subject.facts.requires if (name := required_name(line))]
-    return frozenset(name for name in present if name in names or _base(name) in inside)
+    subject: Subject, added: Iterable[str], bundled: Iterable[str]
+) -> tuple[str, ...]:
+    """Lines of METADATA that are said anew, or about packages whose libraries are in the wheel."""
+    names = {required_name(line) for line in added}
+    inside = [row for name in bundled if (row := bringer(name))]
+
+    def is_gone(line: str) -> bool:
+        name = required_name(line)
+        return name is not None and (name in names or _is_inside(line, inside, subject.is_torch))
+
+    return tuple(line for line in subject.facts.requires if is_gone(line))
+
+
+def _is_inside(line: str, inside: Sequence[Bringer], is_torch: bool) -> bool:
+    requirement = Requirement(line)
+    if requirement.name == _TOOLKIT:
+        # PyTorch asks for more than libraries: of some parts the headers, once it is built.
+        return bool(inside) and (is_torch or requirement.extras <= {row.extra for row in inside})
+    return _base(requirement.name) in {row.name for row in inside}

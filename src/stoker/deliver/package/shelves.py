@@ -133,7 +133,7 @@ def find_shelves(
     environment: Mapping[str, str],
 ) -> Shelves:
     """What was given first; then where the wheel's own libraries look, the toolkit, the system."""
-    shelves = [shelf for path in given for shelf in _given(Path(path).expanduser())]
+    shelves = [shelf for path in given for shelf in _given(Path(path).expanduser().resolve())]
     folders = [*_searched(libraries), *_toolkit(environment), *_environment(environment)]
     folders += _system(machine)
     shelves += [FolderShelf(folder) for folder in folders]
