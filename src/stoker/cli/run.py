@@ -1,28 +1,24 @@
 """`stoker run`: any build command, governed."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from stoker.model.errors import ExitStatus, UsageError
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.units import byte_count
 
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+if TYPE_CHECKING:
+    from stoker.model.runs import RunSummary
 
 
 def _bytes(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """``8G``, ``512M``, ``1.5GiB``."""
     if value is None:
         return None
-    text = value.strip().upper().removesuffix("IB").removesuffix("B")
-    number, unit = (text[:-1], text[-1]) if text and text[-1] in _UNITS else (text, "")
-    try:
-        amount = float(number) * _UNITS[unit]
-    except ValueError:
-        amount = 0.0
-    if amount <= 0:
-        raise UsageError(f"--{parameter.name} {value}: not an amount of memory", hints=["try 8G"])
-    return int(amount)
+    if not (amount := byte_count(value)):
+        raise UsageError(f"{parameter.opts[0]} {value}: not an amount of memory", hints=["try 8G"])
+    return amount
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -65,8 +61,7 @@ def command(
     Ends with the command's own status; its output stays its own.
     """
     from stoker.flows.running import RunOptions, jobs_of, run
-    from stoker.outside.files import write_whole
-    from stoker.report.progress import Progress, make_view, summary_text
+    from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
     if respect_jobs and (jobs := jobs_of(command)):
         cpus = min(cpus or jobs, jobs)
@@ -79,12 +74,21 @@ def command(
     if finished.summary and progress not in ("quiet", "json"):
         click.echo(summary_text(finished.summary), err=True, nl=False)
     if finished.unseen_cpu_seconds:
-        text = (
-            f"stoker: {finished.unseen_cpu_seconds:.0f} CPU seconds went to compiles it never saw"
-        )
-        click.echo(
-            f"{text}\n  `stoker attach BUILD` puts the launcher into a build folder", err=True
-        )
-    if summary_file and finished.summary:
-        write_whole(Path(summary_file), msgspec.json.format(msgspec.json.encode(finished.summary)))
-    return finished.status or ExitStatus.OK
+        click.echo(unseen_text(finished.unseen_cpu_seconds), err=True, nl=False)
+    if summary_file:
+        _write(Path(summary_file), finished.summary)
+    return finished.status
+
+
+def _write(path: Path, summary: "RunSummary | None") -> None:
+    """What goes wrong here is said and changes nothing: the status is the command's own."""
+    import msgspec
+
+    from stoker.outside.files import write_whole
+
+    try:
+        if summary is None:
+            raise StorageError(f"nothing to write into {path}: the governor has died")
+        write_whole(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+    except StorageError as error:
+        click.echo(f"stoker: {error}", err=True)

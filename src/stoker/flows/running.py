@@ -1,11 +1,12 @@
 """`stoker run`: a command under the governor, from its environment to its summary."""
 
 import os
+import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tempfile import gettempdir
 from stoker.govern.client import Client, private_folder, socket_path
 from stoker.govern.daemon import Options
 from stoker.govern.links import make_links
+from stoker.govern.policies import make_policy
 from stoker.machine.snapshot import read_machine
 from stoker.model.events import AnyEvent, Warned
 from stoker.model.machine import LimitKind, Machine
@@ -24,9 +26,13 @@ from stoker.model.value import Value
 from stoker.outside import process
 from stoker.plan.chain import governed_environment
 
+_JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
+_JOBS_APART = ("-j", "--jobs", "--parallel")
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
 _MOST_KEPT_FREE = 2 * 1024**3
-_UNSEEN_SECONDS = 10.0
+_FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
+_UNSEEN_SECONDS = 2.0  # of CPU that are worth a word
+_UNSEEN_SHARE = 0.25  # of what was seen; a build has other work than compiles
 
 
 class RunOptions(Value, frozen=True, kw_only=True):
@@ -44,19 +50,22 @@ class Finished(Value, frozen=True, kw_only=True):
 
     status: int
     summary: RunSummary | None
-    unseen_cpu_seconds: float  # of compiles that no launcher stood before
+    unseen_cpu_seconds: float  # of programs that no launcher stood before, where it is much
 
 
 def run(command: Sequence[str], options: RunOptions, show: Callable[[AnyEvent], None]) -> Finished:
-    machine = read_machine()
-    asked = _governor_options(options, machine)
+    """Give every event to ``show``; the command's own output goes where ours does."""
+    asked = _governor_options(options, read_machine())
+    make_policy(asked.policy, cpus=asked.cpus)  # what it does not know is said here, not there
     with Client(
         asked, run=os.getpid(), command=shlex.join(command), directory=str(Path.cwd())
     ) as client:
+        for text in _differences(asked, client.options):
+            show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        child = process.start(command, env=_environment(asked))
+        child = process.start(command, env=_environment(client.options))
         with _signals_passed_on(child):
             status = _watch(child, client, show)
         for event in client.finish(status):
@@ -71,9 +80,8 @@ def run(command: Sequence[str], options: RunOptions, show: Callable[[AnyEvent], 
 def jobs_of(command: Sequence[str]) -> int | None:
     """The -jN of a command, where it has one."""
     for word, following in zip(command, [*command[1:], ""], strict=True):
-        number = following if word in ("-j", "--jobs", "--parallel") else word.removeprefix("-j")
-        if (word.startswith("-j") or number == following) and number.isdigit():
-            return int(number)
+        if found := _JOBS.fullmatch(f"{word} {following}" if word in _JOBS_APART else word):
+            return int(found[1])
     return None
 
 
@@ -92,9 +100,18 @@ def _governor_options(options: RunOptions, machine: Machine) -> Options:
     )
 
 
+def _differences(asked: Options, found: Options) -> Iterator[str]:
+    """A governor that serves another run already stays as that one wanted it."""
+    for name in ("policy", "cpus", "cap", "keep_free"):
+        if getattr(asked, name) != getattr(found, name):
+            yield (
+                f"a governor is at work already, and its {name.replace('_', '-')} is "
+                f"{getattr(found, name)}, not {getattr(asked, name)}"
+            )
+
+
 def _environment(options: Options) -> dict[str, str]:
-    folder = private_folder(Path(options.socket).parent)
-    locks = folder / "turns"
+    locks = private_folder(Path(options.socket).parent) / f"turns-of-{options.cpus}"
     locks.mkdir(exist_ok=True)
     for cpu in range(options.cpus):
         (locks / f"cpu{cpu}").touch()
@@ -104,7 +121,20 @@ def _environment(options: Options) -> dict[str, str]:
         "STOKER_TMP": gettempdir(),
         "STOKER_LOCKS": str(locks),
     }
-    return governed_environment(os.environ, make_links(), cpus=options.cpus, said=said)
+    return governed_environment(
+        os.environ,
+        make_links(os.environ.get("PATH", "")),
+        cpus=options.cpus,
+        said=said,
+        cuda_home=_cuda_home(),
+    )
+
+
+def _cuda_home() -> str | None:
+    """The toolkit as builds look for it: the variables, then the folder above nvcc's."""
+    named = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    nvcc = shutil.which("nvcc")
+    return named or (str(Path(nvcc).parent.parent) if nvcc else None)
 
 
 def _watch(child: subprocess.Popen[bytes], client: Client, show: Callable[[AnyEvent], None]) -> int:
@@ -118,20 +148,20 @@ def _watch(child: subprocess.Popen[bytes], client: Client, show: Callable[[AnyEv
         for event in client.events() if readable else ():
             show(event)
         if not client.alive:
-            text = "the governor has died; what is left of the build takes turns, one per CPU"
+            text = "the governor has died; what is left of the build takes turns, one step per CPU"
             show(Warned(at=time.monotonic() - began, text=text))
     return 128 - status if status < 0 else status
 
 
 @contextmanager
 def _signals_passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """We end after the command, whoever is signalled. A terminal sends Ctrl-C to both of us."""
+    """We end after the command, whoever is signalled."""
 
     def pass_on(number: int, _: object) -> None:
-        if number != signal.SIGINT or not sys.stdin.isatty():
+        if number not in _FROM_KEYS or not _in_foreground():
             child.send_signal(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGTERM, signal.SIGHUP, *_FROM_KEYS)
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield
@@ -140,11 +170,20 @@ def _signals_passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _in_foreground() -> bool:
+    """Whether our terminal sends Ctrl-C to the command too, which is in our process group."""
+    try:
+        with Path("/dev/tty").open("rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
 def _unseen(before: resource.struct_rusage, summary: RunSummary | None) -> float:
-    """CPU time of the command that belongs to no step, where it is most of all CPU time."""
+    """CPU time of the command that belongs to no step, where it is a good part of all."""
     if summary is None:
         return 0.0
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     whole = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     unseen = whole - summary.cpu_s
-    return unseen if unseen > max(_UNSEEN_SECONDS, summary.cpu_s) else 0.0
+    return unseen if unseen > max(_UNSEEN_SECONDS, _UNSEEN_SHARE * summary.cpu_s) else 0.0

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -11,30 +12,40 @@ from types import TracebackType
 
 import msgspec
 
+from stoker import __version__
 from stoker.govern.daemon import Options
 from stoker.govern.protocol import decode, encode
-from stoker.model.errors import StokerError
+from stoker.model.errors import CommandError, StokerError
 from stoker.model.events import AnyEvent
 from stoker.model.runs import RunSummary
 from stoker.outside import process
 
-_PATIENCE = 10.0  # seconds for a governor to appear
+_PATIENCE = 10.0  # seconds for a governor to appear, and to answer
+_LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
 
 
 def socket_path(limit: str) -> Path:
-    """One governor for each user and binding memory limit; ``limit`` is where that one stands."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(runtime) / "stoker" if runtime else Path(f"/tmp/stoker-{os.getuid()}")
+    """One governor for each user and binding memory limit; ``limit`` is where that one stands.
+
+    Another version of stoker has its own, to which this one is a neighbour.
+    """
+    fallback = Path(f"/tmp/stoker-{os.getuid()}")
+    base = fallback
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        base = Path(runtime) / "stoker"
     if home := os.environ.get("STOKER_HOME"):
-        base = Path(home) / "run"
-    return base / f"{hashlib.sha256(limit.encode()).hexdigest()[:12]}.sock"
+        base = Path(home).expanduser().absolute() / "run"
+    what = "\0".join((__version__, str(base), limit))
+    name = f"{hashlib.sha256(os.fsencode(what)).hexdigest()[:12]}.sock"
+    return (base if len(os.fsencode(base / name)) <= _LONGEST_PATH else fallback) / name
 
 
 def private_folder(path: Path) -> Path:
     """A folder that nobody else can enter; refused where somebody else made it first."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.stat().st_uid != os.getuid():
-        raise StokerError(f"{path} belongs to another user", hints=["set XDG_RUNTIME_DIR"])
+    found = path.lstat()  # a link there could lead anywhere
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StokerError(f"{path} is not a folder of yours", hints=["set XDG_RUNTIME_DIR"])
     path.chmod(0o700)
     return path
 
@@ -43,16 +54,40 @@ class Client:
     """Use it in a ``with`` block: leaving it tells the governor that the run is over."""
 
     def __init__(self, options: Options, *, run: int, command: str, directory: str):
+        """``options`` become those of the governor that is there, if there is one."""
         private_folder(Path(options.socket).parent)
-        self._socket = _connect(options)
-        self._socket.sendall(encode("client", run, command, directory))
-        self._received = b""
-        self._summary: RunSummary | None = None
         self.options = options
         self.alive = True
+        self._received = b""
+        self._summary: RunSummary | None = None
+        greeting = encode("client", run, command, directory)
+        deadline = time.monotonic() + _PATIENCE
+        self._socket = _connect(options, deadline)
+        while not self._welcomed(greeting):  # it was just about to end with its last client
+            self._socket.close()
+            self._socket = _connect(options, deadline)
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def _welcomed(self, greeting: bytes) -> bool:
+        """Whether the governor takes us on."""
+        self._socket.settimeout(_PATIENCE)
+        try:
+            self._socket.sendall(greeting)
+            while b"\n" not in self._received:
+                if not (chunk := self._socket.recv(1 << 16)):
+                    return False
+                self._received += chunk
+        except TimeoutError as error:
+            raise StokerError("the governor does not answer") from error
+        except OSError:
+            return False
+        self._socket.settimeout(None)
+        line, _, self._received = self._received.partition(b"\n")
+        _, fields = decode(line)
+        self.options = msgspec.json.decode(fields[0], type=Options)
+        return True
 
     def events(self) -> Iterator[AnyEvent]:
         """What has come; blocks until something does. ``alive`` turns false when it has gone."""
@@ -68,8 +103,6 @@ class Client:
             match word:
                 case "event":
                     yield msgspec.json.decode(fields[0], type=AnyEvent)
-                case "welcome":
-                    self.options = msgspec.json.decode(fields[0], type=Options)
                 case "summary":
                     self._summary = msgspec.json.decode(fields[0], type=RunSummary)
 
@@ -99,20 +132,22 @@ class Client:
         self._socket.close()
 
 
-def _connect(options: Options) -> socket.socket:
+def _connect(options: Options, deadline: float) -> socket.socket:
     """To the governor that is there, else to the one we start."""
-    if connection := _try(options.socket):
-        return connection
     words = [sys.executable, "-m", "stoker.govern.daemon", msgspec.json.encode(options).decode()]
     log = Path(options.socket).with_suffix(".log")
-    process.detach(words, output=log)
-    deadline = time.monotonic() + _PATIENCE
+    started = None
     while time.monotonic() < deadline:
         if connection := _try(options.socket):
             return connection
+        status = started.poll() if started else 0
+        if status:
+            break
+        if status == 0:  # or it gave way to one that is beginning, or ending
+            started = process.detach(words, output=log)
         time.sleep(0.01)
     said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-    raise StokerError(f"the governor did not start; its log, {log}, ends:\n{said}")
+    raise CommandError("the governor did not start", output=said)
 
 
 def _try(path: str) -> socket.socket | None:

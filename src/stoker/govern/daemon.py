@@ -13,12 +13,14 @@ import signal
 import socket
 import sys
 import time
-from collections import defaultdict
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
+from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs
@@ -37,6 +39,7 @@ from stoker.govern.protocol import (
 from stoker.govern.summary import Tally
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, Warned
+from stoker.model.govern import Step
 from stoker.model.runs import Attempt
 from stoker.model.value import Value
 
@@ -44,6 +47,7 @@ _TICK = 0.1  # seconds between readings of the meter while anything runs
 _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
+_MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
 
 
 class Options(Value, frozen=True, kw_only=True):
@@ -78,11 +82,9 @@ class Peer:
         *lines, self.received = (self.received + chunk).split(b"\n")
         return lines
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes = b"") -> None:
+        """All that waits, as far as the other side takes it now."""
         self.unsent += message
-        self.flush()
-
-    def flush(self) -> None:
         try:
             while self.unsent:
                 self.unsent = self.unsent[self.socket.send(self.unsent) :]
@@ -98,12 +100,13 @@ class Daemon:
         self._history = History()
         self._meter = Meter()
         self._graphs = Graphs()
+        self._files = BuildFiles()
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
             predictor=Predictor(self._history.recent()),
             cpus=options.cpus,
             cap=options.cap,
-            send=lambda connection, message: self._peers[connection].send(message),
+            send=lambda connection, message: self._send(self._peers[connection], message),
             emit=self._emit,
             keep=self._keep,
         )
@@ -112,22 +115,24 @@ class Daemon:
         self._tallies: dict[int, Tally] = {}
         self._roots: dict[int, str] = {}
         self._rows: dict[int, int] = {}  # row of a run in the history
-        self._waiting_events: dict[int, list[bytes]] = defaultdict(list)
+        self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
         self._viewed = 0.0
         self._had_clients = False
+        self._warned: str | None = None
 
     def serve(self) -> None:
         """Until the last client is gone."""
-        with _listening(self._options.socket) as listener:
-            self._selector.register(listener, selectors.EVENT_READ)
+        with _listening(self._options.socket) as self._listener:
+            self._selector.register(self._listener, selectors.EVENT_READ)
             while not self._over():
-                for key, _ in self._selector.select(_TICK if self._governor.busy else 1.0):
-                    if key.fileobj is listener:
-                        self._accept(listener)
-                    else:
-                        self._hear(self._peers[key.fd])
+                for key, ready in self._selector.select(_TICK if self._governor.busy else 1.0):
+                    if key.fileobj is self._listener:
+                        self._accept()
+                    elif peer := self._peers.get(key.fd):  # one before it may have closed it
+                        self._attend(peer, ready)
                 self._turn()
+        self._bury_orphans(inf)
         self._history.close()
 
     def _over(self) -> bool:
@@ -140,10 +145,23 @@ class Daemon:
         if self._governor.busy:
             self._read_meter()
             self._governor.decide(now)
+        self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
             self._emit(self._governor.overview(now))
             self._history.flush()
+            self._warn()
+
+    def _warn(self) -> None:
+        if self._history.problem != self._warned:
+            self._warned = self._history.problem
+            self._emit(Warned(at=self._now(), text=self._warned or "history is kept again"))
+
+    def _bury_orphans(self, now: float) -> None:
+        for at, group in self._orphans:
+            if at <= now:
+                _kill_group(group)
+        self._orphans = [(at, group) for at, group in self._orphans if at > now]
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -160,15 +178,32 @@ class Daemon:
 
     # -- connections -----------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self) -> None:
         while True:
             try:
-                stream, _ = listener.accept()
+                stream, _ = self._listener.accept()
+            except BlockingIOError:
+                return
             except OSError:
-                return  # none left, or no file descriptor for one more: it fails open
+                # No file descriptor for one more: those outside wait until somebody leaves.
+                self._selector.unregister(self._listener)
+                return
             stream.setblocking(False)
             self._peers[stream.fileno()] = Peer(stream)
             self._selector.register(stream, selectors.EVENT_READ)
+
+    def _attend(self, peer: Peer, ready: int) -> None:
+        if ready & selectors.EVENT_WRITE:
+            self._send(peer)
+        if ready & selectors.EVENT_READ:
+            self._hear(peer)
+
+    def _send(self, peer: Peer, message: bytes = b"") -> None:
+        waited = bool(peer.unsent)
+        peer.send(message)
+        if waited != bool(peer.unsent):
+            write = selectors.EVENT_WRITE if peer.unsent else 0
+            self._selector.modify(peer.socket, selectors.EVENT_READ | write)
 
     def _hear(self, peer: Peer) -> None:
         lines = peer.lines()
@@ -178,7 +213,7 @@ class Daemon:
         for line in lines:
             try:
                 self._understand(peer, *decode(line))
-            except (ProtocolError, KeyError):
+            except (ProtocolError, KeyError, ValueError):
                 self._close(peer)
                 return
 
@@ -187,9 +222,10 @@ class Daemon:
         match word:
             case "ask":
                 ask = read_ask(fields)
-                step = step_of(ask.command, ask.directory, self._roots.get(ask.run, ask.directory))
+                root = self._roots.get(ask.run, ask.directory)
+                step = step_of(ask.command, ask.directory, root, self._files)
                 path = self._graphs.path(ask.directory, step.output)
-                self._governor.asked(connection, ask, step, path, now)
+                self._governor.asked(connection, ask, _printable(step), path, now)
             case "started":
                 self._governor.started(connection, *read_numbers(fields, 1))
             case "memory":
@@ -211,23 +247,26 @@ class Daemon:
         self._selector.unregister(peer.socket)
         del self._peers[connection]
         peer.socket.close()
-        _kill_group(self._governor.lost(connection))
+        if group := self._governor.lost(connection):
+            # Its keeper sees it too, and finds more than the group; this is for when that died.
+            self._orphans.append((self._now() + _MERCY, group))
         if peer.run is not None:
             self._abandon(peer.run)
+        if self._listener not in self._selector.get_map():
+            self._selector.register(self._listener, selectors.EVENT_READ)
 
     # -- clients ---------------------------------------------------------------------------------
 
     def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         (run,) = read_numbers(fields, 1)
-        command, directory = (field.decode(errors="replace") for field in fields[1:3])
+        command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         peer.run, self._had_clients = run, True
         self._roots[run] = directory
-        self._rows[run] = self._history.start_run(command, directory)
+        self._rows[run] = self._history.start_run(_text(command), _text(directory))
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
         self._read_meter()
-        peer.send(encode("welcome", msgspec.json.encode(self._options)))
-        if self._history.problem:
-            self._emit(Warned(at=self._now(), text=self._history.problem))
+        self._send(peer, encode("welcome", msgspec.json.encode(self._options)))
+        self._warned = None  # it has not heard yet
 
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         if peer.run is None:
@@ -236,7 +275,7 @@ class Daemon:
         self._read_meter()
         summary = self._tallies[peer.run].summary(status)
         self._history.end_run(self._rows[peer.run], summary)
-        peer.send(encode("summary", msgspec.json.encode(summary)))
+        self._send(peer, encode("summary", msgspec.json.encode(summary)))
 
     def _abandon(self, run: int) -> None:
         """A run is gone: its steps must not outlive it."""
@@ -244,7 +283,8 @@ class Daemon:
             _kill_group(group)
             if peer := self._peers.get(connection):
                 self._close(peer)
-        self._tallies.pop(run, None)
+        for known in (self._tallies, self._roots, self._rows):
+            known.pop(run, None)
 
     def _emit(self, event: AnyEvent) -> None:
         message = encode("event", msgspec.json.encode(event))
@@ -254,7 +294,7 @@ class Daemon:
                 continue
             # A client that does not read gets no further overviews, only what it must know.
             if not (peer.unsent and isinstance(event, Overview)):
-                peer.send(message)
+                self._send(peer, message)
 
     def _keep(self, run: int, attempt: Attempt) -> None:
         if tally := self._tallies.get(run):
@@ -266,6 +306,22 @@ def _kill_group(group: int | None) -> None:
     if group:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+
+
+def _printable(step: Step) -> Step:
+    """Fit for events and history, whatever bytes stood in the command line."""
+    return replace(
+        step,
+        source=_text(step.source),
+        output=_text(step.output),
+        dependency_file=_text(step.dependency_file),
+        compiler=_text(step.compiler),
+        flags=tuple(map(_text, step.flags)),
+    )
+
+
+def _text(words: str) -> str:
+    return words.encode(errors="surrogateescape").decode(errors="replace")
 
 
 class _listening:  # noqa: N801
@@ -299,7 +355,8 @@ def main() -> None:
         except BlockingIOError:
             return
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        with suppress(ValueError):  # some systems name a limit that they do not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
         Daemon(options).serve()
 

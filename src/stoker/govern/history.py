@@ -63,9 +63,9 @@ class History:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = _open(self.path)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, StorageError) as error:
             # Learning for this run only is better than not building.
-            self.problem = f"history is not kept: {self.path}: {error}"
+            self.problem = f"history is not kept in {self.path}: {error}"
             self._database = _open(Path(":memory:"))
 
     def close(self) -> None:
@@ -112,13 +112,22 @@ class History:
         )
 
     def flush(self) -> None:
-        with suppress(sqlite3.Error):
+        try:
             self._database.commit()
+        except sqlite3.Error as error:
+            self._lose(error)
 
     def recent(self) -> tuple[StepRecord, ...]:
         """The latest finished attempts, oldest first, to learn from."""
-        latest = self._attempts("outcome = ? ORDER BY id DESC LIMIT ?", (Outcome.DONE, _RECENT))
-        return tuple(attempt.record for attempt in reversed(list(latest)))
+        condition = "outcome = ? ORDER BY id DESC LIMIT ?"
+        try:
+            latest = list(self._attempts(condition, (Outcome.DONE, _RECENT)))
+        except (sqlite3.DatabaseError, ValueError):  # whole at its beginning, but not throughout
+            self._database.close()
+            _set_aside(self.path)
+            self._database = _connect(self.path)
+            return ()
+        return tuple(attempt.record for attempt in reversed(latest))
 
     def attempts(self, run: int) -> tuple[Attempt, ...]:
         """Of one run, in the order they began."""
@@ -161,8 +170,14 @@ class History:
         try:
             return self._database.execute(statement, values).lastrowid or 0
         except sqlite3.Error as error:
-            self.problem = self.problem or f"history is no longer kept: {error}"
+            self._lose(error)
             return 0
+
+    def _lose(self, error: sqlite3.Error) -> None:
+        """What was not committed; what comes may find room again."""
+        self.problem = self.problem or f"history is not kept in {self.path}: {error}"
+        with suppress(sqlite3.Error):
+            self._database.rollback()
 
 
 def _step(
@@ -201,18 +216,15 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=5)
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, _VERSION):
+        database.close()
+        raise StorageError(f"another version of stoker wrote it (schema {version}); move it away")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
-    version = database.execute("PRAGMA user_version").fetchone()[0]
     if version == 0:
         database.executescript(
             f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;"
-        )
-    elif version != _VERSION:
-        database.close()
-        raise StorageError(
-            f"{path} was written by another version of stoker (schema {version})",
-            hints=[f"move it away, or use the newer stoker: mv {path} {path}.old"],
         )
     return database
 

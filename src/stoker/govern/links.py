@@ -1,33 +1,60 @@
-"""The folder that stands first on a governed command's PATH: links named like compilers, a ninja.
+"""What stands first on a governed command's PATH: links named like compilers, and build tools.
 
-It lies among stoker's data, so that a path configured into a build folder stays good when stoker
-is upgraded or gone; the launcher without a governor is the command itself.
+They lie among stoker's data, so that a path configured into a build folder stays good when stoker
+is upgraded or gone; the launcher without a governor is the command itself. There are links only
+for compilers that are there: one that is not must not seem to be. So each set of names has a folder
+of its own.
 """
 
+import hashlib
 import os
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
 from stoker.govern.launcher import stable_launcher
+from stoker.model.errors import StorageError
 from stoker.outside import folders
 from stoker.outside.files import write_whole
-from stoker.plan.chain import MASQUERADED, Links
+from stoker.plan.chain import BUILD_TOOLS, COMPILER, Links
 
 
-def make_links() -> Links:
-    """Make what is missing, renew what has changed."""
+def make_links(path: str) -> Links:
+    """Make what is missing, renew what has changed. ``path``: the PATH as the user has it."""
     launcher = stable_launcher()
-    folder = folders.data() / "links"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in MASQUERADED:
-        _link(folder / name, launcher)
-    shim = resources.files("stoker.govern").joinpath("shims/ninja").read_bytes()
-    target = folder / "ninja"
-    if not target.is_file() or target.read_bytes() != shim:
-        write_whole(target, shim)
-    target.chmod(0o755)
-    return Links(launcher=str(launcher), folder=str(folder))
+    data = folders.data()
+    tools, nvcc = data / "tools", data / "torch" / "nvcc"
+    for name in BUILD_TOOLS:
+        _write(tools / name, "build_tool")
+    _write(nvcc, "nvcc")
+    names = compilers_on(path)
+    compilers = data / "links" / hashlib.sha256(":".join(names).encode()).hexdigest()[:12]
+    try:
+        compilers.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            _link(compilers / name, launcher)
+    except OSError as error:
+        raise StorageError(f"cannot make links in {compilers}: {error.strerror}") from error
+    return Links(launcher=str(launcher), compilers=str(compilers), tools=str(tools), nvcc=str(nvcc))
+
+
+def compilers_on(path: str) -> list[str]:
+    """Names of the compilers that a PATH leads to."""
+    found: set[str] = set()
+    for folder in dict.fromkeys(path.split(":")):
+        with suppress(OSError), os.scandir(folder or ".") as entries:
+            names = (entry.name for entry in entries)
+            found.update(name for name in names if COMPILER.fullmatch(name))
+    return sorted(found)
+
+
+def _write(path: Path, shim: str) -> None:
+    content = resources.files("stoker.govern").joinpath("shims", shim).read_bytes()
+    with suppress(OSError):
+        if path.read_bytes() == content and os.access(path, os.X_OK):
+            return
+    write_whole(path, content)
+    path.chmod(0o755)
 
 
 def _link(path: Path, target: Path) -> None:

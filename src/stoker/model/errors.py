@@ -17,6 +17,8 @@ class ExitStatus(IntEnum):
     USAGE = 2  # the request itself is wrong: nothing was tried
     MISSING = 4  # a tool, a library or the package index is not there
     STORAGE = 5  # a file or folder could not be read or written, or the disk is full
+    NOT_EXECUTABLE = 126  # of `stoker run`: the command could not be started, as in a shell
+    NOT_FOUND = 127  # of `stoker run`: there is no such command, as in a shell
     INTERRUPTED = 130
 
 
@@ -45,6 +47,16 @@ class MissingError(StokerError):
     """Something this machine lacks."""
 
     status = ExitStatus.MISSING
+
+
+class NotStartedError(StokerError):
+    """A command of the user's own that the system would not start."""
+
+    def __init__(self, command: str, reason: OSError):
+        missing = isinstance(reason, FileNotFoundError)
+        why = f"there is no command '{command}'"
+        super().__init__(why if missing else f"cannot run {command}: {reason.strerror}")
+        self.status = ExitStatus.NOT_FOUND if missing else ExitStatus.NOT_EXECUTABLE
 
 
 class StorageError(StokerError):

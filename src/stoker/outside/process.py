@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.model.errors import CommandError, MissingError
+from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.value import Value
 
 log = logging.getLogger("stoker.process")
@@ -139,13 +139,13 @@ def stream(
     return Outcome(status=child.returncode, stdout="".join(lines), stderr="")
 
 
-def detach(command: Sequence[Argument], *, output: Path) -> None:
+def detach(command: Sequence[Argument], *, output: Path) -> subprocess.Popen[bytes]:
     """Start a program that lives on by itself, what it prints going to a file."""
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
         with output.open("wb") as stream:
-            subprocess.Popen(
+            return subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -163,10 +163,8 @@ def start(command: Sequence[Argument], *, env: Mapping[str, str]) -> subprocess.
     _log_command(words)
     try:
         return subprocess.Popen(words, env=dict(env), preexec_fn=_end_with_parent)  # noqa: PLW1509
-    except FileNotFoundError as error:
-        raise MissingError(f"there is no command '{words[0]}'") from error
     except OSError as error:
-        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+        raise NotStartedError(words[0], error) from error
 
 
 def _end_with_parent() -> None:

@@ -7,6 +7,7 @@ scrolls, as in a package manager's progress bar. Everything goes to stderr.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import TextIO
 
@@ -17,6 +18,7 @@ from stoker.model.runs import RunSummary
 from stoker.model.units import duration, size
 
 _ROWS = 2
+_LEAST_LINES = 6  # of a window; below that the command gets it all
 _LOG_EVERY = 30.0
 
 
@@ -38,11 +40,18 @@ class View:
 
     def close(self) -> None: ...
 
+    def _write(self, text: str) -> None:
+        """In one piece, because the command writes there too; a reader that has gone is no reason
+        to stop building.
+        """
+        with suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()
+
 
 class JsonView(View):
     def show(self, event: AnyEvent) -> None:
-        self._stream.write(msgspec.json.encode(event).decode() + "\n")
-        self._stream.flush()
+        self._write(msgspec.json.encode(event).decode() + "\n")
 
 
 class LogView(View):
@@ -56,54 +65,68 @@ class LogView(View):
         text = notable(event)
         if isinstance(event, Overview) and event.at - self._logged >= _LOG_EVERY:
             self._logged = event.at
-            text = status_line(event, width=100)
+            text = status_line(event)
         if text:
-            self._stream.write(f"stoker: {text}\n")
-            self._stream.flush()
+            self._write(f"stoker: {plain(text)}\n")
 
 
 class LiveView(View):
-    """Two lines below everything that scrolls."""
+    """Two lines below everything that scrolls. What was lost and why is told at the end."""
 
     def __init__(self, stream: TextIO = sys.stderr):
         super().__init__(stream)
-        self._size = os.terminal_size((0, 0))
+        self._size = os.terminal_size((0, 0))  # of the window the rows are kept in
+        self._notes: list[str] = []
+        self._rows = ["", ""]
 
     def show(self, event: AnyEvent) -> None:
+        if text := notable(event):
+            self._notes.append(text)
         if isinstance(event, Overview):
-            self._reserve()
-            width = self._size.columns - 1
-            self._draw([status_line(event, width), steps_line(event, width)])
-
-    def _reserve(self) -> None:
-        """Keep the bottom rows out of the scrolling part; again when the window was resized."""
-        now = os.get_terminal_size(self._stream.fileno())
-        if now == self._size:
-            return
-        self._size = now
-        # Make room first, so that no line of the command is covered.
-        room = "\n" * _ROWS + f"\x1b[{_ROWS}A"
-        self._write(f"{room}\x1b7\x1b[1;{max(1, now.lines - _ROWS)}r\x1b8")
-
-    def _draw(self, lines: list[str]) -> None:
-        first = self._size.lines - _ROWS + 1
-        rows = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
-        self._write(f"\x1b7{rows}\x1b8")
+            self._rows = [status_line(event), steps_line(event)]
+        elif isinstance(event, Warned):
+            self._rows[1] = event.text
+        if self._in_foreground() and self._keep_rows():
+            self._draw(self._rows)
 
     def close(self) -> None:
         if self._size.lines:
             self._draw(["", ""])
             self._write("\x1b7\x1b[r\x1b8")
+        self._size = os.terminal_size((0, 0))
+        self._write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
+        self._notes.clear()
 
-    def _write(self, text: str) -> None:
-        # In one piece: the command writes to the same terminal.
-        self._stream.write(text)
-        self._stream.flush()
+    def _in_foreground(self) -> bool:
+        """A build that was put into the background leaves the terminal to others."""
+        try:
+            return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()
+        except OSError:
+            return False
+
+    def _keep_rows(self) -> bool:
+        """Keep the bottom rows out of the part that scrolls; again when the window was resized."""
+        now = os.get_terminal_size(self._stream.fileno())
+        if now.lines < _LEAST_LINES:
+            return False
+        if now != self._size:
+            self._size = now
+            # Make room first, so that no line of the command is covered; the column stays.
+            room = "\x1bD" * _ROWS + f"\x1b[{_ROWS}A"
+            self._write(f"{room}\x1b7\x1b[1;{now.lines - _ROWS}r\x1b8")
+        return True
+
+    def _draw(self, lines: list[str]) -> None:
+        first = self._size.lines - _ROWS + 1
+        rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)}" for i, line in enumerate(lines))
+        # Wrapping is off meanwhile: what is too long for the window ends at its edge.
+        self._write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
 
 
 def make_view(progress: Progress, stream: TextIO = sys.stderr) -> View:
     if progress is Progress.AUTO:
-        progress = Progress.LIVE if stream.isatty() else Progress.LOG
+        live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        progress = Progress.LIVE if live else Progress.LOG
     makers: dict[Progress, Callable[[TextIO], View]] = {
         Progress.LIVE: LiveView,
         Progress.LOG: LogView,
@@ -127,26 +150,37 @@ def notable(event: AnyEvent) -> str:
             return ""
 
 
+def plain(text: str) -> str:
+    """Names of files may hold anything; a terminal must not obey it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def bar(part: float, whole: float, width: int) -> str:
     """``bar(1, 4, 8)`` is ``##......``."""
     filled = 0 if whole <= 0 else max(0, min(width, round(part / whole * width)))
     return "#" * filled + "." * (width - filled)
 
 
-def status_line(view: Overview, width: int) -> str:
+def status_line(view: Overview) -> str:
     repeats = f", {view.repeats} repeated" if view.repeats else ""
-    text = (
+    return (
         f"memory {bar(view.used, view.limit, 20)} {size(view.used)} of {size(view.limit)} | "
         f"{len(view.running)} running, {view.waiting} waiting, {view.done} done{repeats}"
     )
-    return text[:width]
 
 
-def steps_line(view: Overview, width: int) -> str:
+def steps_line(view: Overview) -> str:
     """The largest of those that run."""
     largest = sorted(view.running, key=lambda step: -step.memory)
     texts = (f"{step.title.rpartition('/')[2]} {size(step.memory)}" for step in largest)
-    return "  ".join(texts)[:width]
+    return "  ".join(texts)
+
+
+def unseen_text(cpu_seconds: float) -> str:
+    return (
+        f"stoker: {duration(cpu_seconds)} of CPU time went to programs that never asked it.\n"
+        "  If they were compilers: `stoker attach BUILD` puts the launcher into a build folder.\n"
+    )
 
 
 def summary_text(summary: RunSummary) -> str:

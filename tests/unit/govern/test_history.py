@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from stoker.govern.history import History
-from stoker.model.errors import StorageError
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
@@ -74,12 +73,32 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert history.recent() == (RECORD,)
 
 
-def test_another_version_is_refused_with_a_way_out(path: Path) -> None:
+def test_another_version_is_left_alone_and_the_build_goes_on(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(StorageError, match="another version"):
-        History(path)
+    before = path.read_bytes()
+    history = History(path)
+    assert "another version" in (history.problem or "")
+    history.add(history.start_run("ninja", "/"), attempt())
+    history.close()
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_corrupt_in_its_middle_is_set_aside(path: Path) -> None:
+    history = History(path)
+    run = history.start_run("ninja", "/")
+    for _ in range(200):
+        history.add(run, attempt())
+    history.close()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
+    path.write_bytes(content)
+    history = History(path)
+    assert history.recent() == ()
+    assert path.with_name("history.sqlite.corrupt").exists()
+    history.add(history.start_run("ninja", "/"), attempt())
+    assert history.recent() == (RECORD,)
 
 
 def test_two_at_once(path: Path) -> None:
