@@ -16,7 +16,9 @@ class InstructionSet(Row, frozen=True, kw_only=True):
 
 
 class _Dispatched(Row, frozen=True, kw_only=True):
-    names: tuple[str, ...]
+    any_case: tuple[str, ...]
+    words: tuple[str, ...]
+    starts: tuple[str, ...]
 
 
 class _Table(Row, frozen=True, kw_only=True):
@@ -42,7 +44,14 @@ def operand_pattern(row: InstructionSet) -> re.Pattern[str] | None:
     return re.compile(row.operands) if row.operands else None
 
 
-def is_dispatched(function: str) -> bool:
-    """Whether a function's name says that it is only called where the CPU can run it."""
-    folded = function.casefold()
-    return any(name in folded for name in _table().dispatched.names)
+@cache
+def _dispatched() -> re.Pattern[str]:
+    row = _table().dispatched
+    anywhere, words, starts = map("|".join, (row.any_case, row.words, row.starts))
+    alone = rf"(?<![A-Za-z])(?i:{words})(?![a-z])"
+    return re.compile(rf"(?i:{anywhere})|{alone}|(?<![a-z])(?:{starts})")
+
+
+def names_a_cpu(name: str) -> bool:
+    """Whether a function or source file is, by its name, for those CPUs that can run it."""
+    return _dispatched().search(name) is not None

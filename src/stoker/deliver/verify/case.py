@@ -26,9 +26,15 @@ class PlanRecord(Value, frozen=True, kw_only=True):
 
 
 class Use(Value, frozen=True, kw_only=True):
-    """A function with an instruction that not every CPU has."""
+    """A function with an instruction that not every CPU has.
+
+    ``file`` is the source it comes from, where that is known; ``copies`` says that this source was
+    compiled more than once, so that there is a choice.
+    """
 
     function: str
+    file: str = ""
+    copies: bool = False
     instruction_set: str
     line: str
 

@@ -5,16 +5,17 @@ from pathlib import PurePosixPath
 
 from packaging.tags import parse_tag
 
-from stoker.deliver.verify.case import Case, CodeSample, error, note, warning
+from stoker.deliver.verify.case import Case, CodeSample, Use, error, note, warning
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.extra_architectures import added, holds_foreign_code
-from stoker.knowledge.instruction_sets import beyond, is_dispatched
+from stoker.knowledge.instruction_sets import beyond, names_a_cpu
 from stoker.knowledge.nvidia_packages import cuda_of
 from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding
 from stoker.model.units import size
 from stoker.model.variant import Backend, GpuTarget, Variant
 
+_LONGEST = 90  # of a function's name in a finding
 _CHECKED = (Backend.CPU, Backend.CUDA)
 
 
@@ -85,14 +86,15 @@ def _not_everywhere(case: Case, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:
     own = {library.path for library in _made_here(case)}
     served = {row.arch: row for row in case.facts.runs_on}
     lines = [
-        f"{path}: nothing for {target.arch}"
+        f"{path}: {word} for {target.arch}"
         for target in gpus
         if (row := served.get(target.arch.rstrip("af")))
-        for path in row.without
+        for word, paths in (("nothing", row.without), ("only some kernels", row.partly))
+        for path in paths
         if path in own
     ]
     if lines:
-        title = "some libraries have device code, but none for a GPU that was asked for"
+        title = "not all kernels run on the GPUs that were asked for"
         yield warning("architecture-not-everywhere", title, lines)
 
 
@@ -170,10 +172,18 @@ def _by_samples(case: Case, cpu: str) -> Iterator[Finding]:
 
 def _undispatched(sample: CodeSample) -> list[str]:
     return [
-        f"{sample.path}: {use.instruction_set} in {use.function}: {use.line}"
+        f"{sample.path}: {use.instruction_set} in {_cut(use.function)}: {use.line}"
         for use in sample.uses
-        if not is_dispatched(use.function)
+        if not _is_chosen_by_cpu(use)
     ]
+
+
+def _cut(function: str) -> str:
+    return function if len(function) <= _LONGEST else f"{function[:_LONGEST]}..."
+
+
+def _is_chosen_by_cpu(use: Use) -> bool:
+    return use.copies or names_a_cpu(use.function) or names_a_cpu(use.file)
 
 
 def _unread(case: Case) -> Iterator[Finding]:
@@ -183,7 +193,8 @@ def _unread(case: Case) -> Iterator[Finding]:
     lines += [f"{one.path}: {size(one.read)} of {size(one.size)}, in samples" for one in partly]
     unseen = [library.path for library in case.libraries if library.path not in seen]
     if unseen:
-        lines.append(f"not at all: {', '.join(unseen)}")
+        more = f" and {len(unseen) - 3} more" if unseen[3:] else ""
+        lines.append(f"not at all: {', '.join(unseen[:3])}{more}")
     if lines:
         title = "not all machine code was read for instructions beyond the CPU level"
         yield note("cpu-level-sampled", title, lines)

@@ -17,8 +17,9 @@ from stoker.artifact.elf import Elf
 from stoker.artifact.engine import Wheel
 from stoker.artifact.reader import open_file
 from stoker.deliver.verify.case import CodeSample, Use
+from stoker.deliver.verify.symbols import LocalFunctions, read_local_functions
 from stoker.knowledge.instruction_sets import InstructionSet, operand_pattern
-from stoker.model.artifact import LibraryFacts
+from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.outside import process
 
 _SECONDS = 60.0
@@ -27,27 +28,41 @@ _MOST_STRETCHES = 12  # of one library
 _MOST_USES = 50  # of one library that are worth telling
 _EXECUTABLE = 4  # flag of a section
 
-_FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+_FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
+_OPTIONS = ("--disassemble", "--no-show-raw-insn")
 _MIDDLE = re.compile(r"\+0x[0-9a-f]+$")  # after a name: the stretch starts within a function
 
 
 class _Stretch(NamedTuple):
+    """Addresses of code."""
+
     start: int
     end: int
+
+    @property
+    def options(self) -> tuple[str, str]:
+        return f"--start-address={self.start:#x}", f"--stop-address={self.end:#x}"
 
 
 def read_code(
     wheel: Wheel, libraries: Iterable[LibraryFacts], sets: Sequence[InstructionSet]
 ) -> tuple[CodeSample, ...]:
-    """Samples of the largest first; what the time did not suffice for is not among them."""
+    """Samples; what the time did not suffice for is not among them.
+
+    Libraries go before programs, which few wheels have for their users, and large ones first.
+    """
     deadline = time.monotonic() + _SECONDS
     samples = []
     with tempfile.TemporaryDirectory(prefix="stoker-verify-") as folder:
-        for library in sorted(libraries, key=lambda library: -library.size):
+        for library in sorted(libraries, key=_importance):
             if time.monotonic() > deadline:
                 break
             samples.append(_sample(wheel, library, sets, Path(folder) / "library", deadline))
     return tuple(samples)
+
+
+def _importance(library: LibraryFacts) -> tuple[bool, int]:
+    return library.kind is ElfKind.PROGRAM, -library.size
 
 
 def _sample(
@@ -63,11 +78,12 @@ def _sample(
     with copy.open("wb") as stream:
         stream.writelines(wheel.stream(library.path))
     with open_file(copy, library.path) as reader:
-        parts = _code(Elf(reader))
-    seen = _Seen()
+        file = Elf(reader)
+        parts, symbols = _code(file), read_local_functions(file)
+    seen = _Reading(objdump, copy, sets)
     for stretch in _stretches(parts):
         left = deadline - time.monotonic()
-        if left <= 0 or not seen.look(_command(objdump, copy, stretch), stretch, sets, left):
+        if left <= 0 or not seen.read_on(stretch, symbols, left):
             break
     return CodeSample(
         path=library.path,
@@ -79,23 +95,19 @@ def _sample(
     )
 
 
-class _Seen:
+class _Reading:
     """What adds up over the stretches of a library."""
 
-    def __init__(self) -> None:
+    def __init__(self, objdump: str, library: Path, sets: Sequence[InstructionSet]):
+        self._objdump, self._library, self._sets = objdump, library, sets
         self.functions = self.read = 0
         self.uses: list[Use] = []
 
-    def look(
-        self,
-        command: list[str | Path],
-        stretch: _Stretch,
-        sets: Sequence[InstructionSet],
-        timeout: float,
-    ) -> bool:
+    def read_on(self, stretch: _Stretch, symbols: LocalFunctions, timeout: float) -> bool:
+        command: list[str | Path] = [self._objdump, *_OPTIONS, *stretch.options, self._library]
         outcome = process.run(command, timeout=timeout)
         if outcome.ok:
-            functions, uses = look_through(outcome.stdout, sets)
+            functions, uses = look_through(outcome.stdout, self._sets, symbols)
             self.functions += functions
             self.read += stretch.end - stretch.start
             self.uses += uses
@@ -130,37 +142,35 @@ def _stretches(parts: Iterable[_Stretch]) -> list[_Stretch]:
     return [pieces[int(step * (index + 0.5))] for index in range(_MOST_STRETCHES)]
 
 
-def _command(objdump: str, library: Path, stretch: _Stretch) -> list[str | Path]:
-    return [
-        objdump,
-        "--disassemble",
-        "--no-show-raw-insn",
-        f"--start-address={stretch.start:#x}",
-        f"--stop-address={stretch.end:#x}",
-        library,
-    ]
-
-
-def look_through(text: str, sets: Sequence[InstructionSet]) -> tuple[int, list[Use]]:
+def look_through(
+    text: str, sets: Sequence[InstructionSet], symbols: LocalFunctions
+) -> tuple[int, list[Use]]:
     """How many functions objdump printed, and for each the first use of each set.
 
     Up to the first name nothing counts: where instructions differ in length, bytes from the middle
     of one read as another.
     """
     patterns = [(row.name, found) for row in sets if (found := operand_pattern(row))]
-    functions: dict[str, dict[str, Use]] = {}
-    for function, line in _instructions(text):
-        uses = functions.setdefault(function, {})
+    functions: dict[int, dict[str, Use]] = {}
+    for address, function, line in _instructions(text):
+        uses = functions.setdefault(address, {})
         for name, pattern in patterns:
             if name not in uses and pattern.search(line):
-                uses[name] = Use(function=function, instruction_set=name, line=line)
+                uses[name] = Use(
+                    function=function,
+                    file=symbols.file(address),
+                    copies=symbols.has_copies(address),
+                    instruction_set=name,
+                    line=line,
+                )
     return len(functions), [use for uses in functions.values() for use in uses.values()]
 
 
-def _instructions(text: str) -> Iterator[tuple[str, str]]:
+def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Address and name of the function, and the instruction."""
     function = None
     for line in text.splitlines():
         if match := _FUNCTION.match(line):
-            function = None if _MIDDLE.search(match[1]) else match[1]
+            function = None if _MIDDLE.search(match[2]) else (int(match[1], 16), match[2])
         elif function and ":\t" in line:
-            yield function, " ".join(line.partition(":\t")[2].split())
+            yield *function, " ".join(line.partition(":\t")[2].split())

@@ -26,6 +26,7 @@ from stoker.outside.process import Argument, Outcome
 
 _INSTALLING, _BUILDING, _STEP = 1800.0, 900.0, 300.0  # seconds at most
 _TAIL = 15  # lines of output that are evidence
+_LONGEST = 80  # of the one line where all is well
 
 _CPYTHON = re.compile(r"cp(\d)(\d+)")
 _MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__)?(?:\.py|\.(?:cpython-|abi3|so)\S*)")
@@ -191,10 +192,10 @@ def top_modules(members: Sequence[str]) -> list[str]:
 
 
 def _finding(name: str, title: str, outcome: Outcome) -> Finding:
-    printed = (outcome.stdout + outcome.stderr).strip().splitlines()
     if outcome.ok:
-        last = outcome.stdout.strip().splitlines()[-1:]
-        return Finding(name=name, severity=Severity.OK, title=title, evidence="".join(last))
+        last = "".join(outcome.stdout.splitlines()[-1:]).strip()
+        return Finding(name=name, severity=Severity.OK, title=title, evidence=last[:_LONGEST])
+    printed = (outcome.stdout + outcome.stderr).strip().splitlines()
     lines = [outcome.problem or "", *printed[-_TAIL:]]
     return Finding(
         name=name, severity=Severity.ERROR, title=f"not so: {title}", evidence="\n".join(lines)

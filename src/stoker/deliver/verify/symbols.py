@@ -1,0 +1,61 @@
+"""Which source file a function comes from, as far as the symbol table of a library tells.
+
+It tells of functions that are local to their file only; these follow the name of the file.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from stoker.artifact.elf import SYMBOL_TABLE, Elf, Section
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_FILE, _FUNCTION = 4, 2  # types of symbols
+_LARGEST = 512 << 20
+
+
+class LocalFunctions:
+    """Source files and names of functions, by address."""
+
+    def __init__(self, found: Mapping[int, tuple[str, str]]):
+        self._found = found
+        self._counts = Counter(found.values())
+
+    def file(self, address: int) -> str:
+        return self._found.get(address, ("", ""))[0]
+
+    def has_copies(self, address: int) -> bool:
+        """Whether the same function of the same file is there more than once."""
+        return address in self._found and self._counts[self._found[address]] > 1
+
+
+def read_local_functions(file: Elf) -> LocalFunctions:
+    """None of a file without symbols, or of another word size."""
+    return LocalFunctions({address: (source, name) for address, source, name in _functions(file)})
+
+
+def _functions(file: Elf) -> Iterator[tuple[int, str, str]]:
+    table = next((part for part in file.sections if part.type == SYMBOL_TABLE), None)
+    if table is None or not file.is_64_bit or table.link >= len(file.sections):
+        return
+    names = file.sections[table.link]
+    if max(table.file_size, names.file_size) > _LARGEST:
+        return
+    strings, source = _read(file, names), ""
+    # Local symbols come first; `info` is how many.
+    count = min(table.info, table.file_size // _SYMBOL.size)
+    symbols = _read(file, table)[: count * _SYMBOL.size]
+    for name, kind, _, _, address, _ in _SYMBOL.iter_unpack(symbols):
+        if kind & 15 == _FILE:
+            source = _string(strings, name)
+        elif kind & 15 == _FUNCTION and source:
+            yield address, source, _string(strings, name)
+
+
+def _read(file: Elf, section: Section) -> bytes:
+    return file.reader.read(section.offset, section.file_size)
+
+
+def _string(table: bytes, offset: int) -> str:
+    end = table.find(b"\0", offset)
+    return table[offset:end].decode(errors="replace") if end >= 0 else ""

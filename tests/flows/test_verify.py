@@ -1,0 +1,94 @@
+"""`stoker verify` on small wheels: what is printed, how it ends, and a trial."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from stoker.cli.verify import command
+from stoker.model.errors import ArtifactError, StorageError, UsageError
+from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
+
+
+def _verify(*arguments: object) -> int:
+    return int(command.main([str(word) for word in arguments], standalone_mode=False))
+
+
+def _wheel(folder: Path, **more: bytes) -> Path:
+    contents = {
+        "mill/__init__.py": CODE,
+        f"{DIST_INFO}/METADATA": METADATA,
+        f"{DIST_INFO}/WHEEL": WHEEL,
+        f"{DIST_INFO}/stoker-plan.json": b'{"variant": {"name": "cpu", "backend": "cpu"}}',
+        **more,
+    }
+    return make_wheel(folder, wheel_bytes(contents))
+
+
+def test_a_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _verify(_wheel(tmp_path)) == 0
+    printed = capsys.readouterr().out
+    assert "mill 1.2, asked for cpu" in printed
+    assert printed.endswith("This wheel is sound.\n")
+
+
+def test_findings_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = _wheel(tmp_path, **{f"{DIST_INFO}/stoker-plan.json": b'{"variant": 5}'})
+    report = tmp_path / "reports" / "junit.xml"
+    assert _verify(broken, "--json", "--junit", report) == 1
+    built = json.loads(capsys.readouterr().out)
+    assert (built["name"], built["version"], built["ok"]) == ("mill", "1.2", False)
+    assert built["findings"][0]["name"] == "unreadable-plan"
+    assert ElementTree.parse(report).getroot().get("failures") == "1"
+
+
+def test_a_variant_of_the_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stoker.toml").write_text('[variants.ours]\nvariant = "cpu"\npython = "3.12"\n')
+    monkeypatch.chdir(tmp_path)
+    assert _verify(_wheel(tmp_path), "--variant", "ours", "--json") == 1
+    built = json.loads(capsys.readouterr().out)
+    assert built["variant"] == "cpu-py312"
+    assert built["findings"][0]["name"] == "other-plan"
+
+
+def test_what_is_no_wheel(tmp_path: Path) -> None:
+    text = tmp_path / "mill-1.2-py3-none-any.whl"
+    text.write_text("not a zip file")
+    with pytest.raises(ArtifactError, match="mill"):
+        _verify(text)
+    with pytest.raises(StorageError, match="No such file"):
+        _verify(tmp_path / "nowhere.whl")
+    renamed = _wheel(tmp_path).rename(tmp_path / "mill.zip")
+    with pytest.raises(UsageError, match="not called a wheel"):
+        _verify(renamed)
+
+
+def test_an_unknown_variant(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown word 'h1000'"):
+        _verify(_wheel(tmp_path), "--variant", "h1000")
+
+
+def test_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = _wheel(tmp_path, **{"broken.py": b"raise RuntimeError('jammed')\n"})
+    assert _verify(wheel, "--run", "--json") == 1
+    findings = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["trial-install"]["severity"] == "ok"
+    assert findings["trial-import-mill"]["severity"] == "ok"
+    assert findings["trial-import-broken"]["severity"] == "error"
+    assert "RuntimeError: jammed" in findings["trial-import-broken"]["evidence"]
+
+
+def test_a_wheel_that_cannot_be_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wants = METADATA.replace(b"\n\n", b"\nRequires-Dist: nowhere-to-be-found\n\n")
+    wheel = _wheel(tmp_path, **{f"{DIST_INFO}/METADATA": wants})
+    assert _verify(wheel, "--run", "--json") == 1
+    findings = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert "nowhere-to-be-found" in findings["trial-install"]["evidence"]
+    assert not [name for name in findings if name.startswith("trial-import")]
