@@ -11,7 +11,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test heavy lint format clean
+.PHONY: help venv demo test heavy bench lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -38,6 +38,10 @@ test: venv
 
 heavy: venv
 	$(BIN)/python -m pytest -m heavy $(PYTEST_ARGS)
+
+# Under a real memory limit: root and a memory cgroup. Minutes; best on an idle machine.
+bench: venv
+	$(BIN)/python benchmarks/governor.py
 
 lint: venv
 	$(BIN)/ruff check .

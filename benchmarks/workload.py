@@ -30,6 +30,26 @@ int light_{index}_{number}(std::vector<std::string>& words) {{
   return static_cast<int>(counts.size()) + {index};
 }}
 """
+KERNELS = """\
+template <int N> __device__ float chain(float x) {{
+  float y = x * {seed}.0f;
+  #pragma unroll
+  for (int i = 0; i < 24; ++i) y = __fmaf_rn(y, x, float(i * N)) + __sinf(y);
+  return y + chain<N - 1>(y);
+}}
+template <> __device__ float chain<0>(float x) {{ return x; }}
+template <int N> __global__ void kernel_{index}(float* out) {{
+  out[threadIdx.x] = chain<N>(out[0]);
+}}
+{instances}
+"""
+INSTANCE = "template __global__ void kernel_{index}<{depth}>(float*);\n"
+CMAKE_CUDA = """\
+cmake_minimum_required(VERSION 3.18)
+set(CMAKE_CUDA_ARCHITECTURES 80 90)
+project(workload LANGUAGES CXX CUDA)
+add_library(workload STATIC {sources})
+"""
 CMAKE = """\
 cmake_minimum_required(VERSION 3.18)
 project(workload LANGUAGES CXX)
@@ -54,6 +74,23 @@ def generate(folder: Path, heavy: int, light: int, seed: int) -> None:
     names = list(files)
     chance.shuffle(names)
     files["CMakeLists.txt"] = CMAKE.format(sources=" ".join(names))
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def generate_cuda(folder: Path, heavy: int, light: int, seed: int) -> None:
+    """Kernels for nvcc; a heavy file has deeper recursion and more of it."""
+    chance = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, str] = {}
+    for index in range(heavy + light):
+        count, deepest = (25, 130) if index < heavy else (2, 12)
+        depths = range(deepest - count, deepest)
+        instances = "".join(INSTANCE.format(index=index, depth=depth) for depth in depths)
+        files[f"kernels_{index}.cu"] = KERNELS.format(
+            seed=chance.randint(1, 999), index=index, instances=instances
+        )
+    files["CMakeLists.txt"] = CMAKE_CUDA.format(sources=" ".join(files))
     for name, text in files.items():
         (folder / name).write_text(text)
 
