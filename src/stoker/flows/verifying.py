@@ -20,7 +20,7 @@ from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding
 from stoker.model.value import Value
 from stoker.model.variant import Variant
-from stoker.plan.grammar import name
+from stoker.plan.grammar import name, parse
 
 
 class _Recorded(Value, frozen=True, kw_only=True):
@@ -96,9 +96,10 @@ def _plan(wheel: Wheel) -> PlanRecord | None:
         return None
     try:
         recorded = msgspec.json.decode(wheel.read(member), type=_Recorded)
-    except (msgspec.DecodeError, ArtifactError) as error:
+        # By its name and back: the words in the file may be any.
+        return PlanRecord(variant=parse(name(recorded.variant)))
+    except (msgspec.DecodeError, ArtifactError, UsageError) as error:
         return PlanRecord(problem=str(error))
-    return PlanRecord(variant=recorded.variant)
 
 
 def _looked_through(wheel: Wheel, case: Case) -> Case:

@@ -248,6 +248,11 @@ def test_the_name_of_the_file_says_the_same(file_name: str) -> None:
     assert bad(case(library(), file_name=file_name)) == {"wrong-tag": Severity.ERROR}
 
 
+@pytest.mark.parametrize("tag", ["", "py3", "py3-none-any-else", f"py3-none-{'a.' * 40}b"])
+def test_a_tag_that_is_none(tag: str) -> None:
+    assert bad(case(library(), tag=tag)) == {"wrong-tag": Severity.ERROR}
+
+
 def test_modules_are_for_the_python_of_the_tag() -> None:
     module = library("mill/grind.cpython-311-x86_64-linux-gnu.so")
     assert bad(case(module)) == {"wrong-tag": Severity.ERROR}

@@ -2,6 +2,7 @@
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name
 
 from stoker.artifact.closure import installed_path
@@ -16,6 +17,7 @@ from stoker.model.variant import Variant
 PLAN_MEMBER = "stoker-plan.json"  # in dist-info: what `stoker plan --json` printed of the build
 
 _MOST_LINES = 8
+_MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
 
 
 class PlanRecord(Value, frozen=True, kw_only=True):
@@ -76,6 +78,11 @@ class Case(Value, frozen=True, kw_only=True):
         return canonicalize_name(self.wheel.name)
 
     @property
+    def tags(self) -> frozenset[Tag]:
+        """What the metadata says, as far as it makes sense."""
+        return frozenset(tag for line in self.wheel.tags for tag in read_tag(line))
+
+    @property
     def requires_torch(self) -> bool:
         """Whether it is an extension of PyTorch, which then has loaded its own libraries before."""
         return any(_required_name(line) == "torch" for line in self.wheel.requires)
@@ -113,6 +120,13 @@ class Verification(Value, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def read_tag(line: str) -> frozenset[Tag]:
+    """All that a line stands for; nothing where it is none, or a bomb."""
+    if line.count("-") != 2 or line.count(".") > _MOST_IN_A_TAG:
+        return frozenset()
+    return parse_tag(line)
 
 
 def _required_name(line: str) -> str | None:

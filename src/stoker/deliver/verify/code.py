@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from packaging.tags import parse_tag
-
 from stoker.deliver.verify.case import Case, CodeSample, Use, error, note, warning
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.extra_architectures import added, holds_foreign_code
@@ -114,13 +112,14 @@ def _toolkit(case: Case) -> Iterator[Finding]:
 
 def _python(case: Case) -> Iterator[Finding]:
     wanted = case.expected.python if case.expected else None
-    told = {tag.interpreter for line in case.wheel.tags for tag in parse_tag(line)}
-    if wanted and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")}) and not _abi3(case):
+    told = {tag.interpreter for tag in case.tags}
+    if wanted and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")}) and not _is_stable(case):
         yield error("wrong-python", f"it is not for Python {wanted}", sorted(told))
 
 
-def _abi3(case: Case) -> bool:
-    return any("-abi3-" in tag for tag in case.wheel.tags)
+def _is_stable(case: Case) -> bool:
+    """Made for one Python, it runs on all later ones."""
+    return any(tag.abi == "abi3" for tag in case.tags)
 
 
 # -- the CPU -------------------------------------------------------------------------------------

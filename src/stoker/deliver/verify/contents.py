@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from packaging.tags import Tag, parse_tag
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from stoker.deliver.verify.case import PLAN_MEMBER, Case, error, note, warning
+from stoker.deliver.verify.case import PLAN_MEMBER, Case, error, note, read_tag, warning
 from stoker.knowledge.manylinux import Policy, excess, policies
 from stoker.knowledge.nvidia_packages import never_bundled
 from stoker.knowledge.singletons import is_of_glibc, is_openmp, unhashed
@@ -76,13 +76,14 @@ def _words(value: object) -> str:
 
 
 def tags(case: Case) -> Iterator[Finding]:
-    told = {tag for line in case.wheel.tags for tag in parse_tag(line)}
-    lines = [*_name_problems(case, told), *_platform_problems(case, told), *_modules(case, told)]
+    told = case.tags
+    lines = [f"{line!r} is no tag" for line in case.wheel.tags if not read_tag(line)]
+    lines += [*_name_problems(case, told), *_platform_problems(case, told), *_modules(case, told)]
     if lines:
         yield error("wrong-tag", "the tag of the wheel is not true", lines)
 
 
-def _name_problems(case: Case, told: set[Tag]) -> Iterator[str]:
+def _name_problems(case: Case, told: frozenset[Tag]) -> Iterator[str]:
     try:
         name, version, _, named = parse_wheel_filename(case.file_name)
     except InvalidWheelFilename as problem:
@@ -107,7 +108,7 @@ def _joined(found: Iterable[Tag]) -> str:
     return " ".join(sorted(map(str, found)))
 
 
-def _platform_problems(case: Case, told: set[Tag]) -> Iterator[str]:
+def _platform_problems(case: Case, told: frozenset[Tag]) -> Iterator[str]:
     platforms = {tag.platform for tag in told}
     for library in case.libraries:
         if "any" in platforms:
@@ -116,7 +117,7 @@ def _platform_problems(case: Case, told: set[Tag]) -> Iterator[str]:
             yield f"{' '.join(sorted(platforms))}, but {library.path} is for {library.machine}"
 
 
-def _modules(case: Case, told: set[Tag]) -> Iterator[str]:
+def _modules(case: Case, told: frozenset[Tag]) -> Iterator[str]:
     interpreters = {tag.interpreter for tag in told}
     for library in case.libraries:
         found = _MODULE.search(library.path)
@@ -138,8 +139,7 @@ def symbols(case: Case) -> Iterator[Finding]:
 
 
 def _oldest(case: Case, machine: str) -> Policy | None:
-    told = [tag.platform for line in case.wheel.tags for tag in parse_tag(line)]
-    found = [policy for platform in told if (policy := _policy(platform, machine))]
+    found = [policy for tag in case.tags if (policy := _policy(tag.platform, machine))]
     return min(found, key=policies().index, default=None)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging import tags
-from packaging.tags import Tag, parse_tag
+from packaging.tags import Tag
 
 from stoker.artifact.closure import installed_path
 from stoker.deliver.verify import programs
@@ -36,7 +36,7 @@ _OUTSIDE = ("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
 
 def fitting_python(case: Case) -> str:
     """An interpreter of this machine that can install the wheel."""
-    told = frozenset(tag for line in case.wheel.tags for tag in parse_tag(line))
+    told = case.tags
     if told & frozenset(tags.sys_tags()):
         return sys.executable
     platforms = {tag.platform for tag in told}
