@@ -111,7 +111,7 @@ def step_of(command: Sequence[str], directory: str, root: str, files: Files | No
         flags=flags,
         archs=tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else (),
         threads=_threads(words) if role is Role.CUDA else 1,
-        input_bytes=_input_bytes(words, place, files) if links else 0,
+        input_bytes=_input_bytes(words, output, place, files) if links else 0,
     )
 
 
@@ -216,8 +216,9 @@ def _is_input(word: str) -> bool:
     return not word.startswith("-") and word.endswith(_LINKED)
 
 
-def _input_bytes(words: Sequence[str], place: _Place, files: Files) -> int:
-    return sum(files.size(place.full(word)) for word in words if _is_input(word))
+def _input_bytes(words: Sequence[str], output: str, place: _Place, files: Files) -> int:
+    inputs = (word for word in words if _is_input(word) and word != output)
+    return sum(files.size(place.full(word)) for word in inputs)
 
 
 def _archs(words: Sequence[str]) -> Iterator[str]:

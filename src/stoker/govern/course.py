@@ -19,11 +19,13 @@ _OVERTIME = 1.1
 
 
 def level(prediction: Prediction, age: float) -> float:
-    """Expected memory of a step of that age."""
-    if not prediction.mean or not prediction.seconds or age >= prediction.seconds:
+    """Expected memory of a step of that age; after its first wave the peak may be any time."""
+    if not prediction.mean or not prediction.seconds:
         return prediction.peak
-    exponent = max(0.0, prediction.peak / prediction.mean - 1)
-    return float(prediction.peak * (age / prediction.seconds) ** exponent)
+    share = age * prediction.waves / prediction.seconds
+    if share >= 1:
+        return prediction.peak
+    return float(prediction.peak * share ** max(0.0, prediction.peak / prediction.mean - 1))
 
 
 def remaining(prediction: Prediction, age: float) -> float:
@@ -37,8 +39,8 @@ def reserved(step: Running, now: float) -> float:
     """The most that a running step is expected to use from now on; never less than it uses now."""
     prediction, age = step.request.prediction, now - step.started
     left = to_come(prediction, age)
-    if step.current > prediction.peak:  # it may go as far beyond again
-        return step.current + (step.current - prediction.peak) * left
+    if step.current > prediction.peak:  # beyond what was thought possible it may go as far again
+        return step.current + max(0, step.current - prediction.high) * left
     if _past_peak(step):  # it may climb again, less likely the later it is
         return step.current + (prediction.peak - step.current) * left
     expected = level(prediction, age)
@@ -52,14 +54,16 @@ def ahead(step: Running, now: float) -> Callable[[float], float]:
     """Expected memory of a running step some seconds from now, if it still runs then."""
     prediction, age = step.request.prediction, now - step.started
     most, least = reserved(step, now), step.current
+    if least > prediction.peak:
+        return lambda _: most
     return lambda delay: min(most, max(least, level(prediction, age + delay)))
 
 
 def to_come(prediction: Prediction, age: float) -> float:
-    """Share of its life that lies ahead: all of it, unless its own duration was seen before."""
+    """Share of its last wave that lies ahead: all, unless its own duration was seen before."""
     if not prediction.seconds or not prediction.learned:
         return 1.0
-    return max(0.0, 1 - age / prediction.seconds)
+    return min(1.0, max(0.0, (1 - age / prediction.seconds) * prediction.waves))
 
 
 def _past_peak(step: Running) -> bool:

@@ -6,6 +6,7 @@ of predictions that were learned are independent errors and add as squares, thos
 may all be wrong the same way and add up.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf, sqrt
@@ -58,13 +59,15 @@ class Forecast:
 
     def add(self, request: Request) -> None:
         """It starts now."""
-        self._take(self._claim(request, 0))
+        claim = self._claim(request, 0)
+        self._cut(claim.end)
+        self._take(claim)
 
     def reserve(self, request: Request) -> None:
-        """Keep a place for it at the earliest time it can start."""
-        later = (self._claim(request, first) for first in range(1, len(self._until)))
-        fallback = self._claim(request, len(self._until) - 1)
-        self._take(next((claim for claim in later if self._has_room(claim)), fallback))
+        """Keep a place for it at the earliest time it can start, as far as ends are known."""
+        later = [self._claim(request, first) for first in range(1, len(self._until))]
+        if later:
+            self._take(next((claim for claim in later if self._has_room(claim)), later[-1]))
 
     def _claim(self, request: Request, first: int) -> _Claim:
         prediction = request.prediction
@@ -78,6 +81,15 @@ class Forecast:
             variance=variance,
             memory=lambda delay: course.level(prediction, delay - begin),
         )
+
+    def _cut(self, end: float) -> None:
+        """Part a stretch; what is in use at its end stands for both parts."""
+        index = bisect_left(self._until, end)
+        if self._until[index] != end and len(self._until) < 2 * _MOST_CUTS:
+            self._until.insert(index, end)
+            self._memory.insert(index, self._memory[index])
+            self._variance.insert(index, self._variance[index])
+            self._slots.insert(index, self._slots[index])
 
     def _has_room(self, claim: _Claim) -> bool:
         for index, memory in self._stretches(claim):

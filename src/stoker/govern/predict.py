@@ -89,6 +89,7 @@ class Predictor:
             high=round(max(peak, high)),
             mean=round(median(shares) * peak) if shares else None,
             seconds=median(seconds) * step.rounds * self._time[basis].factor if seconds else None,
+            waves=step.rounds,
             basis=basis,
         )
 

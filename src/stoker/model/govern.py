@@ -93,6 +93,7 @@ class Prediction(Value, frozen=True, kw_only=True):
     high: int
     mean: int | None = None  # over its whole life; None: reckon with the peak throughout
     seconds: float | None = None
+    waves: int = 1  # how often its memory climbs to the peak: GPU targets one after another
     basis: Basis = Basis.PRIOR
 
     @property

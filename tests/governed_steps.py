@@ -1,0 +1,187 @@
+"""Builders for steps, requests and states, with defaults that do not matter to the test."""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from stoker.govern.policy import urgency
+from stoker.model.govern import (
+    Basis,
+    Prediction,
+    Request,
+    Role,
+    Running,
+    State,
+    Step,
+    StepRecord,
+)
+
+GB = 10**9
+
+
+def record(
+    name: str,
+    *,
+    seconds: float = 10.0,
+    peak: float = GB,
+    needs: Sequence[str] = (),
+    byte_seconds: float | None = None,
+    role: Role = Role.CXX,
+) -> StepRecord:
+    return StepRecord(
+        step=Step(key=name, role=role, source=f"src/{name}", output=name),
+        seconds=seconds,
+        cpu_seconds=seconds,
+        peak=round(peak),
+        byte_seconds=byte_seconds,
+        needs=tuple(needs),
+    )
+
+
+def prediction(
+    peak: float,
+    *,
+    high: float | None = None,
+    mean: float | None = None,
+    seconds: float | None = 10.0,
+    basis: Basis = Basis.EXACT,
+) -> Prediction:
+    return Prediction(
+        peak=round(peak),
+        high=round(peak if high is None else high),
+        mean=None if mean is None else round(mean),
+        seconds=seconds,
+        basis=basis,
+    )
+
+
+def request(
+    identity: int,
+    peak: float = GB,
+    *,
+    asked: float = 0.0,
+    path: float = 0.0,
+    slots: int = 1,
+    seconds: float | None = 10.0,
+    basis: Basis = Basis.EXACT,
+) -> Request:
+    return Request(
+        id=identity,
+        asked=asked,
+        path=path,
+        slots=slots,
+        prediction=prediction(peak, seconds=seconds, basis=basis),
+    )
+
+
+def running(
+    asked: Request, *, started: float = 0.0, current: float = 0, peak: float | None = None
+) -> Running:
+    seen = current if peak is None else peak
+    return Running(request=asked, started=started, current=round(current), peak=round(seen))
+
+
+def state(
+    *,
+    cpus: int = 8,
+    limit: float = 8 * GB,
+    now: float = 100.0,
+    steps: Sequence[Running] = (),
+    waiting: Sequence[Request] = (),
+    neighbour: float = 0,
+    growth: float = 0.0,
+    pressure: float = 0.0,
+) -> State:
+    return State(
+        now=now,
+        cpus=cpus,
+        limit=round(limit),
+        used=sum(step.current for step in steps) + round(neighbour),
+        growth=growth,
+        pressure=pressure,
+        running=tuple(steps),
+        waiting=sorted(waiting, key=urgency),
+    )
+
+
+def predictions() -> st.SearchStrategy[Prediction]:
+    """Any that a predictor could make, and then some."""
+    return st.builds(
+        lambda peak, width, share, seconds, basis: prediction(
+            peak,
+            high=peak * width,
+            mean=None if share is None else peak * share,
+            seconds=seconds,
+            basis=basis,
+        ),
+        st.integers(0, 10 * GB),
+        st.floats(1, 3),
+        st.none() | st.floats(0.01, 1),
+        st.none() | st.floats(0.01, 1000),
+        st.sampled_from(Basis),
+    )
+
+
+def requests(first: int, count: int) -> st.SearchStrategy[list[Request]]:
+    one = st.builds(
+        Request,
+        id=st.just(0),
+        asked=st.floats(0, 100),
+        path=st.floats(0, 1000),
+        slots=st.integers(0, 6),
+        prediction=predictions(),
+        preemptions=st.integers(0, 3),
+    )
+    return st.lists(one, max_size=count).map(
+        lambda found: [
+            Request(
+                id=first + index,
+                asked=r.asked,
+                path=r.path,
+                slots=r.slots,
+                prediction=r.prediction,
+                preemptions=r.preemptions,
+            )
+            for index, r in enumerate(found)
+        ]
+    )
+
+
+@st.composite
+def states(draw: st.DrawFn) -> State:
+    """Any that a daemon could meet: also with more running than fit, and a hostile neighbour."""
+    steps = [
+        running(
+            asked,
+            started=draw(st.floats(0, 100)),
+            current=(current := draw(st.integers(0, 6 * GB))),
+            peak=current + draw(st.integers(0, GB)),
+        )
+        for asked in draw(requests(1, 8))
+    ]
+    return state(
+        cpus=draw(st.integers(1, 12)),
+        limit=draw(st.integers(1, 20 * GB)),
+        steps=steps,
+        waiting=draw(requests(100, 12)),
+        neighbour=draw(st.integers(0, 10 * GB)),
+        growth=draw(st.floats(-5e9, 5e9)),
+        pressure=draw(st.sampled_from([0.0, 50.0])),
+    )
+
+
+@st.composite
+def builds(draw: st.DrawFn, *, largest: float = 4 * GB) -> tuple[StepRecord, ...]:
+    """Steps of a small build, some of which need earlier ones."""
+    steps: list[StepRecord] = []
+    for index in range(draw(st.integers(1, 25))):
+        needs = draw(st.sets(st.sampled_from(steps), max_size=2)) if steps else set()
+        steps.append(
+            record(
+                f"{index}.cpp",
+                seconds=draw(st.floats(0, 20)),
+                peak=draw(st.floats(0, largest)),
+                needs=sorted(need.step.output for need in needs),
+            )
+        )
+    return tuple(steps)

@@ -1,0 +1,257 @@
+"""Steps read off command lines as build tools write them."""
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.govern.command_line import role_of_source, step_of
+from stoker.model.govern import Role, Step
+
+
+class Folder:
+    """Files that are not on any disk."""
+
+    def __init__(self, texts: dict[str, str] | None = None, version: str = "1"):
+        self._texts = texts or {}
+        self._version = version
+
+    def size(self, path: str) -> int:
+        return 1000 if path.startswith("/src/build/") else 0
+
+    def text(self, path: str) -> str:
+        return self._texts.get(path, "")
+
+    def identity(self, program: str) -> str:
+        return f"{program} {self._version}"
+
+
+def read(line: str, files: Folder | None = None, *, root: str = "/src") -> Step:
+    return step_of(shlex.split(line), f"{root}/build", root, files or Folder())
+
+
+COMPILE = (
+    "/usr/bin/c++ -DNDEBUG -I/src/include -I../third_party -isystem /src/build/gen -O3 -MD"
+    " -MT core/a.cpp.o -MF core/a.cpp.o.d -o core/a.cpp.o -c /src/core/a.cpp"
+)
+CUDA = (
+    "/usr/local/cuda/bin/nvcc --generate-dependencies-with-compile -gencode"
+    " arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=[sm_90a,compute_90a] --threads 4"
+    " -O3 -c /src/csrc/flash_fwd_sm_75.cu -o /src/build/flash.o"
+)
+
+
+def test_a_compile() -> None:
+    step = read(COMPILE)
+    assert step.role is Role.CXX
+    assert step.source == "core/a.cpp"
+    assert step.output == "core/a.cpp.o"
+    assert step.dependency_file == "core/a.cpp.o.d"
+    assert step.compiler == "c++"
+    assert step.flags == (
+        "-DNDEBUG",
+        "-Iinclude",
+        "-Ithird_party",
+        "-isystem",
+        "build/gen",
+        "-O3",
+        "-c",
+    )
+
+
+def test_a_cuda_compile() -> None:
+    step = read(CUDA)
+    assert step.role is Role.CUDA
+    assert step.archs == ("80", "90a")
+    assert step.threads == 4
+    assert step.targets_at_once == 2
+    assert step.output == "/src/build/flash.o"
+
+
+@pytest.mark.parametrize(
+    ("words", "threads"),
+    [("", 1), ("-t 0", 0), ("-t=8", 8), ("--threads=2", 2), ("--threads 6", 6), ("-t x", 1)],
+)
+def test_threads_of_nvcc(words: str, threads: int) -> None:
+    assert read(f"nvcc {words} -c a.cu").threads == threads
+
+
+@pytest.mark.parametrize(
+    ("line", "role"),
+    [
+        ("gcc -c a.c", Role.C),
+        ("g++ -c a.c", Role.CXX),
+        ("gcc -c a.cc", Role.CXX),
+        ("clang++-18 -c a.cxx", Role.CXX),
+        ("x86_64-linux-gnu-g++-13 -c a.cpp", Role.CXX),
+        ("gcc -c start.S", Role.C),
+        ("clang++ -x cuda -c a.cu", Role.CUDA),
+        ("nvcc -x cu -c a.cpp", Role.CUDA),
+        ("nvcc -dlink a.o b.o -o c.o", Role.LINK),
+        ("g++ -shared -o libx.so a.o b.o", Role.LINK),
+        ("ld.lld -o x a.o", Role.LINK),
+        ("ar qc libx.a a.o b.o", Role.ARCHIVE),
+        ("gcc-ar qc libx.a a.o", Role.ARCHIVE),
+        ("ranlib libx.a", Role.ARCHIVE),
+        ("ccache g++ -c a.cpp", Role.CXX),
+        ("python generate.py", Role.OTHER),
+        ("protoc a.proto", Role.OTHER),
+        ("cc1plus a.cpp", Role.OTHER),
+        ("ccache", Role.OTHER),
+        ("", Role.OTHER),
+    ],
+)
+def test_roles(line: str, role: Role) -> None:
+    assert read(line).role is role
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-o x.o",
+        "-ox.o",
+        "--output-file x.o",
+        "--output-file=x.o",
+    ],
+)
+def test_outputs(words: str) -> None:
+    step = read(f"gcc -c a.c {words}")
+    assert step.output == "x.o"
+    assert step.flags == ("-c",)
+
+
+@pytest.mark.parametrize("words", ["-MF x.d", "-MFx.d", "-Wp,-MD,x.d", "-Wp,-MMD,x.d"])
+def test_dependency_files(words: str) -> None:
+    step = read(f"gcc -MD -c a.c {words} -MTa.o -MQ a.o")
+    assert step.dependency_file == "x.d"
+    assert step.flags == ("-c",)
+
+
+def test_options_that_only_begin_like_an_output() -> None:
+    assert read("gcc -openmp -c a.c").flags == ("-openmp", "-c")
+    assert read("gcc -c a.c -O2").output == ""
+
+
+# -- links --------------------------------------------------------------------------------------
+
+
+def test_a_link_is_known_by_its_output_and_weighed_by_its_inputs() -> None:
+    step = read("g++ -shared -o lib/libx.so a.o b.o /usr/lib/libz.so -lm")
+    assert (step.source, step.output) == ("build/lib/libx.so", "lib/libx.so")
+    assert step.input_bytes == 2000
+    assert step.flags == ("-shared", "-lm")
+
+
+def test_an_archive_is_known_by_its_name() -> None:
+    first, second = read("ar qc libx.a a.o"), read("ar qc liby.a b.o c.o")
+    assert first.source == "build/libx.a"
+    assert first.key != second.key
+    assert second.input_bytes == 2000
+
+
+def test_a_link_without_a_name() -> None:
+    assert read("gcc a.o").output == "a.out"
+
+
+def test_response_files_are_read() -> None:
+    files = Folder({"/src/build/x.rsp": "-O2 'a b.o' c.o", "/src/build/i.rsp": "-I/src/include"})
+    link = read("g++ -o x @x.rsp", files)
+    assert link.input_bytes == 2000
+    assert link.flags == ("-O2",)
+    compile_ = read("nvcc --options-file i.rsp -c a.cu", files)
+    assert compile_.flags == ("-Iinclude", "-c")
+
+
+def test_a_response_file_that_is_not_there_or_broken() -> None:
+    assert read("g++ -o x @none.rsp").input_bytes == 0
+    assert read("g++ -o x @q.rsp", Folder({"/src/build/q.rsp": "a.o 'b"})).input_bytes == 1000
+
+
+# -- identity -----------------------------------------------------------------------------------
+
+
+def key(line: str, root: str = "/src", version: str = "1") -> str:
+    return read(line, Folder(version=version), root=root).key
+
+
+def test_the_same_command_elsewhere_is_the_same() -> None:
+    assert key(COMPILE) == key(COMPILE.replace("/src", "/home/me/tree"), root="/home/me/tree")
+
+
+def test_where_outputs_go_does_not_matter() -> None:
+    assert key("g++ -O2 -c a.cpp -o x.o") == key("g++ -O2 -c a.cpp -o y.o -MMD -MF y.d")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "g++ -O3 -c a.cpp",
+        "g++ -O2 -c b.cpp",
+        "clang++ -O2 -c a.cpp",
+        "g++ -O2 -DX -c a.cpp",
+        "gcc -O2 -c a.cpp",
+    ],
+)
+def test_what_changes_the_result_changes_the_key(other: str) -> None:
+    assert key("g++ -O2 -c a.cpp") != key(other)
+
+
+def test_another_compiler_version_is_another_command() -> None:
+    assert key("g++ -c a.cpp", version="12") != key("g++ -c a.cpp", version="13")
+
+
+def test_the_order_of_include_folders_matters() -> None:
+    assert key("g++ -Ia -Ib -c x.cpp") != key("g++ -Ib -Ia -c x.cpp")
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/tmp/pip-install-{}/flash-attn_0123456789abcdef0123456789abcdef",
+        "/tmp/pip-req-build-{}/flash-attn",
+        "/home/me/.cache/uv/builds-v0/.tmp{}/flash-attn",
+    ],
+)
+def test_pip_builds_in_a_new_folder_every_time(folder: str) -> None:
+    def step(name: str) -> Step:
+        tree = folder.format(name)
+        line = ["g++", f"-I{tree}/csrc", "-c", f"{tree}/csrc/a.cpp", "-o", f"{tree}/b/a.o"]
+        return step_of(line, f"{tree}/b", "/home/me/project")
+
+    assert step("ab12cd").key == step("zz98xy").key
+    assert step("ab12cd").source == "flash-attn/csrc/a.cpp"
+
+
+def test_paths_outside_the_tree_stay_whole() -> None:
+    assert read("g++ -I/opt/mkl/include -c /elsewhere/a.cpp").source == "/elsewhere/a.cpp"
+
+
+def test_a_root_of_everything_changes_nothing() -> None:
+    assert step_of(["gcc", "-c", "/a/b.c"], "/x", "/").source == "/a/b.c"
+
+
+def test_paths_with_spaces_and_other_alphabets() -> None:
+    step = read("g++ -c '/src/böse dir/ü.cpp' -o 'ü o.o'")
+    assert (step.source, step.output) == ("böse dir/ü.cpp", "ü o.o")
+
+
+WORDS = st.text(max_size=12) | st.sampled_from(
+    ["-o", "-MF", "-c", "a.cu", "b.o", "@", "@x", "-t", "-arch", "--options-file", "-I", "=", "-"]
+)
+
+
+@given(st.lists(WORDS, max_size=12), st.text(max_size=5), st.text(max_size=5))
+def test_any_words_are_some_step(words: list[str], directory: str, root: str) -> None:
+    step = step_of(words, directory, root)
+    assert len(step.key) == 24
+    assert step.threads >= 0
+    assert step == step_of(words, directory, root)
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [("a.cu", Role.CUDA), ("a.cpp", Role.CXX), ("a.c", Role.C), ("a.h", Role.OTHER)],
+)
+def test_roles_of_sources(path: str, role: Role) -> None:
+    assert role_of_source(path) is role

@@ -1,0 +1,279 @@
+"""The adaptive policy, one rule at a time, and what holds in any state."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import governed_steps as make
+from governed_steps import GB
+from stoker.govern import course
+from stoker.govern.policies import Adaptive
+from stoker.model.govern import Basis, Prediction, Request, State
+
+ADAPTIVE = Adaptive(cushion=0.0)
+
+
+# -- what holds in any state --------------------------------------------------------------------
+
+
+@given(make.states())
+def test_it_admits_who_waits_and_kills_who_runs(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    assert set(decision.admit) <= {request.id for request in state.waiting}
+    assert set(decision.kill) <= {step.id for step in state.running}
+    assert len(set(decision.admit)) == len(decision.admit)
+
+
+@given(make.states())
+def test_somebody_runs_whenever_somebody_waits(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    left = {step.id for step in state.running} - set(decision.kill)
+    assert left or decision.admit or not state.waiting
+
+
+@given(make.states())
+def test_the_oldest_is_never_killed(state: State) -> None:
+    oldest = min(state.running, key=lambda step: (step.started, step.id), default=None)
+    assert oldest is None or oldest.id not in ADAPTIVE.decide(state).kill
+
+
+@given(make.states())
+def test_cpus_are_never_promised_twice(state: State) -> None:
+    admitted = set(ADAPTIVE.decide(state).admit)
+    new = [request for request in state.waiting if request.id in admitted]
+    slots = sum(
+        request.slots_of(state.cpus)
+        for request in (*(step.request for step in state.running), *new)
+    )
+    assert slots <= state.cpus or not new
+
+
+@given(make.states())
+def test_the_same_state_gets_the_same_decision(state: State) -> None:
+    assert ADAPTIVE.decide(state) == Adaptive(cushion=0.0).decide(replace(state))
+
+
+@given(
+    peaks=st.lists(st.integers(0, 5 * GB), max_size=20),
+    held=st.lists(st.integers(0, 5 * GB), max_size=6),
+    neighbour=st.integers(0, 8 * GB),
+)
+def test_peaks_are_never_promised_beyond_the_limit(
+    peaks: list[int], held: list[int], neighbour: int
+) -> None:
+    """Where only peaks are known; but somebody always runs, whatever it needs."""
+    steps = [make.running(make.request(i, peak), current=peak // 2) for i, peak in enumerate(held)]
+    waiting = [make.request(100 + i, peak, seconds=None) for i, peak in enumerate(peaks)]
+    state = make.state(cpus=64, steps=steps, waiting=waiting, neighbour=neighbour)
+    admitted = set(ADAPTIVE.decide(state).admit)
+    promised = sum(r.prediction.peak for r in waiting if r.id in admitted) + sum(held)
+    assert promised + neighbour <= state.limit or len(admitted) <= (not steps)
+
+
+# -- admission ----------------------------------------------------------------------------------
+
+
+def admitted(state: State, policy: Adaptive = ADAPTIVE) -> set[int]:
+    return set(policy.decide(state).admit)
+
+
+def test_the_longest_path_goes_first() -> None:
+    waiting = [make.request(i, path=float(i)) for i in range(20)]
+    assert admitted(make.state(cpus=3, waiting=waiting)) == {17, 18, 19}
+
+
+def test_light_steps_run_beside_heavy_ones_that_do_not_fit() -> None:
+    """A window full of heavy steps must not leave CPUs idle."""
+    heavy = [make.request(i, 5 * GB, path=100) for i in range(50)]
+    light = [make.request(100 + i, GB / 2) for i in range(4)]
+    assert admitted(make.state(waiting=[*heavy, *light])) == {0, 100, 101, 102, 103}
+
+
+def test_a_step_larger_than_everything_runs_when_nothing_else_does() -> None:
+    giant = make.request(1, 50 * GB, path=9)
+    assert admitted(make.state(waiting=[giant, make.request(2)])) == {1}
+    busy = make.running(make.request(3), current=GB)
+    assert 1 not in admitted(make.state(steps=[busy], waiting=[giant, make.request(2)]))
+
+
+def test_a_neighbour_takes_room_and_gives_it_back() -> None:
+    waiting = [make.request(i, 2 * GB) for i in range(8)]
+    assert len(admitted(make.state(waiting=waiting, neighbour=4 * GB))) == 2
+    assert len(admitted(make.state(waiting=waiting, neighbour=0))) == 4
+
+
+def test_threads_of_nvcc_count() -> None:
+    waiting = [make.request(i, slots=4) for i in range(4)]
+    assert len(admitted(make.state(cpus=8, waiting=waiting))) == 2
+
+
+def test_a_step_with_more_threads_than_cpus_gets_them_all() -> None:
+    assert admitted(make.state(cpus=4, waiting=[make.request(1, slots=16)])) == {1}
+
+
+def test_a_step_that_wants_all_cpus_runs_alone() -> None:
+    alone = make.request(1, slots=0, path=9)
+    assert admitted(make.state(waiting=[alone, make.request(2)])) == {1}
+    assert admitted(make.state(steps=[make.running(alone)], waiting=[make.request(2)])) == set()
+
+
+def test_cpus_that_are_short_say_nothing_about_memory() -> None:
+    busy = [make.running(make.request(i, GB / 10)) for i in range(3)]
+    wide = make.request(10, GB, asked=99, slots=4, path=9)
+    large = make.request(11, 2 * GB, asked=99)
+    assert admitted(make.state(cpus=4, steps=busy, waiting=[wide, large])) == {11}
+
+
+def test_without_history_there_is_no_burst_at_the_start() -> None:
+    waiting = [make.request(i, GB / 100, seconds=None, basis=Basis.PRIOR) for i in range(64)]
+    first = admitted(make.state(cpus=16, waiting=waiting))
+    assert len(first) == 4
+    fresh = [make.running(r, started=95) for r in waiting if r.id in first]
+    rest = [r for r in waiting if r.id not in first]
+    assert admitted(make.state(cpus=16, steps=fresh, waiting=rest)) == set()
+    settled = [replace(step, started=80.0) for step in fresh]
+    assert len(admitted(make.state(cpus=16, steps=settled, waiting=rest))) == 4
+
+
+def test_heavy_steps_without_history_are_reserved_at_their_highest() -> None:
+    unknown = [
+        replace(
+            make.request(i),
+            prediction=make.prediction(GB, high=3 * GB, seconds=None, basis=Basis.PRIOR),
+        )
+        for i in range(8)
+    ]
+    assert len(admitted(make.state(cpus=32, waiting=unknown))) == 2
+
+
+def test_margins_of_learned_predictions_cancel_out() -> None:
+    learned = [
+        replace(make.request(i), prediction=make.prediction(GB, high=1.2 * GB)) for i in range(8)
+    ]
+    # 7 + 0.2 * sqrt(7) GB fit, 7 * 1.2 would not.
+    assert len(admitted(make.state(waiting=learned))) == 7
+
+
+def test_nothing_is_added_while_memory_pressure_stalls_the_machine() -> None:
+    busy = make.running(make.request(1), current=GB)
+    state = make.state(steps=[busy], waiting=[make.request(2)])
+    assert admitted(state) == {2}
+    assert admitted(replace(state, pressure=30.0)) == set()
+
+
+# -- phases -------------------------------------------------------------------------------------
+
+
+def climbing(identity: int, peak: float, seconds: float = 100.0) -> Request:
+    shape = make.prediction(peak, mean=peak / 2, seconds=seconds)  # a straight line
+    return replace(make.request(identity), prediction=shape)
+
+
+def test_peaks_that_do_not_coincide_share_memory() -> None:
+    nearly_done = make.running(climbing(1, 5 * GB), started=0.0, current=4.5 * GB)
+    new = climbing(2, 5 * GB)
+    assert admitted(make.state(now=90, steps=[nearly_done], waiting=[new])) == {2}
+    flat = make.request(3, 5 * GB, seconds=100)
+    assert admitted(make.state(now=90, steps=[nearly_done], waiting=[flat])) == set()
+
+
+def test_peaks_that_coincide_do_not() -> None:
+    young = make.running(climbing(1, 5 * GB), started=0.0, current=GB)
+    assert admitted(make.state(now=20, steps=[young], waiting=[climbing(2, 5 * GB)])) == set()
+
+
+# -- no starvation ------------------------------------------------------------------------------
+
+
+def test_a_place_is_kept_for_a_heavy_step_that_was_passed() -> None:
+    long = make.running(make.request(1, 5 * GB, seconds=200), started=90, current=5 * GB)
+    heavy = make.request(2, 6 * GB, asked=50, path=100)
+    slow, quick = make.request(3, 3 * GB, seconds=500), make.request(4, 3 * GB, seconds=50)
+    just_asked = replace(heavy, asked=99.0)
+    assert admitted(make.state(steps=[long], waiting=[just_asked, slow])) == {3}
+    assert admitted(make.state(steps=[long], waiting=[heavy, slow])) == set()
+    # What is over before the place is needed may still use it.
+    assert admitted(make.state(steps=[long], waiting=[heavy, quick])) == {4}
+
+
+def test_nobody_passes_a_step_that_waited_too_long() -> None:
+    long = make.running(make.request(1, 5 * GB, seconds=200), started=390, current=5 * GB)
+    heavy = make.request(2, 6 * GB, asked=50, path=1000)
+    quick = make.request(3, GB / 10, seconds=1)
+    assert admitted(make.state(now=400, steps=[long], waiting=[heavy, quick])) == set()
+
+
+# -- near the limit -----------------------------------------------------------------------------
+
+
+def test_nothing_is_killed_while_steps_grow_as_predicted() -> None:
+    steps = [make.running(make.request(i, 2 * GB), started=99, current=1.8 * GB) for i in range(4)]
+    assert ADAPTIVE.decide(make.state(steps=steps, growth=4 * GB)).kill == ()
+
+
+def test_the_least_work_per_byte_is_lost() -> None:
+    steps = [
+        make.running(make.request(1, GB), started=0, current=3 * GB),
+        make.running(make.request(2, GB), started=50, current=2 * GB),
+        make.running(make.request(3, GB), started=90, current=2 * GB),
+        make.running(make.request(4, GB), started=95, current=GB / 2),
+        make.running(make.request(5, GB), started=60, current=GB),
+    ]
+    assert ADAPTIVE.decide(make.state(steps=steps)).kill == (3,)
+
+
+def test_a_step_that_was_killed_before_is_spared() -> None:
+    again = replace(make.request(2, GB), preemptions=3)
+    steps = [
+        make.running(make.request(1, GB), started=0, current=4 * GB),
+        make.running(again, started=80, current=3 * GB),
+        make.running(make.request(3, GB), started=60, current=3 * GB),
+    ]
+    assert ADAPTIVE.decide(make.state(steps=steps)).kill == (3,)
+
+
+def test_steps_that_are_stopping_already_count_as_gone() -> None:
+    steps = [
+        make.running(make.request(1, GB), started=0, current=5 * GB),
+        replace(make.running(make.request(2, GB), started=90, current=2 * GB), stopping=True),
+        make.running(make.request(3, GB), started=95, current=2 * GB),
+    ]
+    assert ADAPTIVE.decide(make.state(steps=steps)).kill == ()
+
+
+def test_growth_beyond_all_predictions_is_stopped_before_it_arrives() -> None:
+    steps = [
+        make.running(make.request(i, GB, seconds=None), started=90 + i, current=1.9 * GB)
+        for i in range(4)
+    ]
+    calm = make.state(steps=steps)
+    assert ADAPTIVE.decide(calm).kill == ()
+    assert ADAPTIVE.decide(replace(calm, growth=2.0 * GB)).kill != ()
+
+
+def test_a_neighbour_that_grows_is_made_room_for() -> None:
+    steps = [make.running(make.request(i, 2 * GB), started=i, current=2 * GB) for i in range(3)]
+    assert ADAPTIVE.decide(make.state(steps=steps, neighbour=1.9 * GB)).kill == ()
+    growing = make.state(steps=steps, neighbour=1.9 * GB, growth=GB)
+    assert ADAPTIVE.decide(growing).kill == (2,)
+
+
+# -- cost ---------------------------------------------------------------------------------------
+
+
+def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a few of them are looked at closely: time is not asserted, work is."""
+    asked = 0
+    level = course.level
+
+    def counted(prediction: Prediction, age: float) -> float:
+        nonlocal asked
+        asked += 1
+        return level(prediction, age)
+
+    heavy = [make.request(i, 3 * GB + i % 97, path=float(i)) for i in range(5000)]
+    busy = [make.running(make.request(9000 + i, GB), current=GB) for i in range(6)]
+    monkeypatch.setattr(course, "level", counted)
+    assert ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy)).admit == ()
+    assert asked < 500

@@ -1,0 +1,144 @@
+"""The policies to compare with, the queue, and how a step that was killed asks again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import governed_steps as make
+from governed_steps import GB
+from stoker.govern.policies import NAMES, Adaptive, Fixed, Levels, TwoPhase, make_policy
+from stoker.govern.policy import Queue, after_oom, after_preemption, urgency
+from stoker.govern.slope import Slope
+from stoker.model.errors import UsageError
+from stoker.model.govern import Request, State
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_policy_is_found_by_its_name(name: str) -> None:
+    assert make_policy(name, cpus=8).name.startswith(name)
+
+
+def test_fixed_takes_a_number_of_jobs() -> None:
+    assert make_policy("fixed", cpus=8) == Fixed(jobs=8)
+    assert make_policy("fixed:3", cpus=8) == Fixed(jobs=3)
+
+
+@pytest.mark.parametrize("text", ["adaptve", "fixed:0", "fixed:x", "levels:3", "fixed:-1", ""])
+def test_what_is_no_policy_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        make_policy(text, cpus=8)
+
+
+def test_a_misspelt_policy_gets_a_hint() -> None:
+    with pytest.raises(UsageError) as error:
+        make_policy("adaptve", cpus=8)
+    assert "adaptive" in error.value.hints[0]
+
+
+@given(make.states(), st.sampled_from([Fixed(jobs=2), Levels(), TwoPhase(), Adaptive()]))
+def test_somebody_always_runs(state: State, policy: Fixed | Levels | TwoPhase | Adaptive) -> None:
+    decision = policy.decide(state)
+    assert state.running or decision.admit or not state.waiting
+    assert set(decision.admit) <= {request.id for request in state.waiting}
+
+
+def test_fixed_keeps_to_the_order_of_asking() -> None:
+    waiting = [make.request(i, asked=10.0 - i, path=float(i)) for i in range(5)]
+    busy = [make.running(make.request(9))]
+    assert Fixed(jobs=3).decide(make.state(steps=busy, waiting=waiting)).admit == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("used", "jobs"), [(0.1, 32), (0.6, 16), (0.7, 8), (0.8, 4), (0.9, 2), (1.5, 2)]
+)
+def test_levels_climb_down_the_ladder(used: float, jobs: int) -> None:
+    waiting = [make.request(i) for i in range(40)]
+    state = make.state(cpus=64, waiting=waiting, neighbour=used * 8 * GB)
+    assert len(Levels().decide(state).admit) == jobs
+
+
+def test_levels_know_how_many_cpus_there_are() -> None:
+    waiting = [make.request(i) for i in range(40)]
+    assert len(Levels().decide(make.state(cpus=6, waiting=waiting)).admit) == 6
+
+
+def test_two_phase_runs_the_heavy_ones_first_and_few_at_once() -> None:
+    heavy = [make.request(i, 3 * GB) for i in range(4)]
+    light = [make.request(100 + i, GB / 10) for i in range(20)]
+    state = make.state(cpus=8, limit=8 * GB, waiting=[*light, *heavy])
+    first = TwoPhase().decide(state).admit
+    assert first == (0, 1)
+    # The last heavy one still runs: the light ones wait.
+    last = make.state(cpus=8, limit=8 * GB, steps=[make.running(heavy[3])], waiting=light)
+    assert TwoPhase().decide(last).admit == ()
+    assert len(TwoPhase().decide(make.state(cpus=8, waiting=light)).admit) == 8
+
+
+# -- the queue ----------------------------------------------------------------------------------
+
+
+@given(make.requests(0, 30), st.sets(st.integers(0, 30)))
+def test_a_queue_is_in_order_whatever_comes_and_goes(
+    requests: list[Request], gone: set[int]
+) -> None:
+    queue = Queue()
+    for request in requests:
+        queue.add(request)
+        queue.add(replace(request, path=request.path + 1))
+    for identity in gone:
+        queue.remove(identity)
+    left = [replace(r, path=r.path + 1) for r in requests if r.id not in gone]
+    assert list(queue) == sorted(left, key=urgency)
+    assert len(queue) == len(left)
+    assert queue[:2] == sorted(left, key=urgency)[:2]
+
+
+def test_who_is_not_there_cannot_be_removed() -> None:
+    queue = Queue()
+    queue.add(make.request(1))
+    assert queue.remove(2) is None
+    assert queue.remove(1) == make.request(1)
+    assert queue.remove(1) is None
+
+
+def test_whoever_asks_much_later_cannot_overtake() -> None:
+    early, late = make.request(1, path=0, asked=0), make.request(2, path=60, asked=1000)
+    assert urgency(early) < urgency(late)
+    assert urgency(replace(late, asked=10.0)) < urgency(early)
+
+
+# -- asking again -------------------------------------------------------------------------------
+
+
+def test_after_a_preemption_it_asks_for_no_less_than_it_used() -> None:
+    asked = replace(make.request(7), prediction=make.prediction(GB, high=1.5 * GB, mean=GB / 2))
+    again = after_preemption(make.running(asked, current=GB, peak=2 * GB))
+    assert (again.id, again.asked, again.preemptions) == (7, asked.asked, 1)
+    assert (again.prediction.peak, again.prediction.high) == (2 * GB, 2 * GB)
+    assert again.prediction.mean is None
+    barely_begun = after_preemption(make.running(asked, current=0))
+    assert barely_begun.prediction.peak == 1.5 * GB
+
+
+def test_out_of_memory_means_twice_as_much_then_alone_then_never() -> None:
+    first = after_oom(make.running(make.request(1, GB), peak=GB), observed=round(1.5 * GB))
+    assert first is not None
+    assert (first.prediction.high, first.slots, first.ooms) == (2 * GB, 1, 1)
+    second = after_oom(make.running(first, peak=GB), observed=9 * GB)
+    assert second is not None
+    assert (second.prediction.high, second.slots, second.ooms) == (9 * GB, 0, 2)
+    assert after_oom(make.running(second), observed=9 * GB) is None
+
+
+# -- growth -------------------------------------------------------------------------------------
+
+
+def test_growth_is_that_of_the_last_second() -> None:
+    slope = Slope()
+    assert slope.add(0.0, 100) == 0
+    assert slope.add(0.0, 200) == 0
+    assert slope.add(0.5, 300) == 400
+    for tick in range(1, 20):
+        latest = slope.add(0.5 + tick * 0.25, 300)
+    assert latest == 0

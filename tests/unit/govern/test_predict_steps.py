@@ -1,0 +1,229 @@
+"""Prediction: from the same command down to shipped figures, and how misses shift it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governed_steps import GB
+from stoker.govern.predict import Predictor
+from stoker.knowledge.memory_priors import prior_of, priors
+from stoker.model.govern import Basis, Role, Step, StepRecord
+
+
+def step(
+    source: str = "src/core/a.cpp",
+    *,
+    key: str | None = None,
+    role: Role = Role.CXX,
+    archs: tuple[str, ...] = (),
+    threads: int = 1,
+    input_bytes: int = 0,
+) -> Step:
+    return Step(
+        key=key or f"key of {source}",
+        role=role,
+        source=source,
+        archs=archs,
+        threads=threads,
+        input_bytes=input_bytes,
+    )
+
+
+def row(
+    measured: Step, peak: float, *, seconds: float = 10.0, share: float | None = None
+) -> StepRecord:
+    return StepRecord(
+        step=measured,
+        seconds=seconds,
+        cpu_seconds=seconds,
+        peak=round(peak),
+        byte_seconds=None if share is None else share * peak * seconds,
+    )
+
+
+# -- where a prediction comes from --------------------------------------------------------------
+
+
+def test_the_best_basis_is_taken() -> None:
+    predictor = Predictor()
+    other = step("src/core/deep/b.cpp")
+    assert predictor.predict(other).basis is Basis.PRIOR
+    for name in "cdef":
+        predictor.learn(row(step(f"src/core/{name}.cpp"), GB))
+    assert predictor.predict(other).basis is Basis.FOLDER
+    predictor.learn(row(step("src/core/deep/b.cpp", key="other flags"), 3 * GB))
+    assert predictor.predict(other).basis is Basis.SOURCE
+    predictor.learn(row(other, 2 * GB))
+    assert predictor.predict(other).basis is Basis.EXACT
+    assert predictor.predict(other).peak == pytest.approx(2 * GB)
+
+
+def test_the_nearest_folder_with_enough_rows_counts() -> None:
+    rows = [row(step(f"src/heavy/{n}.cpp"), 2 * GB) for n in range(6)]
+    rows += [row(step(f"src/light/{n}.cpp"), GB / 5) for n in range(30)]
+    predictor = Predictor(rows)
+    assert predictor.predict(step("src/heavy/new.cpp")).peak == pytest.approx(2 * GB)
+    assert predictor.predict(step("src/light/new.cpp")).peak == pytest.approx(GB / 5)
+    assert predictor.predict(step("src/elsewhere/new.cpp")).peak == pytest.approx(GB / 5)
+
+
+def test_roles_do_not_mix() -> None:
+    predictor = Predictor([row(step(f"src/{n}.cpp"), GB) for n in range(10)])
+    assert predictor.predict(step("src/x.c", role=Role.C)).basis is Basis.PRIOR
+
+
+def test_a_source_is_not_its_other_language() -> None:
+    predictor = Predictor([row(step("src/x.cu", key="as C++"), GB)])
+    cuda = predictor.predict(step("src/x.cu", key="as CUDA", role=Role.CUDA))
+    assert cuda.basis is Basis.PRIOR
+
+
+def test_mean_and_duration_are_remembered() -> None:
+    predictor = Predictor([row(step(), GB, seconds=40, share=0.7)])
+    known = predictor.predict(step())
+    assert known.mean == pytest.approx(0.7 * GB)
+    assert known.seconds == 40
+
+
+def test_without_a_measured_mean_there_is_none() -> None:
+    assert Predictor([row(step(), GB)]).predict(step()).mean is None
+    assert Predictor().predict(step()).seconds is None
+
+
+# -- sizes --------------------------------------------------------------------------------------
+
+
+def test_nvcc_needs_memory_for_each_target_it_compiles_at_once() -> None:
+    """LMCache's kernel: 2.7 GiB and 153 s with one thread, 5.4 GiB and 91 s with two."""
+    archs = tuple("1234567")
+    one = step("k.cu", key="1", role=Role.CUDA, archs=archs, threads=1)
+    two = step("k.cu", key="2", role=Role.CUDA, archs=archs, threads=2)
+    every = step("k.cu", key="0", role=Role.CUDA, archs=archs, threads=0)
+    predictor = Predictor([row(one, 2.7 * GB, seconds=153)])
+    assert predictor.predict(two).peak == pytest.approx(5.4 * GB)
+    assert predictor.predict(two).seconds == pytest.approx(153 * 4 / 7)
+    assert predictor.predict(every).peak == pytest.approx(7 * 2.7 * GB)
+
+
+def test_threads_without_targets_change_nothing() -> None:
+    single = step("k.cu", role=Role.CUDA, archs=("90",), threads=8)
+    assert (single.targets_at_once, single.rounds) == (1, 1)
+
+
+def test_a_link_needs_memory_for_its_inputs() -> None:
+    small = step("small.so", role=Role.LINK, input_bytes=10**6)
+    large = step("large.so", role=Role.LINK, input_bytes=2 * GB)
+    predictor = Predictor()
+    assert predictor.predict(large).peak > 3 * GB > 10 * predictor.predict(small).peak
+    # What links of this project really need shifts links of every size.
+    halves = [step(f"{n}.so", role=Role.LINK, input_bytes=n * 10**8) for n in range(1, 9)]
+    predictor = Predictor([row(link, prior_of(link).peak / 2) for link in halves])
+    assert predictor.predict(large).peak == pytest.approx(prior_of(large).peak / 2)
+
+
+def test_a_notorious_source_stays_heavier_than_its_folder() -> None:
+    rows = [row(step(f"gen/{n}.cpp"), GB / 4) for n in range(20)]
+    predictor = Predictor(rows)
+    usual, notorious = step("gen/new.cpp"), step("gen/RegisterCPU.cpp")
+    assert predictor.predict(notorious).peak > 1.5 * predictor.predict(usual).peak
+
+
+# -- learning from misses -----------------------------------------------------------------------
+
+
+def test_predictions_that_were_too_low_rise() -> None:
+    predictor = Predictor([row(step(), GB)])
+    before = predictor.predict(step("x.cpp", key="key of src/core/a.cpp")).high
+    for n in range(10):
+        predictor.learn(row(step(f"{n}.cpp"), GB))
+        predictor.learn(row(step(f"{n}.cpp"), 3 * GB))
+    assert predictor.predict(step()).high > 1.5 * before
+
+
+def test_predictions_that_were_too_high_fall_but_not_below_the_peak() -> None:
+    predictor = Predictor()
+    for _ in range(200):
+        predictor.learn(row(step(), GB))
+    known = predictor.predict(step())
+    assert known.high < 1.02 * GB
+    assert known.high >= known.peak == pytest.approx(GB)
+
+
+def test_about_the_wanted_share_stays_below() -> None:
+    """Peaks within 10 % of the first, evenly: nine of ten stay below ``high``."""
+    predictor = Predictor()
+    below = 0
+    for n in range(400):
+        source = step(f"{n}.cpp")
+        predictor.learn(row(source, GB))
+        peak = GB * (0.9 + 0.2 * (n * 37 % 100) / 100)
+        below += peak <= predictor.predict(source).high
+        predictor.learn(row(source, peak))
+    assert 0.85 < below / 400 < 0.95
+
+
+def test_durations_follow_a_slower_machine() -> None:
+    predictor = Predictor([row(step(f"{n}.cpp"), GB, seconds=10) for n in range(100)])
+    for n in range(60):
+        predictor.learn(row(step(f"{n}.cpp"), GB, seconds=20))
+    assert predictor.predict(step("99.cpp")).seconds == pytest.approx(20, rel=0.2)
+
+
+def test_a_folder_seen_a_few_times_is_not_trusted_alone() -> None:
+    few = Predictor([row(step(f"src/{n}.cpp"), GB / 10) for n in range(4)])
+    many = Predictor([row(step(f"src/{n}.cpp"), GB / 10) for n in range(60)])
+    new = step("src/new.cpp")
+    assert few.predict(new).high > 3 * many.predict(new).high
+    assert few.predict(new).high < Predictor().predict(new).high
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a/b/c.cpp", "a/b/d.cpp", "a/e.cpp", "x.cu", "", "/abs/y.c"]),
+            st.sampled_from(Role),
+            st.integers(0, 100 * GB),
+            st.floats(0, 1e5),
+            st.integers(0, 4),
+        ),
+        max_size=40,
+    )
+)
+def test_any_history_gives_usable_predictions(
+    rows: list[tuple[str, Role, int, float, int]],
+) -> None:
+    predictor = Predictor()
+    for source, role, peak, seconds, threads in rows:
+        measured = step(source, role=role, archs=("80", "90"), threads=threads)
+        predictor.learn(row(measured, peak, seconds=seconds, share=0.5))
+        known = predictor.predict(measured)
+        assert 0 <= known.peak <= known.high
+        assert known.mean is None or known.mean <= known.peak
+        assert known.seconds is None or known.seconds >= 0
+
+
+# -- shipped figures ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", Role)
+def test_every_role_has_a_shipped_figure_for_any_source(role: Role) -> None:
+    assert prior_of(step("any/thing", role=role)).peak > 0
+
+
+def test_shipped_figures_make_sense() -> None:
+    for figure in priors():
+        assert 0 < figure.peak <= figure.high
+        assert figure.basis
+
+
+@pytest.mark.parametrize(
+    ("source", "least"),
+    [
+        ("hopper/instantiations/flash_fwd_hdim128_bf16_sm90.cu", 17),
+        ("csrc/flash_attn/src/flash_bwd_hdim256_bf16_sm80.cu", 6.6),
+        ("csrc/flash_attn/src/flash_fwd_hdim192_bf16_sm80.cu", 4.3),
+        ("csrc/ops/scale.cu", 1),
+    ],
+)
+def test_known_kernels_are_not_underrated(source: str, least: float) -> None:
+    assert prior_of(step(source, role=Role.CUDA)).high >= least * GB

@@ -1,0 +1,296 @@
+"""Whole builds on a virtual clock: what must come out whatever the steps are really like."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import governed_steps as make
+from governed_steps import GB
+from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase
+from stoker.govern.policy import Policy
+from stoker.govern.simulate import Shape, climbing, flat, measured, scattered, simulate
+from stoker.model.govern import Decision, Role, SimulationResult, State, StepRecord
+
+
+def early(record: StepRecord, share: float) -> float:
+    """A front end that needs more than what follows."""
+    return record.peak * (share / 0.2 if share < 0.2 else 1 - 0.6 * (share - 0.2) / 0.8)
+
+
+def late(record: StepRecord, share: float) -> float:
+    """A linker or an assembler at the end."""
+    return record.peak * (0.3 if share < 0.8 else 1.0)
+
+
+def twice(record: StepRecord, share: float) -> float:
+    """One GPU target after another."""
+    return record.peak * (1.0 if share % 0.5 > 0.3 else 0.2)
+
+
+SHAPES: list[Shape] = [climbing, flat, early, late, twice]
+
+
+class Watched:
+    """A policy that notes when each step began and what was decided."""
+
+    def __init__(self, policy: Policy):
+        self._policy = policy
+        self.decided: list[tuple[State, Decision]] = []
+        self.began: dict[int, float] = {}
+
+    @property
+    def name(self) -> str:
+        return self._policy.name
+
+    def decide(self, state: State) -> Decision:
+        decision = self._policy.decide(state)
+        self.decided.append((replace(state, waiting=tuple(state.waiting)), decision))
+        for identity in decision.admit:
+            self.began.setdefault(identity, state.now)
+        return decision
+
+
+def project(heavy: int = 6, light: int = 60) -> tuple[StepRecord, ...]:
+    """Light and heavy steps in turn, 0.3 and 2 GB."""
+    steps = [make.record(f"l{n}.cpp", seconds=2 + n % 7, peak=0.3 * GB) for n in range(light)]
+    for n in range(heavy):
+        heavy_one = make.record(f"h{n}.cpp", seconds=30 + n, peak=2 * GB)
+        steps.insert(n * len(steps) // heavy, heavy_one)
+    return tuple(steps)
+
+
+# -- whatever the steps are like ----------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=make.builds(largest=8 * GB),
+    known=make.builds(largest=20 * GB),
+    cpus=st.integers(1, 8),
+    shape=st.sampled_from(SHAPES),
+)
+def test_every_step_ends_that_fits_into_memory_at_all(
+    steps: tuple[StepRecord, ...], known: tuple[StepRecord, ...], cpus: int, shape: Shape
+) -> None:
+    """Also when history is about quite another build with the same names."""
+    watched = Watched(Adaptive())
+    result = simulate(
+        steps, watched, cpus=cpus, memory=8 * GB, history=known, shape=shape, window=12
+    )
+    assert result.failed == ()
+    assert set(watched.began) == set(range(len(steps)))
+    assert result.peak <= 8 * GB
+    # The clock agrees with the bound but for steps that end within a billionth of a second.
+    assert result.wall_seconds >= result.bounds.lower - 1e-6
+
+
+@settings(max_examples=20, deadline=None)
+@given(steps=make.builds(largest=6 * GB), shape=st.sampled_from(SHAPES))
+def test_decisions_can_be_replayed(steps: tuple[StepRecord, ...], shape: Shape) -> None:
+    first, second = Watched(Adaptive()), Watched(Adaptive())
+    result = simulate(steps, first, cpus=4, memory=8 * GB, shape=shape)
+    assert simulate(steps, second, cpus=4, memory=8 * GB, shape=shape) == result
+    assert first.decided == second.decided
+    for state, decision in first.decided:
+        assert Adaptive().decide(state) == decision
+
+
+@settings(max_examples=20, deadline=None)
+@given(steps=make.builds(largest=8 * GB), shape=st.sampled_from(SHAPES))
+def test_the_oldest_goes_on_in_every_build(steps: tuple[StepRecord, ...], shape: Shape) -> None:
+    watched = Watched(Adaptive())
+    simulate(steps, watched, cpus=6, memory=8 * GB, shape=shape)
+    for state, decision in watched.decided:
+        if state.running:
+            oldest = min(state.running, key=lambda step: (step.started, step.id))
+            assert oldest.id not in decision.kill
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_shape_of_memory_may_be_any(shape: Shape, warm: bool) -> None:
+    steps = project()
+    actual = scattered(steps, by=0.1, seed=3)
+    result = simulate(
+        actual, Adaptive(), cpus=8, memory=6 * GB, history=steps if warm else (), shape=shape
+    )
+    assert result.failed == ()
+    assert result.wall_seconds < (1.6 if warm else 2.5) * result.bounds.larger
+
+
+def test_history_makes_it_faster() -> None:
+    steps = project(heavy=12, light=120)
+    cold = simulate(steps, Adaptive(), cpus=8, memory=6 * GB)
+    warm = simulate(steps, Adaptive(), cpus=8, memory=6 * GB, history=steps)
+    assert warm.wall_seconds < cold.wall_seconds
+    assert warm.preemptions <= cold.preemptions
+
+
+def test_phases_beat_those_who_reserve_peaks() -> None:
+    steps = [
+        make.record(f"{n}.cpp", seconds=5 + n % 23, peak=GB * (0.2 + n % 17 / 8))
+        for n in range(150)
+    ]
+
+    def line(record: StepRecord, share: float) -> float:
+        return record.peak * share
+
+    result = simulate(steps, Adaptive(), cpus=16, memory=8 * GB, history=steps, shape=line)
+    assert result.oom_kills == 0
+    assert result.wall_seconds < 0.9 * result.bounds.reserving
+
+
+def test_gpu_targets_one_after_another_are_no_surprise() -> None:
+    def result(*archs: str) -> SimulationResult:
+        steps = [
+            replace(step, step=replace(step.step, role=Role.CUDA, archs=archs))
+            for step in project(heavy=12, light=120)
+        ]
+        return simulate(steps, Adaptive(), cpus=8, memory=6 * GB, history=steps, shape=twice)
+
+    assert result("80", "90").oom_kills == 0
+    assert result("80", "90").wall_seconds < result("90").wall_seconds
+
+
+# -- no starvation ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_heavy_step_does_not_wait_for_all_the_light_ones(warm: bool) -> None:
+    """It needs most of the memory, and light steps never stop coming."""
+    light = [make.record(f"{n}.cpp", seconds=20, peak=1.5 * GB) for n in range(150)]
+    steps = [*light[:20], make.record("heavy.cpp", seconds=21, peak=6 * GB), *light[20:]]
+    watched = Watched(Adaptive())
+    result = simulate(
+        steps, watched, cpus=16, memory=8 * GB, history=steps if warm else (), shape=flat
+    )
+    asked = next(
+        request.asked
+        for state, _ in watched.decided
+        for request in state.waiting
+        if request.id == 20
+    )
+    assert result.wall_seconds > 500
+    assert watched.began[20] - asked < 340  # its endurance, and what ran then
+
+
+def test_light_steps_are_seen_behind_a_window_of_heavy_ones() -> None:
+    heavy = [make.record(f"h{n}.cpp", seconds=100, peak=5 * GB) for n in range(20)]
+    light = [make.record(f"l{n}.cpp", seconds=1, peak=0.2 * GB) for n in range(200)]
+    steps = [*heavy, *light]
+    result = simulate(steps, Adaptive(), cpus=4, memory=8 * GB, history=steps, shape=flat)
+    assert result.wall_seconds < 1.02 * sum(step.seconds for step in heavy)
+
+
+# -- the mechanics ------------------------------------------------------------------------------
+
+
+def test_one_job_at_a_time_takes_the_sum() -> None:
+    steps = project()
+    result = simulate(steps, Fixed(jobs=1), cpus=8, memory=100 * GB)
+    assert result.wall_seconds == pytest.approx(sum(step.seconds for step in steps))
+
+
+def test_more_jobs_than_cpus_share_them() -> None:
+    steps = [make.record(f"{n}.cpp", seconds=10) for n in range(8)]
+    result = simulate(steps, Fixed(jobs=8), cpus=2, memory=100 * GB)
+    assert result.wall_seconds == pytest.approx(40)
+
+
+def test_a_step_begins_when_what_it_needs_is_there() -> None:
+    steps = [
+        make.record("end", seconds=5, needs=["a", "b"]),
+        make.record("a", seconds=10),
+        make.record("b", seconds=20),
+    ]
+    watched = Watched(Adaptive())
+    result = simulate(steps, watched, cpus=4, memory=100 * GB, history=steps)
+    assert watched.began == {1: 0, 2: 0, 0: pytest.approx(20)}
+    assert result.wall_seconds == pytest.approx(25)
+
+
+def test_the_longest_path_begins_first() -> None:
+    chain = [make.record("a", seconds=10), make.record("b", seconds=50, needs=["a"])]
+    others = [make.record(f"{n}", seconds=15) for n in range(4)]
+    steps = [*others, *chain]
+    watched = Watched(Adaptive())
+    simulate(steps, watched, cpus=1, memory=100 * GB, history=steps)
+    assert min(watched.began, key=lambda index: watched.began[index]) == 4
+
+
+def test_the_window_bounds_what_is_asked() -> None:
+    steps = [make.record(f"{n}.cpp") for n in range(50)]
+    watched = Watched(Adaptive())
+    simulate(steps, watched, cpus=2, memory=100 * GB, window=10)
+    assert max(len(s.waiting) + len(s.running) for s, _ in watched.decided) == 10
+
+
+def test_memory_that_runs_out_is_the_kernels_to_free() -> None:
+    """Four at once of 3 GB each on 8 GB: kills are counted, charged and tried again."""
+    steps = [make.record(f"{n}.cpp", seconds=10, peak=3 * GB) for n in range(4)]
+    result = simulate(steps, Fixed(jobs=4), cpus=4, memory=8 * GB)
+    assert result.oom_kills > 0
+    assert result.lost_seconds > 0
+    assert result.wall_seconds > 10
+
+
+def test_a_step_that_cannot_fit_fails_and_the_rest_goes_on() -> None:
+    steps = [make.record("giant", peak=9 * GB), *project()]
+    result = simulate(steps, Adaptive(), cpus=4, memory=8 * GB)
+    assert result.failed == ("giant",)
+    assert result.oom_kills == 3
+
+
+@pytest.mark.parametrize("policy", [Adaptive(), Fixed(jobs=3), Levels(), TwoPhase()])
+def test_with_ample_memory_every_policy_ends_well(policy: Policy) -> None:
+    steps = project()
+    result = simulate(steps, policy, cpus=4, memory=200 * GB, history=steps)
+    assert (result.failed, result.oom_kills, result.preemptions) == ((), 0, 0)
+
+
+def test_an_empty_build_takes_no_time() -> None:
+    assert simulate((), Adaptive(), cpus=4, memory=GB).wall_seconds == 0
+
+
+def test_a_policy_that_lets_nothing_run_is_found_out() -> None:
+    class Idle:
+        name = "idle"
+
+        def decide(self, state: State) -> Decision:  # noqa: ARG002
+            return Decision()
+
+    with pytest.raises(AssertionError, match="idle lets nothing run"):
+        simulate(project(), Idle(), cpus=4, memory=GB)
+
+
+# -- shapes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_measured_as_a_governor_would(shape: Shape) -> None:
+    step = make.record("a.cpp", seconds=10, peak=GB)
+    (known,) = measured([step], shape)
+    assert known.mean is not None
+    samples = [shape(step, (n + 0.5) / 50) for n in range(50)]
+    assert known.mean == pytest.approx(sum(samples) / 50, rel=1e-6)
+    assert known.peak == GB
+
+
+@given(st.floats(0.05, 1))
+def test_climbing_keeps_the_measured_mean(share: float) -> None:
+    step = make.record("a.cpp", seconds=10, peak=GB, byte_seconds=share * 10 * GB)
+    samples: Sequence[float] = [climbing(step, (n + 0.5) / 2000) for n in range(2000)]
+    assert sum(samples) / 2000 == pytest.approx(share * GB, rel=0.02)
+    assert climbing(step, 1.0) == GB
+
+
+def test_scattered_peaks_stay_within_their_share() -> None:
+    steps = project()
+    other = scattered(steps, by=0.1, seed=1)
+    assert scattered(steps, by=0.1, seed=1) == other != scattered(steps, by=0.1, seed=2)
+    ratios = [new.peak / old.peak for new, old in zip(other, steps, strict=True)]
+    assert 0.9 <= min(ratios) < 0.95
+    assert 1.05 < max(ratios) <= 1.1
