@@ -275,6 +275,7 @@ class Daemon:
         self._read_meter()
         summary = self._tallies[peer.run].summary(status)
         self._history.end_run(self._rows[peer.run], summary)
+        self._warn()
         self._send(peer, encode("summary", msgspec.json.encode(summary)))
 
     def _abandon(self, run: int) -> None:

@@ -1,0 +1,364 @@
+"""Builds that are hurt: whoever is killed, whatever is full, the rest goes on, nobody is left."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from governed import Build, above, alive, command_of, finished, parent_of, wait_until
+
+WAIT = "until [ -e go ]; do sleep 0.05; done"
+
+
+def let_go(build: Build) -> None:
+    (build.folder / "go").touch()
+
+
+# -- who is killed -----------------------------------------------------------------------------
+
+
+def test_the_governor_is_killed_and_the_build_goes_on_by_turns(build: Build) -> None:
+    turn = f"echo + >> turns\n{WAIT}\nsleep 0.1\necho - >> turns"
+    for number in range(8):
+        build.step(f"step{number}", turn)
+    run = build.start(options=["--cpus", "2"])
+    wait_until((build.folder / "turns").exists, "the first step runs")
+    (governor,) = build.governors()
+    os.kill(governor, signal.SIGKILL)
+    let_go(build)
+    done = finished(run)
+    assert done.status == 0, done
+    assert len(build.made()) == 8
+    assert done.err.count("the governor has died") == 1
+    running, most = 0, 0
+    for sign in (build.folder / "turns").read_text().split():
+        running += 1 if sign == "+" else -1
+        most = max(most, running)
+    assert most <= 2 + 2  # those who take turns, beside those who had a permit
+
+
+def test_a_run_after_a_governor_was_killed_has_a_new_one(build: Build) -> None:
+    build.step("one", WAIT)
+    run = build.start()
+    wait_until(build.sockets, "there is a governor")
+    os.kill(build.governors()[0], signal.SIGKILL)
+    let_go(build)
+    assert finished(run).status == 0
+    build.step("two", "true")
+    assert build.summary().steps == 1
+
+
+def test_a_compiler_is_killed_and_that_is_no_lack_of_memory(build: Build) -> None:
+    build.step("victim", "echo attempt >> attempts; kill -9 $$")
+    done = build.run()
+    assert done.status != 0
+    assert b"FAILED: victim" in done.out
+    assert (build.folder / "attempts").read_text() == "attempt\n"
+
+
+def test_a_launcher_is_killed_and_no_grandchild_survives(build: Build) -> None:
+    build.step("victim", f"sleep 1000 & setsid sleep 1000 & echo $$ > pid\n{WAIT}")
+    build.step("other", WAIT)
+    run = build.start("ninja", "-k", "0", options=["--cpus", "2"])
+    shell = build.pid("pid")
+    sleepers = [pid for pid in build.processes() if command_of(pid).startswith("sleep 1000")]
+    assert len(sleepers) == 2
+    os.kill(parent_of(above(shell, "stoker-launcher")), signal.SIGKILL)
+    wait_until(lambda: not any(map(alive, [shell, *sleepers])), "its children are gone")
+    let_go(build)
+    done = finished(run)
+    assert done.status != 0
+    assert build.made() == {"other"}
+
+
+def test_ninja_is_killed_and_the_next_run_goes_on(build: Build) -> None:
+    build.step("first", "echo made >> first-made")
+    build.step("second", f"setsid sleep 1000 & echo $$ > pid\n{WAIT}", needs=["first"])
+    run = build.start()
+    os.kill(above(build.pid("pid"), "ninja"), signal.SIGKILL)
+    assert finished(run).status == 128 + signal.SIGKILL
+    build.wait_for_end()
+    let_go(build)
+    build.step("second", WAIT, needs=["first"])
+    assert build.run().status == 0
+    assert (build.folder / "first-made").read_text() == "made\n"
+
+
+def test_stoker_itself_is_killed_and_nobody_is_left(build: Build) -> None:
+    build.step("one", f"setsid sleep 1000 & echo $$ > pid\n{WAIT}")
+    run = build.start()
+    build.pid("pid")
+    run.kill()
+    finished(run)
+    build.wait_for_end()
+    assert build.made() == set()
+
+
+# -- who is interrupted ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_whole_build_and_the_next_run_goes_on(
+    build: Build, number: signal.Signals
+) -> None:
+    build.step("first", "echo made >> first-made")
+    build.step("second", f"setsid sleep 1000 & echo $$ > pid\n{WAIT}", needs=["first"])
+    run = build.start()
+    build.pid("pid")
+    run.send_signal(number)
+    done = finished(run)
+    assert done.status != 0
+    assert "Traceback" not in done.err
+    build.wait_for_end()
+    let_go(build)
+    build.step("second", WAIT, needs=["first"])
+    again = build.run()
+    assert again.status == 0, again
+    assert (build.folder / "first-made").read_text() == "made\n"
+
+
+def test_ctrl_c_at_a_terminal(build: Build) -> None:
+    build.step("one", f"setsid sleep 1000 & echo $$ > pid\n{WAIT}")
+    with at_terminal(build) as terminal:
+        build.pid("pid")
+        os.write(terminal.keyboard, b"\x03")
+        wait_until(lambda: not alive(terminal.pid), "stoker has ended")
+        screen = terminal.screen()
+    assert b"interrupted by user" in screen
+    assert b"Traceback" not in screen
+    assert screen.rindex(b"\x1b[r") > screen.rindex(b"\x1b[1;")  # all of it scrolls again
+    build.wait_for_end()
+
+
+class Terminal:
+    """A command at a pseudoterminal of its own."""
+
+    def __init__(self, pid: int, keyboard: int):
+        self.pid = pid
+        self.keyboard = keyboard
+
+    def screen(self) -> bytes:
+        """All that was written there; reading ends when nobody holds the other side."""
+        shown = b""
+        while True:
+            try:
+                chunk = os.read(self.keyboard, 1 << 16)
+            except OSError:
+                return shown
+            shown += chunk
+
+
+@contextmanager
+def at_terminal(build: Build) -> Iterator[Terminal]:
+    pid, keyboard = pty.fork()
+    if pid:
+        fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    if pid == 0:
+        os.chdir(build.folder)
+        os.environ.update(build.environment | {"TERM": "xterm"})
+        os.execv(str(Path(sys.executable).with_name("stoker")), ["stoker", "run", "--", "ninja"])
+    try:
+        yield Terminal(pid, keyboard)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(keyboard)
+
+
+# -- two at once -------------------------------------------------------------------------------
+
+
+def test_a_second_build_joins_the_governor_of_the_first(build: Build, tmp_path: Path) -> None:
+    build.step("one", WAIT)
+    other = Build(tmp_path / "other", build.home)
+    other.step("two", WAIT)
+    first = build.start()
+    wait_until(build.governors, "there is a governor")
+    second = other.start()
+    wait_until(lambda: "./two.sh" in str([*map(command_of, build.processes())]), "two has asked")
+    (governor,) = build.governors()
+    (socket,) = build.sockets()
+    let_go(build)
+    assert finished(first).status == 0
+    assert build.governors() == [governor]
+    let_go(other)
+    assert finished(second).status == 0
+    build.wait_for_end()
+    assert not socket.exists()
+
+
+def test_runs_that_end_and_begin_at_the_same_time(build: Build) -> None:
+    """A governor that is about to end must not be joined."""
+    for _ in range(3):
+        runs = [build.start("true") for _ in range(3)]
+        for run in runs:
+            done = finished(run)
+            assert (done.status, "died" in done.err) == (0, False), done
+
+
+def test_options_that_an_older_governor_does_not_follow_are_said(build: Build) -> None:
+    build.step("one", WAIT)
+    first = build.start(options=["--cpus", "2"])
+    wait_until(build.governors, "there is a governor")
+    wait_until(build.sockets, "it listens")
+    done = build.run("true", options=["--cpus", "1"])
+    assert "its cpus is 2, not 1" in done.err
+    let_go(build)
+    assert finished(first).status == 0
+
+
+# -- what steps do -----------------------------------------------------------------------------
+
+
+def test_a_compiler_that_leaves_a_daemon_does_not_hold_the_build_up(build: Build) -> None:
+    build.step(
+        "server",
+        "setsid sh -c 'echo $$ > daemon; exec sleep 1000' &\nuntil [ -s daemon ]; do :; done",
+    )
+    assert build.run().status == 0
+    daemon = build.pid("daemon")
+    assert alive(daemon)  # as a cache's server must be
+    os.kill(daemon, signal.SIGKILL)
+
+
+def test_a_hundred_megabytes_of_output_come_through_unchanged(build: Build) -> None:
+    line = b"a.cpp:1:1: warning: " + bytes(range(33, 127)) + b"\n"
+    text = line * (100_000_000 // len(line))
+    (build.folder / "text").write_bytes(text)
+    build.step("talker", "echo $PPID > keeper\ncat text")
+    run = build.start()
+    most = 0
+    launcher = parent_of(build.pid("keeper"))
+    out = b""
+    assert run.stdout is not None
+    while chunk := run.stdout.read(1 << 20):
+        most = max(most, peak_memory(launcher))
+        out += chunk
+    assert finished(run).status == 0
+    assert out.partition(b"\n")[2] == text
+    assert most < 16 << 20
+
+
+def peak_memory(pid: int) -> int:
+    try:
+        words = Path(f"/proc/{pid}/status").read_text().split()
+    except OSError:
+        return 0
+    return int(words[words.index("VmHWM:") + 1]) << 10 if "VmHWM:" in words else 0
+
+
+def test_five_thousand_launchers_wait(build: Build) -> None:
+    count = 5000
+    build.step("one", WAIT)
+    script = (
+        f"'{build.launcher}' sh -c '{WAIT}' & i=1;"
+        f" while [ $i -lt {count} ]; do '{build.launcher}' true & i=$((i+1)); done; wait"
+    )
+    run = build.start("sh", "-c", script, options=["--cpus", "1", "--progress", "json"])
+    assert run.stderr is not None
+    waiting = 0
+    for line in run.stderr:
+        waiting += b'"event":"waits"' in line
+        if waiting == count:
+            break
+    assert waiting == count
+    run.send_signal(signal.SIGTERM)
+    finished(run)
+    build.wait_for_end()
+
+
+# -- what is full ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with no room left."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root, where it is allowed to mount, makes a disk that is full")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    with (folder / "rest").open("wb", buffering=0) as stream:
+        try:
+            while True:
+                stream.write(bytes(4096))
+        except OSError:
+            return
+
+
+def test_a_full_disk_ends_learning_and_not_the_build(build: Build, full_disk: Path) -> None:
+    fill(full_disk)
+    (build.home / "state").symlink_to(full_disk)
+    build.step("one", "true")
+    done = build.run()
+    assert done.status == 0, done
+    assert "history is not kept" in done.err
+    assert build.made() == {"one"}
+
+
+def test_a_disk_that_becomes_full_ends_learning_and_not_the_build(
+    build: Build, full_disk: Path
+) -> None:
+    subprocess.run(["mount", "-o", "remount,size=256k", str(full_disk)], check=True)
+    (build.home / "state").symlink_to(full_disk)
+    build.step("one", WAIT)
+    build.step("two", "true", needs=["one"])
+    run = build.start()
+    wait_until(lambda: list(full_disk.glob("history.sqlite")), "there is a history")
+    fill(full_disk)
+    let_go(build)
+    done = finished(run)
+    assert done.status == 0, done
+    assert done.err.count("history is not kept") == 1
+
+
+def test_held_back_output_on_a_full_disk_is_shown_all_the_same(
+    build: Build, full_disk: Path
+) -> None:
+    text = b"".join(b"line %d\n" % number for number in range(400_000))
+    (build.folder / "text").write_bytes(text)
+    build.step("talker", "cat text")
+    fill(full_disk)
+    done = build.run(TMPDIR=str(full_disk))
+    assert done.status == 0, done
+    assert done.out.partition(b"\n")[2] == text
+
+
+# -- who may ask -------------------------------------------------------------------------------
+
+
+def test_another_user_cannot_ask(build: Build, need: Callable[[str], str]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes another user")
+    setpriv = need("setpriv")
+    build.step("one", WAIT)
+    run = build.start()
+    wait_until(build.sockets, "the governor listens")
+    (socket,) = build.sockets()
+    assert socket.parent.stat().st_mode & 0o777 == 0o700
+    # Every folder above it is open to all, so that this one alone keeps others out.
+    opened = [folder for folder in socket.parents if not folder.stat().st_mode & 0o001][1:]
+    for folder in opened:
+        folder.chmod(folder.stat().st_mode | 0o001)
+    python = f"import socket; socket.socket(socket.AF_UNIX).connect({str(socket)!r})"
+    words = [setpriv, "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", python]
+    asked = subprocess.run(words, capture_output=True, text=True, check=False)
+    for folder in opened:
+        folder.chmod(folder.stat().st_mode & ~0o001)
+    assert "PermissionError" in asked.stderr
+    let_go(build)
+    assert finished(run).status == 0

@@ -1,0 +1,182 @@
+"""Builds under `stoker run`: real ninja, real processes, and a look at who is still alive.
+
+Everything a test starts carries the test's own STOKER_HOME in its environment, so that whatever
+outlives it is found.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from stoker.govern.history import History
+from stoker.govern.links import make_links
+from stoker.model.runs import Attempt, RunSummary
+
+STOKER = str(Path(sys.executable).with_name("stoker"))
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    """Poll; the deadline measures nothing, it only ends a wait that would be for ever."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """A zombie is not."""
+    return _stat(pid)[:1] not in ([], ["Z"])
+
+
+def parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def above(pid: int, name: str) -> int:
+    """The nearest process above it that runs a program of that name."""
+    while Path(f"/proc/{pid}/exe").readlink().name != name:
+        pid = parent_of(pid)
+    return pid
+
+
+def _stat(pid: int) -> list[str]:
+    """What stands behind the name in /proc/PID/stat: the state, the parent, ..."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def command_of(pid: int) -> str:
+    try:
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        )
+    except OSError:
+        return ""
+
+
+class Build:
+    """A build folder whose steps are shell scripts behind the launcher, and runs of it."""
+
+    def __init__(self, folder: Path, home: Path):
+        self.folder = folder
+        self.home = home
+        folder.mkdir(parents=True, exist_ok=True)
+        self.launcher = make_links(os.environ["PATH"]).launcher
+        self.environment = dict(os.environ, STOKER_HOME=str(home))
+        self._runs: list[subprocess.Popen[bytes]] = []
+        self._statements = {"": "rule step\n  command = $before sh ./$name.sh -o $out\n"}
+
+    def step(
+        self, name: str, script: str, *, needs: Iterable[str] = (), before: str | None = None
+    ) -> None:
+        """A step that leaves a file of its name if its script succeeds."""
+        before = f"'{self.launcher}'" if before is None else before
+        (self.folder / f"{name}.sh").write_text(f"set -e\n{script}\ntouch {name}\n")
+        self._statements[name] = (
+            f"build {name}: step {' '.join(needs)}\n  name = {name}\n  before = {before}\n"
+        )
+        (self.folder / "build.ninja").write_text("\n".join(self._statements.values()))
+
+    def start(
+        self,
+        *words: str,
+        options: Iterable[str] = (),
+        prefix: Iterable[str] = (),
+        group: bool = False,
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
+        """``stoker run OPTIONS -- WORDS``, ninja unless told."""
+        run = subprocess.Popen(
+            [*prefix, STOKER, "run", *options, "--", *(words or ("ninja",))],
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=group,
+        )
+        self._runs.append(run)
+        return run
+
+    def run(self, *words: str, options: Iterable[str] = (), **environment: str) -> "Finished":
+        return finished(self.start(*words, options=options, **environment))
+
+    def summary(self, *words: str, options: Iterable[str] = (), **environment: str) -> RunSummary:
+        """Of a run that must succeed."""
+        file = self.folder / "summary.json"
+        done = self.run(*words, options=["--summary", str(file), *options], **environment)
+        assert done.status == 0, done
+        return msgspec.json.decode(file.read_bytes(), type=RunSummary)
+
+    def made(self) -> set[str]:
+        """The steps that are done."""
+        return {file.stem for file in self.folder.glob("*.sh") if file.with_suffix("").exists()}
+
+    def pid(self, name: str) -> int:
+        """What a step has written into the file NAME, once it has."""
+        file = self.folder / name
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"), f"{name} is written")
+        return int(file.read_text())
+
+    def attempts(self) -> list[Attempt]:
+        """Of the last run."""
+        history = History(self.home / "state" / "history.sqlite")
+        found = history.attempts(history.runs()[0].id)
+        history.close()
+        return list(found)
+
+    def processes(self) -> list[int]:
+        """All that belong to this test."""
+        mark = f"STOKER_HOME={self.home}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                pid = int(folder.name)
+                if mark in (folder / "environ").read_bytes().split(b"\0") and alive(pid):
+                    found.append(pid)
+        return found
+
+    def governors(self) -> list[int]:
+        return [pid for pid in self.processes() if "stoker.govern.daemon" in command_of(pid)]
+
+    def sockets(self) -> list[Path]:
+        return list((self.home / "run").glob("*.sock"))
+
+    def wait_for_end(self) -> None:
+        """Of everything: commands, launchers, the governor."""
+        wait_until(lambda: not self.processes(), "nothing is left of it")
+
+    def kill_what_is_left(self) -> list[str]:
+        """What should not be there, ended; as words for the message of a failure."""
+        found = self.processes()
+        left = [f"{pid}: {command_of(pid)}" for pid in found]
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for run in self._runs:
+            run.communicate()
+        return left
+
+
+class Finished:
+    def __init__(self, status: int, out: bytes, err: str):
+        self.status = status
+        self.out = out
+        self.err = err
+
+    def __repr__(self) -> str:
+        return f"status {self.status}\n{self.out.decode(errors='replace')[-2000:]}\n{self.err}"
+
+
+def finished(process: subprocess.Popen[bytes]) -> Finished:
+    out, err = process.communicate(timeout=120)
+    return Finished(process.returncode, out, err.decode())
