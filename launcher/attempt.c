@@ -189,12 +189,6 @@ bool attempt_sample(struct attempt *attempt)
     return true;
 }
 
-static uint64_t cpu_us(const struct rusage *usage)
-{
-    return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000 +
-           (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
-}
-
 static void end(struct attempt *attempt)
 {
     attempt->running = false;
@@ -208,7 +202,7 @@ void attempt_reap(struct attempt *attempt)
     struct rusage usage;
     pid_t pid;
     while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
-        attempt->cpu_us += cpu_us(&usage);
+        attempt->cpu_us += tree_cpu_us(&usage);
         if (pid == attempt->keeper) {
             attempt->status = status;
             end(attempt);
@@ -239,8 +233,9 @@ void attempt_abandon(struct attempt *attempt)
 
 void attempt_tidy(struct attempt *attempt)
 {
-    if (!attempt->daemons)
-        remove_folder(attempt->folder);
+    if (attempt->daemons)
+        return;
+    remove_folder(attempt->folder);
     attempt->folder[0] = '\0';
 }
 

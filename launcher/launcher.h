@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 /* ---- command.c: what we know of compilers' command lines -------------------------------------*/
@@ -119,8 +120,14 @@ void output_discard(struct output *output);
 
 /* ---- tree.c: a process and all it started (Linux) --------------------------------------------*/
 
+/* Zero when it cannot be known. */
+pid_t tree_parent(pid_t pid);
+
 /* RssAnon + RssShmem of all descendants of `root`, without itself. */
 uint64_t tree_memory(pid_t root);
+
+/* User and system time, in microseconds. */
+uint64_t tree_cpu_us(const struct rusage *usage);
 
 /* Kills the caller's descendants, wherever they hid, and reaps them until there are none.
  * Gives the CPU time they used, in microseconds. */

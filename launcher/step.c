@@ -27,6 +27,7 @@ static struct {
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
     int run;            /* a pidfd of the `stoker run` we belong to; -1 where there is none */
+    int builder;        /* one of our parent's parent: ninja starts us through a shell */
     struct channel governor;
     struct line line; /* what we say next */
     struct message heard;
@@ -113,10 +114,11 @@ static void sleep_until_ready(struct pollfd *sources, nfds_t count, int64_t unti
 /* Waits for one thing to act upon; the command's output is taken in passing. */
 static enum event next_event(int64_t until_us)
 {
-    enum { SIGNALS, RUN, GOVERNOR, OUT, ERR, COUNT };
+    enum { SIGNALS, RUN, BUILDER, GOVERNOR, OUT, ERR, COUNT };
     struct pollfd sources[COUNT] = {
         [SIGNALS] = {.fd = step.signals, .events = POLLIN},
         [RUN] = {.fd = step.run, .events = POLLIN},
+        [BUILDER] = {.fd = step.builder, .events = POLLIN},
         [GOVERNOR] = {.fd = step.governor.socket, .events = POLLIN},
         [OUT] = {.fd = step.output.pipes[0], .events = POLLIN},
         [ERR] = {.fd = step.output.pipes[1], .events = POLLIN},
@@ -124,7 +126,7 @@ static enum event next_event(int64_t until_us)
     if (channel_take(&step.governor, &step.heard))
         return MESSAGE;
     sleep_until_ready(sources, COUNT, until_us);
-    if (sources[RUN].revents)
+    if (sources[RUN].revents || sources[BUILDER].revents)
         end_by(SIGTERM);
     if (sources[OUT].revents)
         output_collect(&step.output, 0);
@@ -227,6 +229,7 @@ static bool wait_for_permit(void)
         lost = event == LOST || (event == MESSAGE && heard("wrong_version"));
     }
     channel_close(&step.governor);
+    strcpy(step.id, "0"); /* that of a step without a governor */
     return wait_for_turn();
 }
 
@@ -319,10 +322,9 @@ static void fill_standard_streams(void)
         close(file);
 }
 
-static int open_run(void)
+static int open_process(pid_t pid)
 {
-    long run = strtol(variable("STOKER_RUN", "0"), NULL, 10);
-    return run > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)run, 0) : -1;
+    return pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 }
 
 /* Signals are read like everything else; SIGPIPE and SIGXFSZ are errors of write to us. */
@@ -341,7 +343,9 @@ static void begin_watch(void)
     sigprocmask(SIG_BLOCK, &watched, &step.inherited);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
-    step.run = open_run();
+    pid_t run = (pid_t)strtol(variable("STOKER_RUN", "0"), NULL, 10);
+    step.run = open_process(run);
+    step.builder = open_process(step.parent == run ? 0 : tree_parent(step.parent));
 }
 
 static void end_watch(void)
@@ -358,7 +362,6 @@ void step_run(char **command)
     fill_standard_streams();
     ask();
     begin_watch();
-    strcpy(step.id, "0"); /* that of a step without a governor */
     while (wait_for_permit() && start())
         run_and_forget();
     end_watch();

@@ -18,10 +18,10 @@ struct pids {
     size_t count, capacity;
 };
 
-/* All processes and their parents, for kernels that do not list the children of a thread. */
+/* For kernels that do not list the children of a thread: all processes, each before its parent. */
 static struct {
     bool needed, known;
-    struct pids children, parents;
+    struct pids pairs;
 } census;
 
 static void append(struct pids *pids, pid_t pid)
@@ -54,25 +54,40 @@ static uint64_t field_of(const char *status, const char *name)
     return found ? strtoull(found + strlen(name), NULL, 10) : 0;
 }
 
-static void take_census(void)
+pid_t tree_parent(pid_t pid)
 {
     char path[64], text[512];
+    pid_t parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const char *name_end = strrchr(read_text(path, text, sizeof text), ')');
+    return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static void add_to_census(pid_t pid)
+{
+    size_t before = census.pairs.count;
+    append(&census.pairs, pid);
+    append(&census.pairs, tree_parent(pid));
+    if (census.pairs.count != before + 2)
+        census.pairs.count = before;
+}
+
+static void take_census(void)
+{
     DIR *processes = opendir("/proc");
-    census.children.count = census.parents.count = 0;
-    for (struct dirent *entry; processes && (entry = readdir(processes));) {
-        pid_t pid = (pid_t)atoi(entry->d_name);
-        if (pid <= 0)
-            continue;
-        snprintf(path, sizeof path, "/proc/%d/stat", pid);
-        const char *name_end = strrchr(read_text(path, text, sizeof text), ')');
-        int parent = 0;
-        if (name_end && sscanf(name_end, ") %*c %d", &parent) == 1) {
-            append(&census.children, pid);
-            append(&census.parents, parent);
-        }
-    }
+    census.pairs.count = 0;
+    for (struct dirent *entry; processes && (entry = readdir(processes));)
+        if (isdigit((unsigned char)entry->d_name[0]))
+            add_to_census((pid_t)atoi(entry->d_name));
     if (processes)
         closedir(processes);
+}
+
+static void append_children_by_census(struct pids *found, pid_t pid)
+{
+    for (size_t i = 0; i < census.pairs.count; i += 2)
+        if (census.pairs.items[i + 1] == pid)
+            append(found, census.pairs.items[i]);
 }
 
 /* Whole numbers only: one that the end of the buffer cut would be somebody else's. */
@@ -86,33 +101,33 @@ static void append_listed(struct pids *found, const char *list)
     }
 }
 
-static void append_children_of_thread(struct pids *found, pid_t pid, long thread)
+static void append_children_of_thread(struct pids *found, pid_t pid, pid_t thread)
 {
     char path[64], list[16384];
-    snprintf(path, sizeof path, "/proc/%d/task/%ld/children", pid, thread);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, thread);
     append_listed(found, read_text(path, list, sizeof list));
 }
 
-static void append_children(struct pids *found, pid_t pid, bool threaded)
+static void append_children_of_threads(struct pids *found, pid_t pid)
 {
-    if (census.needed) {
-        for (size_t i = 0; i < census.children.count; i++)
-            if (census.parents.items[i] == pid)
-                append(found, census.children.items[i]);
-        return;
-    }
-    if (!threaded) {
-        append_children_of_thread(found, pid, pid);
-        return;
-    }
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *threads = opendir(path);
     for (struct dirent *entry; threads && (entry = readdir(threads));)
         if (isdigit((unsigned char)entry->d_name[0]))
-            append_children_of_thread(found, pid, atol(entry->d_name));
+            append_children_of_thread(found, pid, (pid_t)atoi(entry->d_name));
     if (threads)
         closedir(threads);
+}
+
+static void append_children(struct pids *found, pid_t pid, bool threaded)
+{
+    if (census.needed)
+        append_children_by_census(found, pid);
+    else if (threaded)
+        append_children_of_threads(found, pid);
+    else
+        append_children_of_thread(found, pid, pid);
 }
 
 static bool kernel_lists_children(void)
@@ -158,9 +173,10 @@ uint64_t tree_memory(pid_t root)
     return walk(root, &found);
 }
 
-static uint64_t microseconds(struct timeval time)
+uint64_t tree_cpu_us(const struct rusage *usage)
 {
-    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
+    return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000 +
+           (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
 }
 
 uint64_t tree_kill(void)
@@ -175,7 +191,7 @@ uint64_t tree_kill(void)
          * death comes here: so each death is followed by another look. */
         struct rusage usage;
         if (wait4(-1, NULL, 0, &usage) >= 0)
-            cpu_us += microseconds(usage.ru_utime) + microseconds(usage.ru_stime);
+            cpu_us += tree_cpu_us(&usage);
         else if (errno == ECHILD)
             return cpu_us;
     }

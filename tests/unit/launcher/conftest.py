@@ -1,0 +1,63 @@
+"""The launcher, built from this tree; a governor to talk to; a run to belong to."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import missing
+from unit.launcher.scripted import Launch, ScriptedGovernor
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """STOKER_LAUNCHER_CMAKE_ARGS="-DSTOKER_SANITIZE=ON" tests it with the sanitizers."""
+    cmake = shutil.which("cmake")
+    if not cmake or not shutil.which("cc"):
+        missing("cmake and a C compiler")
+    folder = tmp_path_factory.mktemp("launcher")
+    extra = shlex.split(os.environ.get("STOKER_LAUNCHER_CMAKE_ARGS", ""))
+    subprocess.run([cmake, "-S", ROOT, "-B", folder, *extra], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", folder], check=True, capture_output=True)
+    return folder / "stoker-launcher"
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """Where the steps' own folders are made."""
+    folder = tmp_path / "steps"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def plain(launcher: Path) -> Iterator[Launch]:
+    """The launcher where nobody governs."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("STOKER_")}
+    launch = Launch(launcher, environment)
+    yield launch
+    launch.end()
+
+
+@pytest.fixture
+def governor(tmp_path: Path) -> Iterator[ScriptedGovernor]:
+    governor = ScriptedGovernor(tmp_path / "socket")
+    yield governor
+    governor.die()
+
+
+@pytest.fixture
+def launch(governor: ScriptedGovernor, plain: Launch, steps: Path) -> Launch:
+    """The launcher under the governor, which outlives it."""
+    plain.environment |= {
+        "STOKER_SOCKET": str(governor.path),
+        "STOKER_RUN": str(os.getpid()),
+        "STOKER_TMP": str(steps),
+    }
+    return plain

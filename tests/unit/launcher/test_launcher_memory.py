@@ -1,0 +1,84 @@
+"""The memory of the whole tree is what counts, and nothing is lost of its CPU time."""
+
+import pytest
+
+from unit.launcher.scripted import Launch, ScriptedGovernor
+
+MIB = 1 << 20
+
+
+def account(launch: Launch, governor: ScriptedGovernor, text: str) -> tuple[list[int], list[int]]:
+    """What `done` says, and every current use that was reported before."""
+    launch.python(text)
+    step = governor.asked()
+    step.permit()
+    currents = []
+    while (message := step.hear())[0] == b"memory":
+        assert int(message[1]) <= int(message[2])
+        currents.append(int(message[1]))
+    assert message[0] == b"done"
+    return [int(number) for number in message[1:7]], currents
+
+
+CHILD = "import time; b = b'x' * (60 << 20); time.sleep(0.5)"
+
+
+def test_the_sum_over_the_tree(launch: Launch, governor: ScriptedGovernor) -> None:
+    text = (
+        "import subprocess, sys\nb = b'x' * (50 << 20)\n"
+        f"run = [subprocess.Popen([sys.executable, '-I', '-S', '-c', {CHILD!r}]) for _ in '12']\n"
+        "for child in run: child.wait()\n"
+    )
+    (status, _, wall_us, _, peak, byte_seconds), currents = account(launch, governor, text)
+    assert status == 0
+    assert 170 * MIB < peak < 230 * MIB
+    assert max(currents) > peak - 17 * MIB
+    assert 40 * MIB * 0.3 < byte_seconds < peak * wall_us / 1e6
+
+
+def test_children_of_a_thread_are_seen(launch: Launch, governor: ScriptedGovernor) -> None:
+    text = (
+        "import subprocess, sys, threading\n"
+        f"child = lambda: subprocess.run([sys.executable, '-I', '-S', '-c', {CHILD!r}])\n"
+        "threads = [threading.Thread(target=child) for _ in '12']\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+    )
+    assert account(launch, governor, text)[0][4] > 120 * MIB
+
+
+def test_shared_memory_counts_and_mapped_files_do_not(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    shared = (
+        "import mmap, time\nm = mmap.mmap(-1, 64 << 20)\nm.write(b'x' * (64 << 20))\n"
+        "time.sleep(0.3)\n"
+    )
+    assert 64 * MIB < account(launch, governor, shared)[0][4] < 160 * MIB
+    mapped = (
+        "import mmap, os, time\nf = open(os.environ['TMPDIR'] + '/f', 'wb+')\n"
+        "f.truncate(64 << 20)\nm = mmap.mmap(f.fileno(), 0)\n"
+        "for at in range(0, 64 << 20, 4096): m[at] = 1\ntime.sleep(0.3)\n"
+    )
+    assert account(launch, governor, mapped)[0][4] < 50 * MIB
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_cpu_time_of_the_whole_tree(launch: Launch, governor: ScriptedGovernor, how: str) -> None:
+    spin = "import time\nwhile time.process_time() < 0.3: pass\n"
+    text = (
+        "import subprocess, sys, time\n"
+        f"subprocess.run([sys.executable, '-I', '-S', '-c', {spin!r}])\n{spin}"
+        "print('x' * 10, flush=True)\n" + ("" if how == "exit" else "time.sleep(1000)\n")
+    )
+    if how == "exit":
+        cpu_us = account(launch, governor, text)[0][3]
+    else:
+        launch.python(text)
+        step = governor.asked()
+        step.permit()
+        for _ in range(3):  # one a second
+            step.expect("memory")
+        step.say("kill")
+        cpu_us = int(step.expect("killed")[1])
+    assert 550_000 < cpu_us < 5_000_000
