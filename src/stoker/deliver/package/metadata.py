@@ -17,9 +17,10 @@ class Headers:
         head, self._body = (content, b"") if end is None else _split(content, end.start())
         # A line that starts with white space goes on with the field before it.
         self._lines = re.findall(rb"[^\r\n]+(?:\r?\n[ \t][^\r\n]*)*", head)
+        self._end = b"\r\n" if b"\r\n" in content else b"\n"
 
     def __bytes__(self) -> bytes:
-        return b"\n".join(self._lines) + (self._body or b"\n")
+        return self._end.join(self._lines) + (self._body or self._end)
 
     def values(self, name: str) -> list[str]:
         return [_value(line) for line in self._lines if _is(line, name)]

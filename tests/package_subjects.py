@@ -1,0 +1,86 @@
+"""Wheels to package as plain values, and shelves of libraries that need no disk."""
+
+from collections.abc import Mapping
+
+from stoker.deliver.package.shelves import Shelf, Shelves
+from stoker.deliver.package.subject import Subject
+from stoker.deliver.package.values import Source
+from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
+
+MACHINE = "x86_64"
+
+
+def library(
+    path: str,
+    *needed: str,
+    soname: str | None = None,
+    rpath: tuple[str, ...] = (),
+    runpath: tuple[str, ...] = (),
+    kind: ElfKind = ElfKind.LIBRARY,
+    machine: str = MACHINE,
+    glibc: str = "2.17",
+) -> LibraryFacts:
+    return LibraryFacts(
+        path=path,
+        size=1000,
+        kind=kind,
+        machine=machine,
+        soname=soname,
+        needed=needed,
+        rpath=rpath,
+        runpath=runpath,
+        versions={"GLIBC": glibc},
+    )
+
+
+def subject(
+    *libraries: LibraryFacts,
+    name: str = "warm",
+    version: str = "1.0",
+    requires: tuple[str, ...] = (),
+    cuda: str | None = None,
+    tags: tuple[str, ...] = (f"cp312-cp312-linux_{MACHINE}",),
+) -> Subject:
+    lines = "".join(f"Requires-Dist: {line}\n" for line in requires)
+    return Subject(
+        path=f"{name}-{version}.whl",
+        facts=WheelFacts(
+            name=name, version=version, tags=tags, requires=requires, members=1, unpacked=1
+        ),
+        libraries=libraries,
+        members=tuple(item.path for item in libraries),
+        machine=MACHINE,
+        metadata=f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}\n".encode(),
+        wheel=b"Wheel-Version: 1.0\n" + b"".join(f"Tag: {tag}\n".encode() for tag in tags),
+        dist_info=f"{name}-{version}.dist-info",
+        cuda=cuda,
+    )
+
+
+class FactsShelf(Shelf):
+    """Libraries that are nothing but facts; ``links`` are other names of some of them."""
+
+    def __init__(
+        self,
+        label: str,
+        libraries: Mapping[str, LibraryFacts | None],
+        links: Mapping[str, str] | None = None,
+    ):
+        self.label = label
+        self._libraries = libraries
+        self._links = links or {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((*self._libraries, *self._links))
+
+    def source(self, name: str) -> Source:
+        return Source(file=f"{self.label}/{self._links.get(name, name)}")
+
+    def facts(self, name: str) -> LibraryFacts | None:
+        return self._libraries[self._links.get(name, name)]
+
+
+def shelves(*libraries: LibraryFacts, label: str = "/shelf") -> Shelves:
+    """One shelf, with each library under its path, which is just a name."""
+    return Shelves([FactsShelf(label, {item.path: item for item in libraries})], MACHINE)
