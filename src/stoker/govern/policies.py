@@ -75,8 +75,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _admitted(self, state: State, forecast: Forecast) -> Iterator[int]:
         unsettled = self._unsettled(state)
-        passed = 0  # those who did not fit
-        too_large = inf  # the smallest of them; what is no smaller is not tried
+        passed = False  # somebody more urgent did not fit
+        too_large = inf  # the smallest that did not fit: what is no smaller is not tried
         for request in state.waiting:
             if request.prediction.peak >= too_large:
                 continue
@@ -92,12 +92,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
                 too_large = request.prediction.peak
-            waited = state.now - request.asked if not passed else 0.0
-            if waited > self.endurance:
+            if not passed and state.now - request.asked > self.endurance:
                 return
-            if waited > self.patience:
+            if not passed and state.now - request.asked > self.patience:
                 forecast.reserve(request)
-            passed += 1
+            passed = True
 
     def _unsettled(self, state: State) -> int:
         """How many steps of unknown size may be added: without history no burst at the start."""

@@ -15,6 +15,7 @@ from stoker.govern.trace import write_trace
 from stoker.model.errors import UsageError
 from stoker.model.govern import Trace
 from stoker.model.runs import Attempt, Outcome
+from stoker.model.units import byte_count
 
 
 @pytest.fixture
@@ -106,3 +107,21 @@ def test_wrong_words_are_usage_errors(trace: str, words: list[str], said: str) -
 def test_what_is_no_source_is_a_usage_error(source: str) -> None:
     with pytest.raises(UsageError):
         run(source, "--cpus", "8", "--memory", "8G")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("8G", 8 * 1024**3),
+        ("512m", 512 * 1024**2),
+        (" 1.5GiB ", 3 * 1024**3 // 2),
+        ("2TB", 2 * 1024**4),
+        ("100", 100),
+        ("-1G", None),
+        ("G", None),
+        ("8 apples", None),
+        ("", None),
+    ],
+)
+def test_amounts_of_memory(text: str, amount: int | None) -> None:
+    assert byte_count(text) == amount
