@@ -7,6 +7,7 @@ from pathlib import Path
 from stoker.artifact.engine import Wheel, open_wheel
 from stoker.deliver.package.applying import apply
 from stoker.deliver.package.closure import Closure, gather
+from stoker.deliver.package.cuda import wheel_cuda
 from stoker.deliver.package.licences import find_licences
 from stoker.deliver.package.planning import make_plan
 from stoker.deliver.package.providers import Providers
@@ -45,4 +46,6 @@ def _closure(subject: Subject, request: PackageRequest, environment: Mapping[str
     if request.mode is Mode.PLAIN:
         return Closure()
     shelves = find_shelves(request.libraries, subject.libraries, subject.machine, environment)
-    return gather(subject, Providers(subject, request), shelves)
+    cuda = wheel_cuda(subject, request)
+    providers = Providers(subject, request)
+    return gather(subject, providers, shelves, cuda=cuda.major if cuda else None)

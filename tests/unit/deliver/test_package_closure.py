@@ -4,6 +4,7 @@ import pytest
 
 from package_subjects import MACHINE, FactsShelf, library, shelves, subject
 from stoker.deliver.package.closure import Closure, gather
+from stoker.deliver.package.cuda import wheel_cuda
 from stoker.deliver.package.providers import Provider, Providers
 from stoker.deliver.package.shelves import Shelves
 from stoker.deliver.package.subject import Subject
@@ -15,7 +16,8 @@ def closure(
     wheel: Subject, found: Shelves, mode: Mode = Mode.BUNDLE, exclude: tuple[str, ...] = ()
 ) -> Closure:
     request = PackageRequest(mode=mode, exclude=exclude)
-    return gather(wheel, Providers(wheel, request), found)
+    cuda = wheel_cuda(wheel, request)
+    return gather(wheel, Providers(wheel, request), found, cuda=cuda.major if cuda else None)
 
 
 @pytest.mark.parametrize(

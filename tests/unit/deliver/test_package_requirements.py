@@ -15,7 +15,8 @@ LINUX = 'platform_system == "Linux"'
 
 
 def torch(version: str, cuda: str | None, *requires: str) -> Subject:
-    own = library("torch/lib/libtorch_cuda.so", "libcudart.so.12", "libc10.so")
+    runtime = [f"libcudart.so.{cuda.partition('.')[0]}"] if cuda else []
+    own = library("torch/lib/libtorch_cuda.so", *runtime, "libc10.so")
     inside = library("torch/lib/libc10.so")
     return subject(own, inside, name="torch", version=version, cuda=cuda, requires=requires)
 
@@ -149,6 +150,20 @@ def test_which_cuda(needed: tuple[str, ...], cuda: str | None, message: str) -> 
 def test_words_that_cannot_be_understood(wishes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         added(extension("libcudart.so.13"), **wishes)
+
+
+def test_the_user_may_say_which_cuda() -> None:
+    wheel = subject(library("warm/_C.so", "libcusolver.so.12"))
+    assert added(wheel, cuda="13.0") == (f"cuda-toolkit[cusolver]>=13.0,<14; {LINUX}",)
+    assert added(wheel, cuda="13") == (f"cuda-toolkit[cusolver]==13.*; {LINUX}",)
+
+
+def test_an_extension_of_a_release_that_is_not_known() -> None:
+    wheel = extension("libcudart.so.14")
+    with pytest.raises(UsageError, match="is not known"):
+        added(wheel, torch="2.30.0")
+    own = "nvidia-cuda-runtime==14.*"
+    assert added(wheel, torch="2.30.0", requires=(own,)) == ("torch==2.30.0", own)
 
 
 def test_what_is_said_anew_is_dropped() -> None:

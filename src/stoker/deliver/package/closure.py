@@ -22,8 +22,11 @@ class Closure(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def gather(subject: Subject, providers: Providers, shelves: Shelves) -> Closure:
-    walk = _Walk(providers, shelves, subject.cuda_major)
+def gather(
+    subject: Subject, providers: Providers, shelves: Shelves, *, cuda: int | None = None
+) -> Closure:
+    """``cuda`` is the major version: what is opened at run time must be of it."""
+    walk = _Walk(providers, shelves, cuda)
     for library in subject.libraries:
         walk.need_all(library.needed, library.path)
     for library in subject.libraries:

@@ -9,6 +9,7 @@ import msgspec
 
 from stoker.artifact.engine.identity import identify
 from stoker.deliver.package.closure import Closure
+from stoker.deliver.package.cuda import known_cuda_of
 from stoker.deliver.package.identity import new_tags, new_version
 from stoker.deliver.package.metadata import edited_metadata, edited_wheel
 from stoker.deliver.package.providers import Provider, Providers
@@ -39,7 +40,7 @@ def make_plan(
     """``digests`` are SHA-256 of the libraries that are taken in under another name."""
     providers = Providers(subject, request)
     taken = Taken(subject, closure, digests)
-    paths = None if request.mode is Mode.PLAIN else _search_paths(subject, providers, taken)
+    paths = None if request.mode is Mode.PLAIN else _search_paths(subject, request, taken)
     added = added_requirements(subject, request, providers)
     gone = dropped_requirements(subject, added, closure.found)
     version = new_version(subject.facts.version, request.label)
@@ -60,7 +61,8 @@ def make_plan(
     )
 
 
-def _search_paths(subject: Subject, providers: Providers, taken: Taken) -> SearchPaths:
+def _search_paths(subject: Subject, request: PackageRequest, taken: Taken) -> SearchPaths:
+    providers = Providers(subject, request)
     homes: dict[str, list[str]] = {name: [taken.folder] for name in taken.names}
     for library in subject.libraries:
         name, folder = PurePosixPath(library.path).name, home(library.path)
@@ -69,24 +71,25 @@ def _search_paths(subject: Subject, providers: Providers, taken: Taken) -> Searc
     return SearchPaths(
         provider=providers.of,
         homes=homes,
-        packages=_package_folders(subject, providers),
+        packages=_package_folders(subject, request, providers),
         is_torch=subject.is_torch,
     )
 
 
-def _package_folders(subject: Subject, providers: Providers) -> tuple[str, ...]:
+def _package_folders(
+    subject: Subject, request: PackageRequest, providers: Providers
+) -> tuple[str, ...]:
     """Where NVIDIA's packages are, if the wheel takes any library from there."""
     if not any(providers.of(name) is Provider.PACKAGE for name in subject.needed):
         return ()
-    major = subject.cuda_major
-    if major is None or not (found := folders(major)):
-        known = " and ".join(map(str, known_cuda()))
-        which = f"CUDA {major}" if major else "the CUDA of this wheel"
-        raise UsageError(
-            f"where the packages of {which} put their libraries is not known",
-            hints=[f"known are those of CUDA {known}", "--cuda 13.0 says which it is"],
-        )
-    return found
+    cuda = known_cuda_of(subject, request)
+    if found := folders(cuda.major):
+        return found
+    known = " and ".join(map(str, known_cuda()))
+    raise UsageError(
+        f"where the packages of CUDA {cuda.major} put their libraries is not known",
+        hints=[f"known are those of CUDA {known}"],
+    )
 
 
 def _changed(

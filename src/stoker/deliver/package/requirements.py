@@ -7,6 +7,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from stoker.deliver.package.cuda import Cuda, known_cuda_of
 from stoker.deliver.package.metadata import required_name
 from stoker.deliver.package.providers import Provider, Providers
 from stoker.deliver.package.subject import Subject
@@ -17,7 +18,6 @@ from stoker.model.errors import UsageError
 
 _TOOLKIT = "cuda-toolkit"
 _LINUX = 'platform_system == "Linux"'
-_CUDA = re.compile(r"[0-9]{2}(\.[0-9])?")
 
 
 def added_requirements(
@@ -45,13 +45,12 @@ def _checked(line: str) -> str:
 def _known(subject: Subject, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
     if request.mode is Mode.PLAIN:
         return ()
-    if subject.is_torch:
-        wanted = request.mode is Mode.PYPI and subject.cuda
-        return _of_torch(subject, request) if wanted else ()
     brought = _brought(subject, providers)
-    if not subject.is_extension:
-        return _of_toolkit(brought, request.cuda, subject.cuda_major)
-    return _of_extension(subject, request, brought)
+    if subject.is_torch:
+        return _of_torch(subject, request) if brought else ()
+    if subject.is_extension:
+        return _of_extension(subject, request, brought)
+    return _of_toolkit(brought, known_cuda_of(subject, request)) if brought else ()
 
 
 def _brought(subject: Subject, providers: Providers) -> list[Bringer]:
@@ -62,39 +61,33 @@ def _brought(subject: Subject, providers: Providers) -> list[Bringer]:
 
 
 def _of_torch(subject: Subject, request: PackageRequest) -> tuple[str, ...]:
-    cuda = request.cuda or subject.cuda
-    assert cuda is not None
-    version = request.like or subject.facts.version
-    if request.requires and not request.like and not _rows(version, cuda):
-        return ()
-    return _row(version, cuda).lines(subject.machine)
+    row = _row(subject.facts.version, known_cuda_of(subject, request), request)
+    return row.lines(subject.machine) if row else ()
 
 
 def _of_extension(
     subject: Subject, request: PackageRequest, brought: Sequence[Bringer]
 ) -> tuple[str, ...]:
     """The PyTorch it is linked to, and of what that requires the part it needs itself."""
-    torch = built_against(subject, request)
+    torch = _built_against(subject, request)
     if torch is None:
         return ()
     pin = f"torch=={Version(torch).public}"
-    if not brought:
+    row = _row(torch, known_cuda_of(subject, request), request) if brought else None
+    if row is None:
         return (pin,)
-    cuda = request.cuda or str(subject.cuda_major)
-    row = _row(request.like or torch, cuda)
     lines = [part for line in row.lines(subject.machine) if (part := _part(line, brought))]
     known = {name for line in row.requires for name in _packages(line)}
-    rest = [row for row in brought if row.extra not in known and row.name not in known]
-    return (pin, *lines, *_of_toolkit(rest, row.cuda, subject.cuda_major))
+    rest = [other for other in brought if known.isdisjoint((other.name, other.extra))]
+    cuda = Cuda(major=int(row.cuda.partition(".")[0]), release=row.cuda)
+    return (pin, *lines, *_of_toolkit(rest, cuda))
 
 
-def built_against(subject: Subject, request: PackageRequest) -> str | None:
+def _built_against(subject: Subject, request: PackageRequest) -> str | None:
     """The version of PyTorch that an extension needs, as told or as its METADATA pins it."""
     if request.torch:
-        try:
-            return str(Version(request.torch))
-        except InvalidVersion:
-            raise UsageError(f"--torch {request.torch}: not a version") from None
+        _base_version(request.torch)
+        return request.torch
     for line in subject.facts.requires:
         if required_name(line) == "torch":
             for clause in Requirement(line).specifier:
@@ -129,35 +122,12 @@ def _base(name: str) -> str:
     return re.sub(r"-cu\d+$", "", canonicalize_name(name))
 
 
-def _of_toolkit(brought: Sequence[Bringer], cuda: str | None, major: int | None) -> tuple[str, ...]:
+def _of_toolkit(brought: Sequence[Bringer], cuda: Cuda) -> tuple[str, ...]:
     """The parts of the toolkit from a release on, as long as names of libraries stay the same."""
-    if not brought:
-        return ()
-    if major is None:
-        raise UsageError(
-            "it does not show which CUDA the wheel is for", hints=["--cuda 13.0 says it"]
-        )
-    _check_cuda(cuda, major)
     extras = ",".join(sorted(row.extra for row in brought if row.extra))
-    which = f">={cuda},<{major + 1}" if cuda and "." in cuda else f"=={major}.*"
+    which = f">={cuda.release},<{cuda.major + 1}" if cuda.is_exact else f"=={cuda.major}.*"
     lines = [f"{_TOOLKIT}[{extras}]{which}; {_LINUX}"] if extras else []
-    return (*lines, *(f"{row.name}-cu{major}; {_LINUX}" for row in brought if not row.extra))
-
-
-def _check_cuda(cuda: str | None, major: int) -> None:
-    if cuda is None:
-        return
-    if not _CUDA.fullmatch(cuda):
-        raise UsageError(f"--cuda {cuda}: not a release of CUDA", hints=["for example: 12.8"])
-    if int(cuda.partition(".")[0]) != major:
-        raise UsageError(f"the libraries need CUDA {major}, not {cuda}")
-
-
-def _rows(torch: str, cuda: str) -> list[Release]:
-    """Of a release, for exactly that CUDA or, where only its major version is given, for any."""
-    base = _base_version(torch)
-    rows = [row for row in releases() if row.torch == base]
-    return [row for row in rows if cuda in (row.cuda, row.cuda.partition(".")[0])]
+    return (*lines, *(f"{row.name}-cu{cuda.major}; {_LINUX}" for row in brought if not row.extra))
 
 
 def _base_version(torch: str) -> str:
@@ -167,30 +137,35 @@ def _base_version(torch: str) -> str:
         raise UsageError(f"'{torch}' is not a version of PyTorch") from None
 
 
-def _row(torch: str, cuda: str) -> Release:
-    if rows := _rows(torch, cuda):
-        return rows[0]
+def _row(torch: str, cuda: Cuda, request: PackageRequest) -> Release | None:
+    """What a release requires, or the one that it is said to be like; None if the user says it."""
+    base = _base_version(request.like or torch)
+    rows = [row for row in releases() if row.torch == base]
+    # Where only the major version is known, the one that is listed first is the usual one.
+    fitting = [row for row in rows if f"{row.cuda}.".startswith(f"{cuda.release}.")]
+    if fitting:
+        return fitting[0]
+    if request.requires and not request.like:
+        return None
     raise UsageError(
-        f"what PyTorch {_base_version(torch)} requires for CUDA {cuda} is not known",
+        f"what PyTorch {base} requires for CUDA {cuda.release} is not known",
         hints=[
-            f"known, nearest first: {', '.join(_nearest(torch, cuda))}",
+            f"known, nearest first: {', '.join(_nearest(base, cuda))}",
             "--like RELEASE: take what another release requires",
             "--requires NAME==VERSION: say it yourself, once for each package",
         ],
     )
 
 
-def _nearest(torch: str, cuda: str) -> list[str]:
-    wanted = Version(torch).release
+def _nearest(torch: str, cuda: Cuda) -> list[str]:
+    wanted = (*Version(torch).release, 0, 0)
 
-    def distance(row: Release) -> tuple[bool, int, int]:
+    def distance(row: Release) -> tuple[bool, list[int]]:
         own = Version(row.torch).release
-        other_major = row.cuda.partition(".")[0] != cuda.partition(".")[0]
-        parts = [abs(a - b) for a, b in zip(own, (*wanted, 0, 0, 0), strict=False)]
-        return other_major, parts[0] * 100 + parts[1], parts[2]
+        other_major = not row.cuda.startswith(f"{cuda.major}.")
+        return other_major, [abs(a - b) for a, b in zip(own, wanted, strict=False)]
 
-    best = sorted(releases(), key=distance)[:3]
-    return [f"{row.torch} for {row.cuda}" for row in best]
+    return [f"{row.torch} for {row.cuda}" for row in sorted(releases(), key=distance)[:3]]
 
 
 def dropped_requirements(

@@ -8,7 +8,6 @@ from packaging.utils import canonicalize_name
 
 from stoker.artifact.engine import Wheel
 from stoker.artifact.wheel_facts import read_wheel
-from stoker.knowledge.nvidia_packages import cuda_of
 from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
@@ -51,17 +50,6 @@ class Subject(Value, frozen=True, kw_only=True):
     def is_extension(self) -> bool:
         """Whether it is linked to PyTorch without being it."""
         return any(row.name == "torch" for row in map(bringer, self.needed - self.own) if row)
-
-    @property
-    def cuda_major(self) -> int | None:
-        return int(self.cuda.partition(".")[0]) if self.cuda else self._cuda_needed()
-
-    def _cuda_needed(self) -> int | None:
-        majors = {major for name in self.needed if (major := cuda_of(name))}
-        if len(majors) > 1:
-            words = " and ".join(map(str, sorted(majors)))
-            raise UsageError(f"the libraries need CUDA {words} at once", where=self.path)
-        return next(iter(majors), None)
 
 
 def read_subject(wheel: Wheel) -> Subject:
