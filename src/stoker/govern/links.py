@@ -39,13 +39,16 @@ def make_links(path: str) -> Links:
 
 
 def compilers_on(path: str) -> list[str]:
-    """Names of the compilers that a PATH leads to."""
-    found: set[str] = set()
+    """Names of the compilers that a PATH leads to; not of those that are ccache under their name:
+    it calls the launcher by itself, and only on a miss.
+    """
+    first: dict[str, str] = {}
     for folder in dict.fromkeys(path.split(":")):
         with suppress(OSError), os.scandir(folder or ".") as entries:
-            names = (entry.name for entry in entries)
-            found.update(name for name in names if COMPILER.fullmatch(name))
-    return sorted(found)
+            for entry in entries:
+                if COMPILER.fullmatch(entry.name):
+                    first.setdefault(entry.name, entry.path)
+    return sorted(name for name, file in first.items() if Path(file).resolve().name != "ccache")
 
 
 def _write(path: Path, shim: str) -> None:

@@ -53,7 +53,10 @@ def governed_environment(
     for language in _LANGUAGES:
         environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", links.launcher)
         environment.setdefault(f"CMAKE_{language}_LINKER_LAUNCHER", links.launcher)
-    environment.setdefault("CCACHE_PREFIX", links.launcher)
+    if " " not in links.launcher:  # ccache takes a prefix apart at its spaces
+        environment.setdefault("CCACHE_PREFIX", links.launcher)
+    # It must know a compiler by its own file, not by a link of ours: that stays when it changes.
+    environment.setdefault("CCACHE_PATH", base.get("PATH", ""))
     if cuda_home:
         environment.setdefault("CUDA_HOME", cuda_home)
         environment.setdefault("PYTORCH_NVCC", links.nvcc)
