@@ -54,7 +54,7 @@ def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
     for change in added:
         table.add_row(change.path, size(change.size), f"{change.source}")
     total = size(sum(change.size for change in added))
-    return _section(f"Taken in: {len(added)} libraries, {total}", [table])
+    return _section(f"Libraries taken in: {len(added)}, {total}", [table])
 
 
 def _search_paths(changes: Iterable[LibraryChange]) -> list[RenderableType]:
