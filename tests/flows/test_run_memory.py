@@ -1,0 +1,133 @@
+"""Builds that want more memory than there is, in a control group that the kernel really limits."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from governed import Build, finished, wait_until
+from stoker.machine.cgroup import groups
+from stoker.machine.file_tree import FileTree
+from stoker.machine.memory_group import INTERFACES
+from stoker.model.runs import Outcome
+
+MIB = 1 << 20
+LIMIT = 400 * MIB
+
+# A compiler's life in miniature: memory grows for a while, then it ends.
+HOG = """
+import sys, time
+whole, seconds = int(sys.argv[1]) << 20, float(sys.argv[2])
+pieces = []
+for piece in range(20):
+    pieces.append(b"x" * (whole // 20))
+    time.sleep(seconds / 20)
+"""
+
+
+class Group:
+    """A memory group of the kernel, made for one test."""
+
+    def __init__(self, folder: Path, version: int):
+        self._folder = folder
+        folder.mkdir()
+        (folder / INTERFACES[version].limits[0]).write_text(str(LIMIT))
+        self.enter = ["sh", "-c", f'echo $$ > "{folder}/cgroup.procs"; exec "$@"', "enter"]
+
+    def remove(self) -> None:
+        """One whose last process has just ended is busy for a moment."""
+        for _ in range(200):
+            with suppress(OSError):
+                self._folder.rmdir()
+                return
+            time.sleep(0.05)
+        self._folder.rmdir()
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes control groups")
+    if not (found := groups(FileTree(), "memory")):
+        pytest.skip("this machine has no memory cgroups in sight")
+    outermost, version = Path(found[-1].folder), found[-1].version
+    if not os.access(outermost, os.W_OK):
+        pytest.skip(f"{outermost} is mounted read-only")
+    if version == 2 and "memory" not in (outermost / "cgroup.subtree_control").read_text():
+        pytest.skip("cgroup v2 does not hand its memory controller on to new groups here")
+    group = Group(outermost / f"stoker-test-{os.getpid()}", version)
+    yield group
+    group.remove()
+
+
+def hog(mebibytes: int, seconds: float = 0.5) -> str:
+    return f"'{sys.executable}' -S hog.py {mebibytes} {seconds}"
+
+
+@pytest.fixture
+def heavy(build: Build) -> Build:
+    """Six steps of which two fit at a time, and light ones among them."""
+    (build.folder / "hog.py").write_text(HOG)
+    for number in range(6):
+        build.step(f"heavy{number}", hog(150))
+        build.step(f"light{number}", hog(5, 0.1))
+    return build
+
+
+def test_a_build_that_ninja_alone_loses(heavy: Build, group: Group) -> None:
+    plain = subprocess.run(
+        [*group.enter, "ninja", "-j6", "-k0"], cwd=heavy.folder, capture_output=True, check=False
+    )
+    assert plain.returncode != 0
+    assert len(heavy.made()) < 12
+    for name in heavy.made():
+        (heavy.folder / name).unlink()
+    done = finished(heavy.start(prefix=group.enter))
+    assert done.status == 0, done
+    assert len(heavy.made()) == 12
+
+
+def test_an_oom_kill_is_a_retry_that_ninja_never_notices(heavy: Build, group: Group) -> None:
+    """A policy that knows nothing of memory: the kernel kills, and the steps are run again."""
+    options = ["--policy", "fixed:3", "--summary", "summary.json"]
+    done = finished(heavy.start("ninja", "-k0", prefix=group.enter, options=options))
+    outcomes = [attempt.outcome for attempt in heavy.attempts()]
+    assert Outcome.OOM in outcomes
+    assert b"Killed" not in done.out
+    assert Outcome.FAILED not in outcomes
+
+
+def test_a_step_that_can_never_fit_is_named(build: Build, group: Group) -> None:
+    (build.folder / "hog.py").write_text(HOG)
+    build.step("giant", f"echo attempt >> attempts\n{hog(1000)}")
+    build.step("other", "true")
+    done = finished(build.start("ninja", "-k0", prefix=group.enter))
+    assert done.status != 0
+    assert b"giant ran out of memory 3 times" in done.out
+    assert b"of 400 MiB" in done.out
+    assert (build.folder / "attempts").read_text() == "attempt\n" * 3
+    assert build.made() == {"other"}
+
+
+def test_a_neighbour_takes_half_and_gives_it_back(heavy: Build, group: Group) -> None:
+    take = "b = b'x' * (200 << 20); print('taken', flush=True); input()"
+    run = heavy.start(prefix=group.enter)
+    wait_until(lambda: "light0" in heavy.made() or "heavy0" in heavy.made(), "it has begun")
+    neighbour = subprocess.Popen(
+        [*group.enter, sys.executable, "-S", "-c", take],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert neighbour.stdout is not None
+    neighbour.stdout.readline()
+    before = len(heavy.made())
+    wait_until(lambda: len(heavy.made()) > before, "something gets on beside the neighbour")
+    neighbour.communicate(b"\n")
+    done = finished(run)
+    assert done.status == 0, done
+    assert len(heavy.made()) == 12
