@@ -20,6 +20,7 @@ from stoker.model.units import duration, size
 _ROWS = 2
 _LEAST_LINES = 6  # of a window; below that the command gets it all
 _LOG_EVERY = 30.0
+_NO_NEWS = (0, 130, 143)  # done, or ended by the user
 
 
 class Progress(StrEnum):
@@ -117,9 +118,9 @@ class LiveView(View):
         return True
 
     def _draw(self, lines: list[str]) -> None:
-        first = self._size.lines - _ROWS + 1
-        rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)}" for i, line in enumerate(lines))
-        # Wrapping is off meanwhile: what is too long for the window ends at its edge.
+        first, width = self._size.lines - _ROWS + 1, self._size.columns
+        rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)[:width]}" for i, line in enumerate(lines))
+        # Wrapping is off meanwhile: some letters are two columns wide.
         self._write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
 
 
@@ -142,7 +143,7 @@ def notable(event: AnyEvent) -> str:
         case StepRepeats():
             took = f"after {duration(event.seconds)} at {size(event.peak)}"
             return f"{event.title}: {event.why} {took}; it will be run again"
-        case StepEnds(status=status) if status != 0:
+        case StepEnds(status=status) if status not in _NO_NEWS:
             return f"{event.title}: failed with status {status}"
         case Warned():
             return event.text
