@@ -15,6 +15,8 @@
 #include <unistd.h>
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
+#else
+#include <sys/auxv.h>
 #endif
 
 #ifndef STOKER_VERSION
@@ -75,7 +77,8 @@ static bool find_self(struct stat *self)
     uint32_t size = sizeof path;
     return _NSGetExecutablePath(path, &size) == 0 && stat(path, self) == 0;
 #else
-    return stat("/proc/self/exe", self) == 0;
+    return stat("/proc/self/exe", self) == 0 ||
+           stat((const char *)getauxval(AT_EXECFN), self) == 0; /* in a chroot without /proc */
 #endif
 }
 

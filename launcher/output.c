@@ -34,17 +34,22 @@ static bool ours_are_one_file(void)
 
 bool output_open(struct output *output, const char *folder, int ends[2])
 {
+    int out[2], err[2];
     *output = (struct output)NO_OUTPUT;
     output->folder = folder;
-    int pair[2];
-    if (pipe2(pair, O_CLOEXEC) < 0)
+    if (pipe2(out, O_CLOEXEC) < 0)
         return false;
-    output->pipes[0] = pair[0];
-    ends[0] = ends[1] = pair[1];
-    if (ours_are_one_file() || pipe2(pair, O_CLOEXEC) < 0)
+    output->pipes[0] = out[0];
+    ends[0] = ends[1] = out[1];
+    if (ours_are_one_file())
         return true;
-    output->pipes[1] = pair[0];
-    ends[1] = pair[1];
+    if (pipe2(err, O_CLOEXEC) < 0) {
+        close(ends[0]);
+        output_discard(output);
+        return false;
+    }
+    output->pipes[1] = err[0];
+    ends[1] = err[1];
     return true;
 }
 

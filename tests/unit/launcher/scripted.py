@@ -194,16 +194,9 @@ class Launch:
         stderr: int = subprocess.PIPE,
         stdin: int = subprocess.DEVNULL,
         cwd: Path | None = None,
-        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        return self.program(
-            [self.launcher, *command],
-            stdout=stdout,
-            stderr=stderr,
-            stdin=stdin,
-            cwd=cwd,
-            environment=environment,
-        )
+        words = [self.launcher, *command]
+        return self.program(words, stdout=stdout, stderr=stderr, stdin=stdin, cwd=cwd)
 
     def program(
         self,
@@ -213,16 +206,10 @@ class Launch:
         stderr: int = subprocess.PIPE,
         stdin: int = subprocess.DEVNULL,
         cwd: Path | None = None,
-        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Something else that will start launchers."""
+        """Something else that may start launchers."""
         process = subprocess.Popen(
-            command,
-            stdout=stdout,
-            stderr=stderr,
-            stdin=stdin,
-            cwd=cwd,
-            env=self.environment | (environment or {}),
+            command, stdout=stdout, stderr=stderr, stdin=stdin, cwd=cwd, env=self.environment
         )
         self._started.append(process)
         return process

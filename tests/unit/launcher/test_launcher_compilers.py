@@ -1,6 +1,5 @@
 """Before real compilers, caches and build tools."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -26,21 +25,17 @@ def test_the_same_object_and_the_same_words(
     (tmp_path / "a.cc").write_text(PROGRAM)
     (tmp_path / "bad.cc").write_text(PROGRAM + "int x = y\nint z = w;\n")
     seen = []
-    for start in (launch, launch.program):
-        command = [compiler, "-O1", "-g", "-Wall", "-MD", "-MF", "a.d"]
-        before = [launch.launcher] if start is launch.program else []
-        run = launch.program([*before, *command, "-c", "a.cc", "-o", "a.o"], cwd=tmp_path)
-        assert result(run) == (0, b"", b"")
-        bad = launch.program(
-            [*before, *command, "-c", "bad.cc", "-o", "bad.o"],
-            cwd=tmp_path,
-            stderr=subprocess.STDOUT,
-        )
-        object_hash = hashlib.sha256((tmp_path / "a.o").read_bytes()).hexdigest()
-        seen.append((object_hash, (tmp_path / "a.d").read_text(), result(bad)[:2]))
+    befores: list[list[str]] = [[], [str(launch.launcher)]]
+    for before in befores:
+        command = [*before, compiler, "-O1", "-g", "-Wall", "-MD", "-MF", "a.d", "-c"]
+        good = launch.program([*command, "a.cc", "-o", "a.o"], cwd=tmp_path)
+        assert result(good) == (0, b"", b"")
+        produced = ((tmp_path / "a.o").read_bytes(), (tmp_path / "a.d").read_text())
+        bad = launch.program([*command, "bad.cc"], cwd=tmp_path, stderr=subprocess.STDOUT)
+        seen.append((produced, *result(bad)[:2]))
         (tmp_path / "a.o").unlink()
     assert seen[0] == seen[1]
-    assert seen[0][2][0] == 1
+    assert seen[0][1] == 1
 
 
 def test_ccache_asks_only_for_what_it_has_not(
@@ -53,8 +48,7 @@ def test_ccache_asks_only_for_what_it_has_not(
     for _ in range(3):
         compiled = launch.program([ccache, "gcc", "-c", "a.c", "-o", "a.o"], cwd=tmp_path)
         assert result(compiled) == (0, b"", b"")
-    compiles = [ask for ask in asked if b"a.c" in b" ".join(ask) or b"-c" in ask]
-    assert len(compiles) == 1
+    assert len([ask for ask in asked if b"-c" in ask]) == 1
 
 
 def test_the_link_of_ccache_behind_ours(
@@ -73,8 +67,9 @@ def test_the_link_of_ccache_behind_ours(
         compiled = launch.program([tmp_path / "ours/gcc", "-c", "a.c"], cwd=tmp_path)
         assert result(compiled) == (0, b"", b"")
     assert [ask[5] for ask in asked] == [os.fsencode(tmp_path / "theirs/gcc")] * 2
-    statistics = launch.program([tmp_path / "theirs/../theirs/gcc", "--version"])
-    assert result(statistics)[0] == 0
+    statistics = result(launch.program([need("ccache"), "--print-stats"]))[1].decode().split("\n")
+    hits = [line.split()[1] for line in statistics if "_cache_hit" in line]
+    assert sorted(hits) == ["0", "1"]
 
 
 def test_nvcc_with_a_host_compiler_of_ours(
@@ -123,7 +118,7 @@ def project(tmp_path: Path, need: Need, launch: Launch) -> Path:
     (source / "b.c").write_text("int b(void) { return 0; }\n")
     (source / "s.c").write_text("int main(void) { return 0; }\n")
     configure = [
-        *(need("cmake"), "-G", "Ninja", "-S", source, "-B", tmp_path / "build"),
+        *(need("cmake"), "-G", "Ninja", "-S", str(source), "-B", str(tmp_path / "build")),
         *(f"-DCMAKE_C_{kind}_LAUNCHER={launch.launcher}" for kind in ("COMPILER", "LINKER")),
     ]
     need("ninja")

@@ -52,7 +52,7 @@ def test_two_streams_stay_apart(launch: Launch, governor: ScriptedGovernor) -> N
 
 
 def test_a_closed_stdout_is_not_filled_with_something_else(
-    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+    launch: Launch, governor: ScriptedGovernor
 ) -> None:
     governor.permit_everything()
     script = f"{launch.launcher} sh -c 'echo out; echo err >&2' >&- <&-"
@@ -95,9 +95,8 @@ def sanitized(launch: Launch) -> bool:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2500k", "none", folder], capture_output=True
-    )
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2500k", "none", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
     if mounted.returncode:
         missing("the right to mount a file system")
     yield folder
