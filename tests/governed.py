@@ -91,7 +91,6 @@ class Build:
         *words: str,
         options: Iterable[str] = (),
         prefix: Iterable[str] = (),
-        group: bool = False,
         **environment: str,
     ) -> subprocess.Popen[bytes]:
         """``stoker run OPTIONS -- WORDS``, ninja unless told."""
@@ -102,7 +101,6 @@ class Build:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=group,
         )
         self._runs.append(run)
         return run

@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conftest import Stoker
 from governed import STOKER, Build
+from stoker.flows.running import jobs_of
 
 Need = Callable[[str], str]
 
@@ -72,6 +74,28 @@ def test_stdin_is_the_commands_own(build: Build) -> None:
         check=False,
     )
     assert done.stdout == b"\0 to be read"
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&-"])
+def test_streams_that_cannot_be_used(build: Build, redirection: str) -> None:
+    build.step("one", "true")
+    script = f"'{STOKER}' run -- sh -c 'ninja && exit 3' {redirection}"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=build.folder, env=build.environment, capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert build.made() == {"one"}
+
+
+def test_a_folder_that_is_gone(build: Build) -> None:
+    script = f"mkdir gone; cd gone; rmdir ../gone; '{STOKER}' run -- true"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=build.folder, env=build.environment, capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 5
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_command_that_does_not_exist(build: Build) -> None:
@@ -185,6 +209,24 @@ def test_jobs_in_makes_own_variable_give_way_too(together: Build, need: Need) ->
 def test_the_jobs_are_the_cpus_if_they_are_to_be_respected(build: Build) -> None:
     build.step("one", "true")
     assert build.summary("ninja", "-j1", options=["--respect-jobs"]).cpus == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "jobs"),
+    [
+        ("ninja", None),
+        ("ninja -j8", 8),
+        ("ninja -j 8 -v", 8),
+        ("make --jobs=8", 8),
+        ("cmake --build . --parallel 8", 8),
+        ("make -j", None),
+        ("ninja -j0", None),
+        ("echo 8 8", None),
+        ("ninja -jx", None),
+    ],
+)
+def test_jobs_of_a_command(line: str, jobs: int | None) -> None:
+    assert jobs_of(line.split()) == jobs
 
 
 # -- builds in builds --------------------------------------------------------------------------
@@ -349,6 +391,22 @@ def test_what_never_asked_is_said_and_attach_mends_it(project: Build) -> None:
         assert said in done2.stdout
     (project.folder / "a.cpp").write_text("int a() { return 1; }\n")
     assert project.summary("cmake", "--build", "out").steps == 2
+
+
+def test_attach_leaves_a_cache_where_it_is(project: Build) -> None:
+    configure(project, "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    attached = subprocess.run(
+        [STOKER, "attach", "out"], cwd=project.folder, env=project.environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "CXX: ccache is in place" in attached.stdout
+    assert "nothing to do" in attached.stdout
+
+
+def test_attach_to_what_is_no_build_folder(stoker: Stoker) -> None:
+    done = stoker("attach", ".")
+    assert done.returncode == 2
+    assert "no build folder" in done.stderr
 
 
 def test_cmake_under_stoker_finds_the_compiler_itself(project: Build) -> None:

@@ -276,6 +276,26 @@ def test_five_thousand_launchers_wait(build: Build) -> None:
     build.wait_for_end()
 
 
+def test_more_launchers_than_the_governor_has_files_for(build: Build) -> None:
+    script = f"for i in $(seq 100); do '{build.launcher}' touch made-$i & done; wait"
+    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "few"]
+    done = finished(build.start("sh", "-c", script, prefix=few))
+    assert done.status == 0, done
+    assert len(list(build.folder.glob("made-*"))) == 100
+
+
+def test_a_client_that_stops_reading_for_a_while(build: Build) -> None:
+    """Its governor goes on, and tells it all once it reads again."""
+    count = 1000
+    script = (
+        f"kill -STOP $PPID; i=0; while [ $i -lt {count} ]; do '{build.launcher}' true; i=$((i+1));"
+        " done; kill -CONT $PPID"
+    )
+    done = build.run("sh", "-c", script, options=["--progress", "json"])
+    assert done.status == 0
+    assert done.err.count('"event":"ends"') == count
+
+
 # -- what is full ------------------------------------------------------------------------------
 
 

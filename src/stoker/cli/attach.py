@@ -16,8 +16,10 @@ def command(build: Path, yes: bool) -> None:
     from stoker.flows.attaching import attach, examine
 
     attachment = examine(build)
-    for language in attachment.behind_cache:
-        click.echo(f"{language}: a cache is in place; `stoker run` puts the launcher behind it")
+    for language, name in attachment.taken:
+        behind = name == "ccache"
+        then = "`stoker run` puts the launcher behind it" if behind else "it stays, ungoverned"
+        click.echo(f"{language}: {name} is in place; {then}")
     if not attachment.languages:
         click.echo("nothing to do: a launcher stands before every compiler")
         return

@@ -1,5 +1,7 @@
 """`stoker run`: any build command, governed."""
 
+import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,29 +68,31 @@ def command(
     if respect_jobs and (jobs := jobs_of(command)):
         cpus = min(cpus or jobs, jobs)
     options = RunOptions(memory=memory, keep_free=keep_free, cpus=cpus, nice=nice, policy=policy)
-    view = make_view(Progress(progress))
+    # Where stderr is closed, Python has none.
+    view = make_view(Progress(progress), sys.stderr or io.StringIO())
     try:
         finished = run(command, options, view.show)
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):
-        click.echo(summary_text(finished.summary), err=True, nl=False)
+        view.write(summary_text(finished.summary))
     if finished.unseen_cpu_seconds:
-        click.echo(unseen_text(finished.unseen_cpu_seconds), err=True, nl=False)
+        view.write(unseen_text(finished.unseen_cpu_seconds))
     if summary_file:
-        _write(Path(summary_file), finished.summary)
+        view.write(_write(Path(summary_file), finished.summary))
     return finished.status
 
 
-def _write(path: Path, summary: "RunSummary | None") -> None:
-    """What goes wrong here is said and changes nothing: the status is the command's own."""
+def _write(path: Path, summary: "RunSummary | None") -> str:
+    """What went wrong, in words; it changes nothing, since the status is the command's own."""
     import msgspec
 
     from stoker.outside.files import write_whole
 
+    if summary is None:
+        return f"stoker: no summary in {path}: the governor has died\n"
     try:
-        if summary is None:
-            raise StorageError(f"nothing to write into {path}: the governor has died")
         write_whole(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     except StorageError as error:
-        click.echo(f"stoker: {error}", err=True)
+        return f"stoker: {error}\n"
+    return ""

@@ -11,15 +11,17 @@ from stoker.source.ninja import read_edges
 
 _LANGUAGE = re.compile(r"^CMAKE_(C|CXX|CUDA|HIP)_COMPILER:[A-Z]+=(?!.*NOTFOUND)", re.MULTILINE)
 _LAUNCHER = re.compile(r"^CMAKE_(\w+)_COMPILER_LAUNCHER:[A-Z]+=(.+)$", re.MULTILINE)
+_CMAKE = re.compile(r"^CMAKE_COMMAND:INTERNAL=(.+)$", re.MULTILINE)
 
 
 class Attachment(Value, frozen=True, kw_only=True):
     """What would change. ``recompiles``: outputs that are there and whose command changes."""
 
     folder: str
+    cmake: str  # the one that configured it
     launcher: str
     languages: tuple[str, ...]
-    behind_cache: tuple[str, ...]  # languages with a cache, behind which the launcher comes anyway
+    taken: tuple[tuple[str, str], ...]  # languages with a launcher of the user's own, and its name
     recompiles: int
 
 
@@ -32,15 +34,15 @@ def examine(folder: Path) -> Attachment:
         raise UsageError(f"{folder} is no build folder of CMake", hints=hints) from error
     launcher = str(stable_launcher())
     present = dict(_LAUNCHER.findall(cache))
-    languages = _LANGUAGE.findall(cache)
-    open_languages = tuple(lang for lang in languages if not present.get(lang))
-    cached = tuple(lang for lang in languages if "cache" in Path(present.get(lang, "")).name)
+    languages = tuple(lang for lang in _LANGUAGE.findall(cache) if not present.get(lang))
+    cmake = _CMAKE.search(cache)
     return Attachment(
         folder=str(folder),
+        cmake=cmake[1] if cmake else "cmake",
         launcher=launcher,
-        languages=open_languages,
-        behind_cache=cached,
-        recompiles=_made(folder, open_languages),
+        languages=languages,
+        taken=tuple((lang, Path(it).name) for lang, it in present.items() if it != launcher),
+        recompiles=_made(folder, languages),
     )
 
 
@@ -58,4 +60,4 @@ def attach(attachment: Attachment) -> None:
         for language in attachment.languages
         for kind in ("COMPILER", "LINKER")
     ]
-    process.check(["cmake", *options, attachment.folder], timeout=None)
+    process.check([attachment.cmake, *options, attachment.folder], timeout=None)

@@ -19,6 +19,7 @@ from stoker.govern.daemon import Options
 from stoker.govern.links import make_links
 from stoker.govern.policies import make_policy
 from stoker.machine.snapshot import read_machine
+from stoker.model.errors import StorageError
 from stoker.model.events import AnyEvent, Warned
 from stoker.model.machine import LimitKind, Machine
 from stoker.model.runs import RunSummary
@@ -57,9 +58,7 @@ def run(command: Sequence[str], options: RunOptions, show: Callable[[AnyEvent], 
     """Give every event to ``show``; the command's own output goes where ours does."""
     asked = _governor_options(options, read_machine())
     make_policy(asked.policy, cpus=asked.cpus)  # what it does not know is said here, not there
-    with Client(
-        asked, run=os.getpid(), command=shlex.join(command), directory=str(Path.cwd())
-    ) as client:
+    with Client(asked, run=os.getpid(), command=shlex.join(command), directory=_here()) as client:
         for text in _differences(asked, client.options):
             show(Warned(at=0.0, text=text))
         if options.nice:
@@ -100,6 +99,13 @@ def _governor_options(options: RunOptions, machine: Machine) -> Options:
     )
 
 
+def _here() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise StorageError("the folder we are in is gone") from error
+
+
 def _differences(asked: Options, found: Options) -> Iterator[str]:
     """A governor that serves another run already stays as that one wanted it."""
     for name in ("policy", "cpus", "cap", "keep_free"):
@@ -111,8 +117,7 @@ def _differences(asked: Options, found: Options) -> Iterator[str]:
 
 
 def _environment(options: Options) -> dict[str, str]:
-    locks = private_folder(Path(options.socket).parent) / f"turns-of-{options.cpus}"
-    locks.mkdir(exist_ok=True)
+    locks = private_folder(Path(options.socket).parent / f"turns-of-{options.cpus}")
     for cpu in range(options.cpus):
         (locks / f"cpu{cpu}").touch()
     said = {

@@ -15,7 +15,7 @@ import msgspec
 from stoker import __version__
 from stoker.govern.daemon import Options
 from stoker.govern.protocol import decode, encode
-from stoker.model.errors import CommandError, StokerError
+from stoker.model.errors import CommandError, StokerError, StorageError
 from stoker.model.events import AnyEvent
 from stoker.model.runs import RunSummary
 from stoker.outside import process
@@ -42,7 +42,10 @@ def socket_path(limit: str) -> Path:
 
 def private_folder(path: Path) -> Path:
     """A folder that nobody else can enter; refused where somebody else made it first."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror}") from error
     found = path.lstat()  # a link there could lead anywhere
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise StokerError(f"{path} is not a folder of yours", hints=["set XDG_RUNTIME_DIR"])

@@ -5,7 +5,6 @@ scrolls, as in a package manager's progress bar. Everything goes to stderr.
 """
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -34,14 +33,14 @@ class Progress(StrEnum):
 class View:
     """Gets every event; ``close`` leaves the terminal as it was."""
 
-    def __init__(self, stream: TextIO = sys.stderr):
+    def __init__(self, stream: TextIO):
         self._stream = stream
 
     def show(self, event: AnyEvent) -> None: ...
 
     def close(self) -> None: ...
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """In one piece, because the command writes there too; a reader that has gone is no reason
         to stop building.
         """
@@ -52,13 +51,13 @@ class View:
 
 class JsonView(View):
     def show(self, event: AnyEvent) -> None:
-        self._write(msgspec.json.encode(event).decode() + "\n")
+        self.write(msgspec.json.encode(event).decode() + "\n")
 
 
 class LogView(View):
     """What was lost and why, and now and then how it stands."""
 
-    def __init__(self, stream: TextIO = sys.stderr):
+    def __init__(self, stream: TextIO):
         super().__init__(stream)
         self._logged = 0.0
 
@@ -68,13 +67,13 @@ class LogView(View):
             self._logged = event.at
             text = status_line(event)
         if text:
-            self._write(f"stoker: {plain(text)}\n")
+            self.write(f"stoker: {plain(text)}\n")
 
 
 class LiveView(View):
     """Two lines below everything that scrolls. What was lost and why is told at the end."""
 
-    def __init__(self, stream: TextIO = sys.stderr):
+    def __init__(self, stream: TextIO):
         super().__init__(stream)
         self._size = os.terminal_size((0, 0))  # of the window the rows are kept in
         self._notes: list[str] = []
@@ -93,9 +92,9 @@ class LiveView(View):
     def close(self) -> None:
         if self._size.lines:
             self._draw(["", ""])
-            self._write("\x1b7\x1b[r\x1b8")
+            self.write("\x1b7\x1b[r\x1b8")
         self._size = os.terminal_size((0, 0))
-        self._write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
+        self.write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
         self._notes.clear()
 
     def _in_foreground(self) -> bool:
@@ -114,17 +113,17 @@ class LiveView(View):
             self._size = now
             # Make room first, so that no line of the command is covered; the column stays.
             room = "\x1bD" * _ROWS + f"\x1b[{_ROWS}A"
-            self._write(f"{room}\x1b7\x1b[1;{now.lines - _ROWS}r\x1b8")
+            self.write(f"{room}\x1b7\x1b[1;{now.lines - _ROWS}r\x1b8")
         return True
 
     def _draw(self, lines: list[str]) -> None:
         first, width = self._size.lines - _ROWS + 1, self._size.columns
         rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)[:width]}" for i, line in enumerate(lines))
         # Wrapping is off meanwhile: some letters are two columns wide.
-        self._write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
+        self.write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
 
 
-def make_view(progress: Progress, stream: TextIO = sys.stderr) -> View:
+def make_view(progress: Progress, stream: TextIO) -> View:
     if progress is Progress.AUTO:
         live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         progress = Progress.LIVE if live else Progress.LOG
