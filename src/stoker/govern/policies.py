@@ -5,7 +5,7 @@ from heapq import nsmallest
 from math import inf
 
 from stoker.govern.forecast import Forecast
-from stoker.govern.policy import Policy
+from stoker.govern.policy import Policy, smallest
 from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Basis, Decision, Request, Running, State
 from stoker.model.value import Value
@@ -96,6 +96,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 return
             if not passed and state.now - request.asked > self.patience:
                 forecast.reserve(request)
+            if not passed and not _any_fits(state, forecast):
+                return
             passed = True
 
     def _unsettled(self, state: State) -> int:
@@ -106,6 +108,12 @@ class Adaptive(Value, frozen=True, kw_only=True):
             for step in state.running
         )
         return max(0, max(1, state.cpus // 4) - fresh)
+
+
+def _any_fits(state: State, forecast: Forecast) -> bool:
+    """Where memory is short even for the smallest, thousands who wait need not be asked."""
+    least = smallest(state.waiting)
+    return least.slots_of(state.cpus) > forecast.free_slots or forecast.fits(least)
 
 
 def _cheapest(state: State, excess: float) -> Iterator[int]:

@@ -118,7 +118,8 @@ def test_the_shape_of_memory_may_be_any(shape: Shape, warm: bool) -> None:
         actual, Adaptive(), cpus=8, memory=6 * GB, history=steps if warm else (), shape=shape
     )
     assert result.failed == ()
-    assert result.wall_seconds < (1.6 if warm else 2.5) * result.bounds.larger
+    foreseen = warm and shape is not twice  # a second climb is not in any history
+    assert result.wall_seconds < (1.3 if foreseen else 2.5) * result.bounds.larger
 
 
 def test_history_makes_it_faster() -> None:
