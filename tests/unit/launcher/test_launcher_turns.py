@@ -1,6 +1,8 @@
 """When the governor dies: what runs goes on, and what waits takes turns."""
 
+import resource
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,16 @@ def test_a_preempted_step_whose_governor_dies(launch: Launch, governor: Scripted
     step.expect("killed")
     governor.die()
     assert result(process) == (0, b"well\n", b"")
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("locks")
+def test_five_thousand_who_waited(launch: Launch, governor: ScriptedGovernor) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    nowhere = subprocess.DEVNULL
+    processes = [launch("/bin/true", stdout=nowhere, stderr=nowhere) for _ in range(5000)]
+    for _ in processes:
+        governor.asked()
+    governor.die()
+    assert {process.wait(60) for process in processes} == {0}
