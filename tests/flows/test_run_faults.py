@@ -68,7 +68,7 @@ def test_a_compiler_is_killed_and_that_is_no_lack_of_memory(build: Build) -> Non
 def test_a_launcher_is_killed_and_no_grandchild_survives(build: Build) -> None:
     build.step("victim", f"sleep 1000 & setsid sleep 1000 & echo $$ > pid\n{WAIT}")
     build.step("other", WAIT)
-    run = build.start("ninja", "-k", "0", options=["--cpus", "2"])
+    run = build.start("ninja", "-k", "0", options=["--policy", "fixed:2"])
     shell = build.pid("pid")
     sleepers = [pid for pid in build.processes() if command_of(pid).startswith("sleep 1000")]
     assert len(sleepers) == 2

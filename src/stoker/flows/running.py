@@ -32,6 +32,7 @@ _JOBS_APART = ("-j", "--jobs", "--parallel")
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
+_LAUNCHER_SECONDS = 0.01  # of CPU that a step costs beside its command, at most
 _UNSEEN_SECONDS = 2.0  # of CPU that are worth a word
 _UNSEEN_SHARE = 0.25  # of what was seen; a build has other work than compiles
 
@@ -190,5 +191,5 @@ def _unseen(before: resource.struct_rusage, summary: RunSummary | None) -> float
         return 0.0
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     whole = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    unseen = whole - summary.cpu_s
+    unseen = whole - summary.cpu_s - summary.steps * _LAUNCHER_SECONDS
     return unseen if unseen > max(_UNSEEN_SECONDS, _UNSEEN_SHARE * summary.cpu_s) else 0.0

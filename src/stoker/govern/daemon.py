@@ -43,7 +43,8 @@ from stoker.model.govern import Step
 from stoker.model.runs import Attempt
 from stoker.model.value import Value
 
-_TICK = 0.1  # seconds between readings of the meter while anything runs
+_TICK = 0.1  # seconds between looks at everything while anything runs
+_FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
 _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
@@ -67,6 +68,7 @@ class Peer:
         self.socket = stream
         self.received = b""
         self.unsent = b""
+        self.blocked = False  # the other side does not read: we are told when it does
         self.run: int | None = None  # of a client
 
     def lines(self) -> list[bytes] | None:
@@ -112,12 +114,13 @@ class Daemon:
         )
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, Peer] = {}
+        self._clients: dict[int, Peer] = {}  # by run
         self._tallies: dict[int, Tally] = {}
         self._roots: dict[int, str] = {}
         self._rows: dict[int, int] = {}  # row of a run in the history
         self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
-        self._viewed = 0.0
+        self._viewed = self._metered = 0.0
         self._had_clients = False
         self._warned: str | None = None
 
@@ -136,14 +139,14 @@ class Daemon:
         self._history.close()
 
     def _over(self) -> bool:
-        clients = any(peer.run is not None for peer in self._peers.values())
-        return not clients and (self._had_clients or self._now() > _PATIENCE)
+        return not self._clients and (self._had_clients or self._now() > _PATIENCE)
 
     def _turn(self) -> None:
         """After every batch of messages and every tick."""
         now = self._now()
         if self._governor.busy:
-            self._read_meter()
+            if now - self._metered >= _FRESH:
+                self._read_meter()
             self._governor.decide(now)
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
@@ -151,6 +154,8 @@ class Daemon:
             self._emit(self._governor.overview(now))
             self._history.flush()
             self._warn()
+        for client in self._clients.values():
+            self._send(client)
 
     def _warn(self) -> None:
         if self._history.problem != self._warned:
@@ -167,6 +172,7 @@ class Daemon:
         return time.monotonic() - self._began
 
     def _read_meter(self) -> None:
+        self._metered = self._now()
         reading = self._meter.reading()
         limit = max(0, reading.limit.limit - self._options.keep_free)
         self._governor.read(
@@ -199,10 +205,10 @@ class Daemon:
             self._hear(peer)
 
     def _send(self, peer: Peer, message: bytes = b"") -> None:
-        waited = bool(peer.unsent)
         peer.send(message)
-        if waited != bool(peer.unsent):
-            write = selectors.EVENT_WRITE if peer.unsent else 0
+        if peer.blocked != bool(peer.unsent):
+            peer.blocked = bool(peer.unsent)
+            write = selectors.EVENT_WRITE if peer.blocked else 0
             self._selector.modify(peer.socket, selectors.EVENT_READ | write)
 
     def _hear(self, peer: Peer) -> None:
@@ -251,6 +257,7 @@ class Daemon:
             # Its keeper sees it too, and finds more than the group; this is for when that died.
             self._orphans.append((self._now() + _MERCY, group))
         if peer.run is not None:
+            self._clients.pop(peer.run, None)
             self._abandon(peer.run)
         if self._listener not in self._selector.get_map():
             self._selector.register(self._listener, selectors.EVENT_READ)
@@ -260,7 +267,7 @@ class Daemon:
     def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         (run,) = read_numbers(fields, 1)
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
-        peer.run, self._had_clients = run, True
+        peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
         self._rows[run] = self._history.start_run(_text(command), _text(directory))
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
@@ -288,14 +295,14 @@ class Daemon:
             known.pop(run, None)
 
     def _emit(self, event: AnyEvent) -> None:
+        """To those whom it concerns, at the end of the turn."""
         message = encode("event", msgspec.json.encode(event))
         whose = getattr(event, "run", None)
-        for peer in self._peers.values():
-            if peer.run is None or whose not in (None, peer.run):
-                continue
-            # A client that does not read gets no further overviews, only what it must know.
-            if not (peer.unsent and isinstance(event, Overview)):
-                self._send(peer, message)
+        for client in self._clients.values():
+            # One that does not read gets no further overviews, only what it must know.
+            late = client.blocked and isinstance(event, Overview)
+            if whose in (None, client.run) and not late:
+                client.unsent += message
 
     def _keep(self, run: int, attempt: Attempt) -> None:
         if tally := self._tallies.get(run):

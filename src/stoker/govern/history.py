@@ -4,7 +4,6 @@ Survives kill -9 (write-ahead log) and a corrupt file (set aside, started anew).
 full, learning stops and the build goes on.
 """
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -104,8 +103,8 @@ class History:
                 step.source,
                 step.output,
                 step.compiler,
-                json.dumps(step.flags),
-                json.dumps(step.archs),
+                msgspec.json.encode(step.flags).decode(),
+                msgspec.json.encode(step.archs).decode(),
                 step.threads,
                 step.input_bytes,
             ),
@@ -122,7 +121,11 @@ class History:
         condition = "outcome = ? ORDER BY id DESC LIMIT ?"
         try:
             latest = list(self._attempts(condition, (Outcome.DONE, _RECENT)))
-        except (sqlite3.DatabaseError, ValueError):  # whole at its beginning, but not throughout
+        except (
+            sqlite3.DatabaseError,
+            ValueError,
+            msgspec.MsgspecError,
+        ):  # whole at its beginning, but not throughout
             self._database.close()
             _set_aside(self.path)
             self._database = _connect(self.path)
@@ -197,8 +200,8 @@ def _step(
         source=source,
         output=output,
         compiler=compiler,
-        flags=tuple(json.loads(flags)),
-        archs=tuple(json.loads(archs)),
+        flags=msgspec.json.decode(flags, type=tuple[str, ...]),
+        archs=msgspec.json.decode(archs, type=tuple[str, ...]),
         threads=threads,
         input_bytes=input_bytes,
     )
