@@ -18,7 +18,7 @@ help:
 
 venv: $(READY)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch])
 	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 with venv found." >&2; \
 		echo "  Debian, Ubuntu: apt-get install python3-venv   Fedora: dnf install python3" >&2; exit 1; }
 	@echo "making .venv (about a minute, once)"

@@ -29,10 +29,13 @@ from stoker.model.events import (
     StepStarts,
     StepWaits,
 )
-from stoker.model.govern import Request, Running, State, Step, StepRecord
+from stoker.model.govern import Basis, Request, Running, State, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.units import size
 from stoker.model.value import Value
+
+_RECONSIDER = 1.0  # seconds between fresh looks at those who wait
+_RECONSIDERED = 200  # of them, the most urgent
 
 Connection = int  # what the daemon calls a launcher's socket
 
@@ -49,6 +52,7 @@ class MemoryReading(Value, frozen=True, kw_only=True):
     limit: int
     used: int
     oom_kills: int | None
+    pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
 
 
 class _Entry:
@@ -99,6 +103,8 @@ class Governor:
         self._reading = MemoryReading(limit=0, used=0, oom_kills=None)
         self._growth = 0.0
         self._read_at = 0.0
+        self._learned = False
+        self._reconsidered = 0.0
         self.done = 0
         self.repeats = 0
 
@@ -110,7 +116,11 @@ class Governor:
             return
         prediction = self._predictor.predict(step)
         request = Request(
-            id=self._next, asked=now, prediction=prediction, slots=ask.cpus, path=path
+            id=self._next,
+            asked=now,
+            prediction=prediction,
+            slots=step.targets_at_once,
+            path=path,
         )
         self._next += 1
         entry = _Entry(connection, ask.run, step, request)
@@ -199,6 +209,8 @@ class Governor:
 
     def decide(self, now: float) -> None:
         """Ask the policy, and tell the launchers."""
+        if self._learned and now - self._reconsidered >= _RECONSIDER:
+            self._reconsider(now)
         decision = self._policy.decide(self.state(now))
         for identity in decision.kill:
             entry = self._entries[identity]
@@ -208,6 +220,17 @@ class Governor:
                 self._send(entry.connection, encode("kill"))
         for identity in decision.admit:
             self._admit(self._entries[identity], now)
+
+    def _reconsider(self, now: float) -> None:
+        """What was learned since they asked may change what the next ones will need."""
+        self._learned, self._reconsidered = False, now
+        for request in list(self._queue[:_RECONSIDERED]):
+            fresh = request.preemptions == request.ooms == 0
+            if fresh and request.prediction.basis is not Basis.EXACT:
+                entry = self._entries[request.id]
+                prediction = self._predictor.predict(entry.step)
+                entry.request = replace(request, prediction=prediction)
+                self._queue.add(entry.request)
 
     def _admit(self, entry: _Entry, now: float) -> None:
         self._queue.remove(entry.request.id)
@@ -241,6 +264,7 @@ class Governor:
             limit=limit,
             used=used,
             growth=self._growth,
+            pressure=self._reading.pressure,
             running=running,
             waiting=self._queue,
         )
@@ -306,6 +330,7 @@ class Governor:
         record = self._record(entry, done.usage, outcome, status)
         if outcome is Outcome.DONE:
             self._predictor.learn(record)
+            self._learned = True
         self.done += 1
         self._forget(entry)
         self._emit(
