@@ -20,6 +20,7 @@ from stoker.govern.evidence import Surroundings, ran_out_of_memory
 from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, encode
+from stoker.govern.slope import Slope
 from stoker.model.events import (
     AnyEvent,
     Overview,
@@ -102,7 +103,7 @@ class Governor:
         self._next = 1
         self._reading = MemoryReading(limit=0, used=0, oom_kills=None)
         self._growth = 0.0
-        self._read_at = 0.0
+        self._slope = Slope()
         self._learned = False
         self._reconsidered = 0.0
         self.done = 0
@@ -197,12 +198,8 @@ class Governor:
 
     def read(self, reading: MemoryReading, now: float) -> None:
         """Take in a reading of the meter."""
-        seconds = now - self._read_at
-        if self._read_at and seconds > 0:
-            growth = (reading.used - self._reading.used) / seconds
-            # Half old, half new: one reading is noisy, and an old slope is no longer true.
-            self._growth = (self._growth + growth) / 2
-        self._reading, self._read_at = reading, now
+        self._growth = self._slope.add(now, reading.used)
+        self._reading = reading
         free = reading.limit - reading.used
         for entry in self._active():
             entry.least_free = min(entry.least_free, free)
