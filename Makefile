@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 READY := .venv/ready
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto
 
 .PHONY: help venv demo test heavy bench lint format clean
 
