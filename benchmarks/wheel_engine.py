@@ -247,7 +247,7 @@ def main() -> None:
         result = compare(find_wheel(Path(folder)), Path(folder))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(table(result))  # noqa: T201
+    print(table(result))
 
 
 if __name__ == "__main__":
