@@ -40,6 +40,8 @@ def test_exit_statuses_are_the_documented_numbers() -> None:
         "USAGE": 2,
         "MISSING": 4,
         "STORAGE": 5,
+        "NOT_EXECUTABLE": 126,
+        "NOT_FOUND": 127,
         "INTERRUPTED": 130,
     }
 
