@@ -176,7 +176,12 @@ class Daemon:
         reading = self._meter.reading()
         limit = max(0, reading.limit.limit - self._options.keep_free)
         self._governor.read(
-            MemoryReading(limit=limit, used=reading.limit.used, oom_kills=reading.oom_kills),
+            MemoryReading(
+                limit=limit,
+                used=reading.limit.used,
+                oom_kills=reading.oom_kills,
+                pressure=reading.pressure.full if reading.pressure else 0.0,
+            ),
             self._now(),
         )
         for tally in self._tallies.values():

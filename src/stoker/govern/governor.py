@@ -99,6 +99,7 @@ class Governor:
         self._keep = keep
         self._entries: dict[int, _Entry] = {}
         self._by_connection: dict[Connection, _Entry] = {}
+        self._holding: dict[int, _Entry] = {}  # those with a permit, running or being stopped
         self._queue = Queue()
         self._next = 1
         self._reading = MemoryReading(limit=0, used=0, oom_kills=None)
@@ -201,7 +202,7 @@ class Governor:
         self._growth = self._slope.add(now, reading.used)
         self._reading = reading
         free = reading.limit - reading.used
-        for entry in self._active():
+        for entry in self._holding.values():
             entry.least_free = min(entry.least_free, free)
 
     def decide(self, now: float) -> None:
@@ -231,6 +232,7 @@ class Governor:
 
     def _admit(self, entry: _Entry, now: float) -> None:
         self._queue.remove(entry.request.id)
+        self._holding[entry.request.id] = entry
         entry.phase = Phase.RUNNING
         entry.running = Running(request=entry.request, started=now)
         entry.kills_before = self._reading.oom_kills
@@ -247,7 +249,7 @@ class Governor:
         )
 
     def state(self, now: float) -> State:
-        running = tuple(entry.running for entry in self._active())
+        running = tuple(entry.running for entry in self._holding.values())
         ours = sum(step.current for step in running)
         # A reading may be older than what a launcher has reported since.
         used = max(self._reading.used, ours)
@@ -275,7 +277,7 @@ class Governor:
                 seconds=now - entry.running.started,
                 memory=entry.running.current,
             )
-            for entry in self._active()
+            for entry in self._holding.values()
         )
         return Overview(
             at=now,
@@ -299,14 +301,11 @@ class Governor:
 
     # -- entries ---------------------------------------------------------------------------------
 
-    def _active(self) -> list[_Entry]:
-        """Those that hold memory: running, or not yet stopped."""
-        return [entry for entry in self._entries.values() if entry.phase is not Phase.WAITING]
-
     def _wait_again(
         self, entry: _Entry, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> None:
         entry.phase = Phase.WAITING
+        self._holding.pop(request.id, None)
         entry.request, entry.group = request, None
         self._queue.add(request)
         self.repeats += 1
@@ -364,4 +363,5 @@ class Governor:
     def _forget(self, entry: _Entry) -> None:
         self._queue.remove(entry.request.id)
         self._entries.pop(entry.request.id, None)
+        self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
