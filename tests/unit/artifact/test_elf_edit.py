@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from built_libraries import BytesReader
 from stoker.artifact import elf
 from stoker.artifact.elf import Elf
 from stoker.artifact.elf_edit import ElfEdit, Patch, make_patch
 from stoker.artifact.folder_facts import read_file
-from stoker.artifact.reader import Reader, open_file
+from stoker.artifact.reader import open_file
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError
 
@@ -223,15 +224,6 @@ def test_a_patch_does_not_care_how_content_is_cut(
     assert b"".join(patch.applied(chunks)) == bytes(expected) + b"tail"
 
 
-class Memory(Reader):
-    def __init__(self, data: bytes):
-        super().__init__(size=len(data), file="memory.so")
-        self.data = data
-
-    def _read(self, offset: int, length: int) -> bytes:
-        return self.data[offset : offset + length]
-
-
 @pytest.mark.parametrize("kind", ["library", "program"])
 def test_broken_files_are_refused_or_edited_never_a_crash(
     build: Build, leaf: Path, tree: Path, kind: str
@@ -239,7 +231,7 @@ def test_broken_files_are_refused_or_edited_never_a_crash(
     """Every byte of the headers and of the dynamic section, set to its extremes."""
     program = build("program", PROGRAM, str(tree), f"-Wl,-rpath-link,{leaf.parent}")
     whole = (tree if kind == "library" else program).read_bytes()
-    dynamic = Elf(Memory(whole)).segments_of(elf.DYNAMIC)[0]
+    dynamic = Elf(BytesReader(whole)).segments_of(elf.DYNAMIC)[0]
     places = [*range(16, 600), *range(dynamic.offset, dynamic.offset + dynamic.file_size, 3)]
     edit = ElfEdit(rpath="/else", needed={"libleaf.so.1": "libother.so"})
     refused = 0
@@ -247,7 +239,7 @@ def test_broken_files_are_refused_or_edited_never_a_crash(
         for value in (0, 0x7F, 0xFF):
             broken = whole[:place] + bytes([value]) + whole[place + 1 :]
             try:
-                patch = make_patch(Elf(Memory(broken)), edit)
+                patch = make_patch(Elf(BytesReader(broken)), edit)
                 assert sum(map(len, patch.applied([broken]))) == patch.size
             except ArtifactError:
                 refused += 1
