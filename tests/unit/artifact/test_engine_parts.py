@@ -13,7 +13,7 @@ from stoker.artifact.engine.identity import identify
 from wheel_files import METADATA, WHEEL
 
 _number = st.one_of(
-    st.integers(0, 2**63), st.sampled_from([0, 2**16 - 1, 2**16, 2**32 - 2, 2**32 - 1, 2**32])
+    st.integers(0, 2**62), st.sampled_from([0, 2**16 - 1, 2**16, 2**32 - 2, 2**32 - 1, 2**32])
 )
 _headers = st.builds(
     zip_.Header,
