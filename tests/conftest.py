@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+# A shell starts what runs in the background with these ignored, and every child would inherit it.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 PROJECTS = Path(__file__).parent / "projects"
 Stoker = Callable[..., subprocess.CompletedProcess[str]]
