@@ -15,7 +15,7 @@ def build(tmp_path: Path, stoker_home: Path, need: Callable[[str], str]) -> Iter
     build = Build(tmp_path / "build", stoker_home)
     yield build
     try:
-        wait_until(lambda: not build.processes(), "all processes are gone", seconds=20)
+        wait_until(lambda: not build.processes(), "all processes are gone")
     finally:
         left = build.kill_what_is_left()
     assert left == []

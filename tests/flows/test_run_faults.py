@@ -70,10 +70,14 @@ def test_a_launcher_is_killed_and_no_grandchild_survives(build: Build) -> None:
     build.step("other", WAIT)
     run = build.start("ninja", "-k", "0", options=["--policy", "fixed:2"])
     shell = build.pid("pid")
-    sleepers = [pid for pid in build.processes() if command_of(pid).startswith("sleep 1000")]
-    assert len(sleepers) == 2
+
+    def sleepers() -> list[int]:
+        return [pid for pid in build.processes() if command_of(pid).startswith("sleep 1000")]
+
+    wait_until(lambda: len(sleepers()) == 2, "both sleep")  # the shell forks before they exec
+    asleep = sleepers()
     os.kill(parent_of(above(shell, "stoker-launcher")), signal.SIGKILL)
-    wait_until(lambda: not any(map(alive, [shell, *sleepers])), "its children are gone")
+    wait_until(lambda: not any(map(alive, [shell, *asleep])), "its children are gone")
     let_go(build)
     done = finished(run)
     assert done.status != 0
