@@ -1,6 +1,6 @@
 """Builds one workload under a real memory limit by every policy, in turns: `make bench`.
 
-    python benchmarks/governor.py [--cuda] [--rounds 3] [--heavy 6] [--light 16] [--limit-mb 2600]
+    python benchmarks/governor.py [--cuda] [--rounds 3] [--heavy 4] [--light 12] [--limit-mb 2600]
 
 Each row is the median of its rounds: wall time, kills by the kernel, attempts repeated, peak of the
 limit, and ratios to the bounds and to the best hand-picked -j that lost no step. Needs root and a
@@ -192,8 +192,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--cuda", action="store_true", help="kernels for nvcc instead of C++")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--heavy", type=int, default=6)
-    parser.add_argument("--light", type=int, default=16)
+    parser.add_argument("--heavy", type=int, default=4)
+    parser.add_argument("--light", type=int, default=12)
     parser.add_argument("--limit-mb", type=int, default=2600)
     arguments = parser.parse_args()
     machine = read_machine()

@@ -144,9 +144,9 @@ def _connect(options: Options, deadline: float) -> socket.socket:
         if connection := _try(options.socket):
             return connection
         status = started.poll() if started else 0
-        if status:
+        if status is not None and status > 0:
             break
-        if status == 0:  # or it gave way to one that is beginning, or ending
+        if status is not None:  # it was killed, or gave way to one that is beginning, or ending
             started = process.detach(words, output=log)
         time.sleep(0.01)
     said = log.read_text(errors="replace")[-2000:] if log.exists() else ""

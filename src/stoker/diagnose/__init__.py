@@ -1,0 +1,1 @@
+"""From the log of a failed build to its cause, the evidence and the fix."""
