@@ -1,0 +1,55 @@
+"""What slimming is to keep, and what it does to each library: the values of `stoker slim`."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+from stoker.model.variant import GpuTarget
+
+
+class Targets(Value, frozen=True, kw_only=True):
+    """The GPUs that are to be served. ``ptx``: keep PTX too, for GPUs that are yet to come."""
+
+    gpus: tuple[GpuTarget, ...]
+    ptx: bool = False
+
+
+class SlimLayout(StrEnum):
+    """Where kept code goes. The rest of a library keeps its addresses either way."""
+
+    MOVE = "move"  # packed together; what points to it is set anew
+    PIN = "pin"  # it stays, and only whole pages between are given up
+
+
+class ArchSlim(Value, frozen=True, kw_only=True):
+    """Entries of one kind and architecture in a library, and their bytes."""
+
+    arch: str  # "sm_90a", "compute_90", "lto_90"
+    kept: int = 0
+    dropped: int = 0
+    kept_bytes: int = 0
+    dropped_bytes: int = 0
+
+
+class LibrarySlim(Value, frozen=True, kw_only=True):
+    """One library: sizes in bytes, ``kept``, ``dropped`` and ``stubs`` in entries.
+
+    A stub is among those kept: it runs on none of the targets, but a region may not be empty.
+    ``layout`` is None where nothing changes. ``skipped_because``: it could not be slimmed.
+    """
+
+    path: str
+    before: int
+    after: int
+    kept: int = 0
+    dropped: int = 0
+    stubs: int = 0
+    layout: SlimLayout | None = None
+    skipped_because: str | None = None
+    archs: tuple[ArchSlim, ...] = ()
+
+
+class SlimReport(Value, frozen=True, kw_only=True):
+    before: int
+    after: int
+    output: str | None = None  # None: nothing was written
+    libraries: tuple[LibrarySlim, ...] = ()
