@@ -70,3 +70,22 @@ class SourceTree(Value, frozen=True, kw_only=True):
         """Its declaration outside any if() where there is one, else the first."""
         declared = [option for option in self.options if option.name == name]
         return min(declared, key=lambda option: option.within is not None, default=None)
+
+
+class SourceKind(StrEnum):
+    """What a tree was named by."""
+
+    FOLDER = "folder"
+    ARCHIVE = "archive"
+    GIT = "git"
+    INDEX = "package index"
+
+
+class Acquired(Value, frozen=True, kw_only=True):
+    """A source tree that is on this machine, whole, and what it was made from."""
+
+    kind: SourceKind
+    given: str  # as the user named it, without credentials
+    path: str  # the tree's folder
+    identity: str | None = None  # "commit 1a2b..." or "sha256 3c4d..."; a folder has none
+    notes: tuple[str, ...] = ()
