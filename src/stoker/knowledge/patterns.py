@@ -1,0 +1,102 @@
+"""What a regular expression promises without being run: that it ends soon, and what it contains.
+
+Knows nothing of the logs it is used on.
+"""
+
+import re
+import re._constants as op  # private, but the only parser that is sure to agree with re
+import re._parser as parser
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+_FEW = 4  # times that a group may repeat something unbounded, as in (?:\d+\.){1,3}
+_SHORTEST = 4  # letters of a literal that is worth looking for
+_REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
+_GROUPS = (op.SUBPATTERN, op.ATOMIC_GROUP)
+
+_Items = Iterable[tuple[Any, Any]]
+
+
+def problem(pattern: str) -> str | None:
+    """Why a pattern must not be searched for in a log; ``None`` where nothing is wrong."""
+    try:
+        tree = parser.parse(pattern)
+    except re.error as error:
+        return f"does not compile: {error}"
+    if tree.state.flags & (re.IGNORECASE | re.VERBOSE):
+        return "flags are not taken: write [Nn]o for both cases"
+    if any(_is_wild(body, most) for _, most, body in _repeats(tree)):
+        return "'.*' reads whole lines again and again: write .{0,200}"
+    if any(most > _FEW and _unbounded_within(body) for _, most, body in _repeats(tree)):
+        return "an unbounded repetition inside another one may never end"
+    if not literals(pattern):
+        return f"no literal of {_SHORTEST} letters that every match has"
+    return None
+
+
+def literals(pattern: str) -> frozenset[str]:
+    """Every match holds one of these; empty where nothing can be said."""
+    return _best(_required(parser.parse(pattern)))
+
+
+def _repeats(items: _Items) -> Iterator[tuple[int, int, Any]]:
+    for kind, argument in items:
+        if kind in _REPEATS:
+            yield argument
+        for inner in _inside(kind, argument):
+            yield from _repeats(inner)
+
+
+def _inside(kind: Any, argument: Any) -> list[Any]:
+    if kind in _REPEATS:
+        return [argument[2]]
+    if kind is op.BRANCH:
+        return list(argument[1])
+    if kind is op.SUBPATTERN:
+        return [argument[-1]]
+    if kind is op.ATOMIC_GROUP:
+        return [argument]
+    if kind in (op.ASSERT, op.ASSERT_NOT):
+        return [argument[1]]
+    return []
+
+
+def _is_wild(body: _Items, most: int) -> bool:
+    return most == op.MAXREPEAT and [kind for kind, _ in body] == [op.ANY]
+
+
+def _unbounded_within(body: _Items) -> bool:
+    return any(most == op.MAXREPEAT for _, most, _ in _repeats(body))
+
+
+def _required(items: _Items) -> list[frozenset[str]]:
+    """Sets of literals; a match has one of each set."""
+    found: list[frozenset[str]] = []
+    run = ""
+    for kind, argument in _flat(items):
+        if kind is op.LITERAL:
+            run += chr(argument)
+            continue
+        found.append(frozenset([run]))
+        run = ""
+        if kind is op.BRANCH:
+            branches = [_best(_required(branch)) for branch in argument[1]]
+            found.append(frozenset().union(*branches) if all(branches) else frozenset())
+        elif kind in _REPEATS and argument[0] > 0:
+            found += _required(argument[2])
+    return [*found, frozenset([run])]
+
+
+def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
+    """Groups are only brackets here, so that what stands in them joins what stands round them."""
+    for kind, argument in items:
+        if kind in _GROUPS:
+            yield from _flat(_inside(kind, argument)[0])
+        elif kind is not op.AT:
+            yield kind, argument
+
+
+def _best(sets: list[frozenset[str]]) -> frozenset[str]:
+    """The set whose shortest literal is the longest."""
+    usable = [one for one in sets if one and min(map(len, one)) >= _SHORTEST]
+    return max(usable, key=lambda one: (min(map(len, one)), -len(one)), default=frozenset())

@@ -1,0 +1,36 @@
+"""Every entry of knowledge/failures is complete, ends soon and knows its own examples."""
+
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from stoker.diagnose.engine import ranked_causes
+from stoker.knowledge.failures import read_failure
+
+FOLDER = Path(str(resources.files("stoker.knowledge"))) / "failures"
+FILES = sorted(FOLDER.glob("*.toml"))
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    for file in FILES:
+        try:
+            entry = read_failure(file.read_bytes(), file.stem)
+        except ValueError:
+            continue  # said by the test of that file
+        for example in entry.example:
+            yield entry.name, example.log
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_entry_is_complete_and_its_patterns_end_soon(file: Path) -> None:
+    assert read_failure(file.read_bytes(), file.stem).example
+
+
+@pytest.mark.parametrize(("name", "log"), list(examples()))
+def test_an_example_is_diagnosed_as_its_own_cause_first(name: str, log: str) -> None:
+    ranked = ranked_causes(log.splitlines())
+    assert ranked, "no sign matches"
+    assert ranked[0][1] == name
+    assert len(ranked) == 1 or ranked[1][0] < ranked[0][0], "another cause is ranked equal"
