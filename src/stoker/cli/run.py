@@ -62,7 +62,8 @@ def command(
 
     Ends with the command's own status; its output stays its own.
     """
-    from stoker.flows.running import RunOptions, jobs_of, run
+    from stoker.flows.governed import RunOptions
+    from stoker.flows.running import jobs_of, run
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
     if respect_jobs and (jobs := jobs_of(command)):

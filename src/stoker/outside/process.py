@@ -7,9 +7,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.value import Value
@@ -139,6 +140,37 @@ def stream(
     return Outcome(status=child.returncode, stdout="".join(lines), stderr="")
 
 
+@contextmanager
+def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
+    """What a program writes, as it writes it; how it ended is an error if not well.
+
+    Leaving the block early ends it, which is no error.
+    """
+    words = [os.fspath(word) for word in command]
+    _log_command(words)
+    try:
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    assert child.stdout is not None
+    with child:
+        try:
+            yield child.stdout
+            left = child.stdout.read(1)
+        except BaseException:
+            child.kill()
+            raise
+        if left:
+            child.kill()
+            return
+        said = child.communicate()[1]
+    if child.returncode:
+        tail = said.decode(errors="replace")
+        raise CommandError(f"`{shlex.join(words)}` failed", output=tail[-2000:])
+
+
 def detach(command: Sequence[Argument], *, output: Path) -> subprocess.Popen[bytes]:
     """Start a program that lives on by itself, what it prints going to a file."""
     words = [os.fspath(word) for word in command]
@@ -157,12 +189,28 @@ def detach(command: Sequence[Argument], *, output: Path) -> subprocess.Popen[byt
         raise MissingError(f"cannot start {words[0]}: {error.strerror}") from error
 
 
-def start(command: Sequence[Argument], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start the user's own command on our terminal; it ends when we are killed."""
+def start(
+    command: Sequence[Argument],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    piped: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start the user's own command on our terminal, or with its output, errors mixed in, in a
+    pipe. It ends when we are killed.
+    """
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
-        return subprocess.Popen(words, env=dict(env), preexec_fn=_end_with_parent)  # noqa: PLW1509
+        return subprocess.Popen(
+            words,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL if piped else None,
+            stdout=subprocess.PIPE if piped else None,
+            stderr=subprocess.STDOUT if piped else None,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509
+        )
     except OSError as error:
         raise NotStartedError(words[0], error) from error
 

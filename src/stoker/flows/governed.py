@@ -1,0 +1,204 @@
+"""Commands under the governor: what `stoker run` and `stoker build` share."""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
+from typing import IO
+
+from stoker.govern.client import Client, private_folder, socket_path
+from stoker.govern.daemon import Options
+from stoker.govern.links import make_links
+from stoker.govern.policies import make_policy
+from stoker.machine.snapshot import read_machine
+from stoker.model.errors import StorageError
+from stoker.model.events import AnyEvent, Warned
+from stoker.model.machine import LimitKind, Machine
+from stoker.model.runs import RunSummary
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.plan.chain import governed_environment
+
+Show = Callable[[AnyEvent], None]
+Echo = Callable[[bytes], None]
+
+_SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
+_MOST_KEPT_FREE = 2 * 1024**3
+_FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
+_LOOK = 0.05  # seconds between looks at a command that says nothing
+
+
+class RunOptions(Value, frozen=True, kw_only=True):
+    """``None`` means: found out from the machine."""
+
+    memory: int | None = None
+    keep_free: int | None = None
+    cpus: int | None = None
+    nice: bool = False
+    policy: str = "adaptive"
+
+
+class Session:
+    """Commands that belong to one run of the governor's, one after another."""
+
+    def __init__(self, client: Client, show: Show):
+        self._client = client
+        self._show = show
+        self._began = time.monotonic()
+        self.stopped_by: int | None = None  # the signal that told us to end
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """What a command must be given so that its compiles ask."""
+        return _environment(self._client.options, base)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+        output: Echo | None = None,
+    ) -> int:
+        """Its status, 128 more than a signal. Without ``output`` it writes where we do."""
+        child = process.start(command, env=env, cwd=cwd, piped=output is not None)
+        with self._signals_passed_on(child):
+            status = self._watch(child, output)
+        return 128 - status if status < 0 else status
+
+    def finish(self, status: int) -> RunSummary | None:
+        """Nothing where the governor died."""
+        for event in self._client.finish(status):
+            self._show(event)
+        return self._client.summary
+
+    def _watch(self, child: subprocess.Popen[bytes], output: Echo | None) -> int:
+        """Show events until the command has ended."""
+        pipe = child.stdout
+        while (status := child.poll()) is None:
+            sources = [source for source in (self._live_client(), pipe) if source is not None]
+            readable, _, _ = select.select(sources, [], [], _LOOK)
+            if self._client in readable:
+                self._hear()
+            if pipe in readable and pipe and output and not _hand_on(pipe, output):
+                pipe = None
+        if pipe and output:  # what is left; a server that it started may hold the pipe open
+            while select.select([pipe], [], [], 0)[0] and _hand_on(pipe, output):
+                pass
+        return status
+
+    def _live_client(self) -> Client | None:
+        return self._client if self._client.alive else None
+
+    def _hear(self) -> None:
+        for event in self._client.events():
+            self._show(event)
+        if not self._client.alive:
+            text = "the governor has died; what is left of the build takes turns, one step per CPU"
+            self._show(Warned(at=time.monotonic() - self._began, text=text))
+
+    @contextmanager
+    def _signals_passed_on(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
+        """We end after the command, whoever is signalled."""
+
+        def pass_on(number: int, _: object) -> None:
+            self.stopped_by = number
+            if number not in _FROM_KEYS or not _in_foreground():
+                child.send_signal(number)
+
+        numbers = (signal.SIGTERM, signal.SIGHUP, *_FROM_KEYS)
+        before = {number: signal.signal(number, pass_on) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def session(options: RunOptions, *, what: str, show: Show) -> Iterator[Session]:
+    """``what`` is the name of the run in the history. Every event goes to ``show``."""
+    asked = _governor_options(options, read_machine())
+    make_policy(asked.policy, cpus=asked.cpus)  # what it does not know is said here, not there
+    with Client(asked, run=os.getpid(), command=what, directory=_here()) as client:
+        for text in _differences(asked, client.options):
+            show(Warned(at=0.0, text=text))
+        if options.nice:
+            os.nice(10)
+        yield Session(client, show)
+
+
+def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
+    """Whether there may be more."""
+    chunk = os.read(pipe.fileno(), 1 << 16)
+    output(chunk)
+    return bool(chunk)
+
+
+def _governor_options(options: RunOptions, machine: Machine) -> Options:
+    limit = machine.memory.limit
+    keep_free = options.keep_free
+    if keep_free is None:
+        whole = limit.kind is LimitKind.PHYSICAL
+        keep_free = int(min(limit.limit * _SHARE_KEPT_FREE, _MOST_KEPT_FREE)) if whole else 0
+    return Options(
+        socket=str(socket_path(limit.where)),
+        policy=options.policy,
+        cpus=options.cpus or machine.cpu.usable,
+        cap=options.memory,
+        keep_free=keep_free,
+    )
+
+
+def _here() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise StorageError("the folder we are in is gone") from error
+
+
+def _differences(asked: Options, found: Options) -> Iterator[str]:
+    """A governor that serves another run already stays as that one wanted it."""
+    for name in ("policy", "cpus", "cap", "keep_free"):
+        if getattr(asked, name) != getattr(found, name):
+            yield (
+                f"a governor is at work already, and its {name.replace('_', '-')} is "
+                f"{getattr(found, name)}, not {getattr(asked, name)}"
+            )
+
+
+def _environment(options: Options, base: Mapping[str, str]) -> dict[str, str]:
+    locks = private_folder(Path(options.socket).parent / f"turns-of-{options.cpus}")
+    for cpu in range(options.cpus):
+        (locks / f"cpu{cpu}").touch()
+    said = {
+        "STOKER_SOCKET": options.socket,
+        "STOKER_RUN": str(os.getpid()),
+        "STOKER_TMP": gettempdir(),
+        "STOKER_LOCKS": str(locks),
+    }
+    path = base.get("PATH", "")
+    return governed_environment(
+        base, make_links(path), cpus=options.cpus, said=said, cuda_home=_cuda_home(base)
+    )
+
+
+def _cuda_home(base: Mapping[str, str]) -> str | None:
+    """The toolkit as builds look for it: the variables, then the folder above nvcc's."""
+    named = base.get("CUDA_HOME") or base.get("CUDA_PATH")
+    nvcc = shutil.which("nvcc", path=base.get("PATH"))
+    return named or (str(Path(nvcc).parent.parent) if nvcc else None)
+
+
+def _in_foreground() -> bool:
+    """Whether our terminal sends Ctrl-C to the command too, which is in our process group."""
+    try:
+        with Path("/dev/tty").open("rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
