@@ -1,6 +1,6 @@
 """What libraries run on: GPUs, drivers, systems. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from stoker.knowledge.device_code import oldest_driver
@@ -55,6 +55,49 @@ def oldest_manylinux(libraries: Sequence[LibraryFacts]) -> str | None:
 def _ways(library: LibraryFacts, capability: str) -> set[DeviceKind | None]:
     """The ways in which the regions of a library serve a GPU."""
     return {_way(pattern.archs, capability) for pattern in library.regions}
+
+
+def needed_code(archs: Iterable[str], gpus: Iterable[GpuTarget]) -> frozenset[str]:
+    """Of the architectures in one region, those that the driver may take for one of the GPUs.
+
+    Machine code where some runs, else PTX, else LTO-IR; and the PTX that a target asks for. Empty
+    where nothing runs on any of them.
+    """
+    present = frozenset(archs)
+    return frozenset(arch for gpu in gpus for arch in _needed(present, gpu))
+
+
+@cache
+def _needed(archs: frozenset[str], gpu: GpuTarget) -> frozenset[str]:
+    capability = ".".join(map(str, gpu.capability))
+    asked = _ptx_onwards(archs, capability) if gpu.ptx else frozenset()
+    for kind in ("sm", "compute", "lto"):
+        own = {arch for arch in archs if arch.startswith(f"{kind}_")}
+        # What is linked at run time follows the rules of PTX, of which it is a relative.
+        if fitting := {arch for arch in own if _fits(arch.replace("lto_", "compute_"), capability)}:
+            return _newest(fitting) | asked
+    return asked
+
+
+def _newest(archs: Iterable[str]) -> frozenset[str]:
+    """For every chip, for a family, for one chip: of each the newest. The driver may take any."""
+    by_suffix: dict[str, str] = {}
+    for arch in sorted(archs, key=_number):
+        by_suffix[arch[-1] if arch[-1] in "af" else ""] = arch
+    return frozenset(by_suffix.values())
+
+
+def _ptx_onwards(archs: Iterable[str], capability: str) -> frozenset[str]:
+    """PTX for GPUs that are newer: the newest that this one takes too, else the next."""
+    plain = sorted(
+        (arch for arch in archs if arch.startswith("compute_") and arch[-1].isdigit()), key=_number
+    )
+    fitting = [arch for arch in plain if _fits(arch, capability)]
+    return frozenset(fitting[-1:] or plain[:1])
+
+
+def _number(arch: str) -> int:
+    return int(arch.partition("_")[2].rstrip("af"))
 
 
 @cache

@@ -1,16 +1,8 @@
-"""What slimming is to keep, and what it does to each library: the values of `stoker slim`."""
+"""What slimming does to each library: the values of `stoker slim`."""
 
 from enum import StrEnum
 
 from stoker.model.value import Value
-from stoker.model.variant import GpuTarget
-
-
-class Targets(Value, frozen=True, kw_only=True):
-    """The GPUs that are to be served. ``ptx``: keep PTX too, for GPUs that are yet to come."""
-
-    gpus: tuple[GpuTarget, ...]
-    ptx: bool = False
 
 
 class SlimLayout(StrEnum):
@@ -49,7 +41,13 @@ class LibrarySlim(Value, frozen=True, kw_only=True):
 
 
 class SlimReport(Value, frozen=True, kw_only=True):
+    """``before`` and ``after`` are the bytes of the wheel, of the library, or of all libraries.
+
+    ``output`` None: nothing was written; then ``after`` of a wheel counts what is cut, unpacked.
+    """
+
     before: int
     after: int
-    output: str | None = None  # None: nothing was written
+    output: str | None = None
     libraries: tuple[LibrarySlim, ...] = ()
+    notes: tuple[str, ...] = ()
