@@ -23,6 +23,7 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
     """
     from stoker.flows.planning import plan
     from stoker.plan.compare import compare
+    from stoker.plan.record import plan_json
     from stoker.report import plan as report
 
     if words:
@@ -36,7 +37,7 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
         else:
             report.show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(report.plan_json(planned))).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(plan_json(planned))).decode())
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
     elif form == "dotenv":

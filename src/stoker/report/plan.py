@@ -1,9 +1,7 @@
-"""A plan as a terminal page, as JSON, as shell lines or as a .env file."""
+"""A plan as a terminal page, as shell lines or as a .env file."""
 
 import shlex
-from typing import Any
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,30 +11,6 @@ from stoker.model.plan import Plan, Setting
 from stoker.model.units import duration, size
 from stoker.plan.compare import Difference
 from stoker.report.findings import finding_lines
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """Objects of name to value, and one origin for each name."""
-    built = msgspec.to_builtins(plan)
-    settings = (*plan.environment, *plan.cmake)
-    return {
-        "variant": {"name": plan.name, **built["variant"]},
-        "label": plan.label,
-        "platform": str(plan.platform),
-        "recipe": plan.recipe,
-        "source": built["source"],
-        "machine": built["machine"],
-        "environment": {setting.name: setting.value for setting in plan.environment},
-        "cmake": {setting.name: setting.value for setting in plan.cmake},
-        "origin": {part: str(origin) for part, origin in plan.variant_origin.items()}
-        | {setting.name: str(setting.origin) for setting in settings},
-        "why": {setting.name: setting.why for setting in settings if setting.why},
-        "commands": built["commands"],
-        "launcher_variables": built["launcher_variables"],
-        "heavy": built["heavy"],
-        "estimate": built["estimate"],
-        "findings": built["findings"],
-    }
 
 
 def shell_lines(plan: Plan) -> str:

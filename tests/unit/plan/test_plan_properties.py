@@ -11,8 +11,9 @@ from stoker.model.plan import Plan
 from stoker.model.variant import Variant
 from stoker.plan.doctor import can_run, examine
 from stoker.plan.grammar import name
+from stoker.plan.record import plan_json
 from stoker.plan.subject import Subject
-from stoker.report.plan import dotenv_lines, plan_json, shell_lines
+from stoker.report.plan import dotenv_lines, shell_lines
 from subjects import (
     COMMAND_LINE,
     GIB,

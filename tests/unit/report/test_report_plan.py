@@ -11,7 +11,8 @@ from rich.console import Console, RenderableType
 from stoker.model.plan import Plan, Quantity
 from stoker.model.source import SourceTree
 from stoker.plan.compare import compare
-from stoker.report.plan import differences_page, plan_json, plan_page, show
+from stoker.plan.record import plan_json
+from stoker.report.plan import differences_page, plan_page, show
 from subjects import (
     changed,
     cmake_of,

@@ -1,0 +1,49 @@
+"""A plan as others read it: the JSON that is printed, and the part of it that goes into a wheel."""
+
+from typing import Any
+
+import msgspec
+
+from stoker.model.plan import OriginKind, Plan
+
+# What depends on the moment or on the folder; the same plan has the same record everywhere.
+_MOMENTARY = ("machine", "estimate", "findings", "why")
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Objects of name to value, and one origin for each name."""
+    built = msgspec.to_builtins(plan)
+    settings = (*plan.environment, *plan.cmake)
+    return {
+        "variant": {"name": plan.name, **built["variant"]},
+        "label": plan.label,
+        "platform": str(plan.platform),
+        "recipe": plan.recipe,
+        "source": built["source"],
+        "machine": built["machine"],
+        "environment": {setting.name: setting.value for setting in plan.environment},
+        "cmake": {setting.name: setting.value for setting in plan.cmake},
+        "origin": {part: str(origin) for part, origin in plan.variant_origin.items()}
+        | {setting.name: str(setting.origin) for setting in settings},
+        "why": {setting.name: setting.why for setting in settings if setting.why},
+        "commands": built["commands"],
+        "launcher_variables": built["launcher_variables"],
+        "heavy": built["heavy"],
+        "estimate": built["estimate"],
+        "findings": built["findings"],
+    }
+
+
+def lasting_json(plan: Plan) -> dict[str, Any]:
+    """Without what another folder or another hour would change."""
+    passing = {
+        setting.name
+        for setting in plan.environment
+        if setting.origin.kind is OriginKind.MACHINE and setting.name.endswith(("JOBS", "LEVEL"))
+    }
+    whole = {key: value for key, value in plan_json(plan).items() if key not in _MOMENTARY}
+    for key in ("environment", "origin"):
+        whole[key] = {name: value for name, value in whole[key].items() if name not in passing}
+    if whole["source"]:
+        whole["source"] = {key: value for key, value in whole["source"].items() if key != "path"}
+    return whole
