@@ -16,8 +16,9 @@ from stoker.artifact.table import Table
 MAGIC = b"\x7fELF"
 
 RELOCATABLE, EXECUTABLE, SHARED = 1, 2, 3  # types of file
-SYMBOL_TABLE, NO_BITS = 2, 8  # types of section
-LOAD, DYNAMIC, INTERPRETER, NOTE = 1, 2, 3, 4  # types of segment
+SYMBOL_TABLE, NO_BITS, DYNAMIC_SYMBOLS = 2, 8, 11  # types of section
+ALLOCATED = 2  # a flag of sections: they are loaded
+LOAD, DYNAMIC, INTERPRETER, NOTE, PROGRAM_HEADERS = 1, 2, 3, 4, 6  # types of segment
 SECTION_NOTE = 7
 NEEDED, STRING_TABLE, STRING_TABLE_SIZE, SONAME, RPATH, RUNPATH = 1, 5, 10, 14, 15, 29  # tags
 VERSIONS_NEEDED = 0x6FFFFFFE
@@ -35,6 +36,10 @@ MACHINES = {
 }
 _PPC64 = 21
 _NOTE_HEADER = 12
+
+# The largest page that a system of the machine may use: segments have to start on one.
+_PAGES = {"x86_64": 0x1000}
+_LARGEST_PAGE = 0x10000
 
 _MOST_SECTIONS = 1 << 16
 _MOST_SEGMENTS = 1 << 10
@@ -115,6 +120,16 @@ class Elf:
         number = self.header.machine
         name = MACHINES.get(number, f"machine {number}")
         return f"{name}le" if number == _PPC64 and self._order == "<" else name
+
+    @property
+    def page(self) -> int:
+        """The largest page that a system of its machine may use."""
+        return _PAGES.get(self.machine, _LARGEST_PAGE)
+
+    @property
+    def is_wide_and_little(self) -> bool:
+        """64-bit and little-endian, as every machine with GPUs is today: others are only read."""
+        return self.is_64_bit and self._order == "<"
 
     def _struct(self, narrow: str, wide: str) -> struct.Struct:
         return struct.Struct(self._order + (wide if self.is_64_bit else narrow))
@@ -202,6 +217,13 @@ class Elf:
             if segment.address <= address < segment.address + segment.file_size:
                 return segment.offset + address - segment.address
         raise self.reader.error(f"address {address:#x} is not loaded from the file")
+
+    def load_at(self, offset: int) -> Segment | None:
+        """The segment that loads the byte at an offset of the file."""
+        for segment in self.segments_of(LOAD):
+            if segment.offset <= offset < segment.offset + segment.file_size:
+                return segment
+        return None
 
     @cached_property
     def dynamic(self) -> tuple[tuple[int, int], ...]:

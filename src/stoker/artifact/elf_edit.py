@@ -21,16 +21,11 @@ _ENTRY = struct.Struct("<qQ")  # of the dynamic section
 _VERSION_FILE = struct.Struct("<HHIII")  # a library and the versions needed of it
 _SECTION_SIZE, _SECTION_PLACE = 64, 16  # of a section header, and where its address stands in it
 _HEADERS_OFFSET, _HEADERS_COUNT = 32, 56  # where the file header says it of program headers
-_PROGRAM_HEADERS = 6  # type of segment
 _READ, _WRITE = 4, 2
 _VERSIONS_NEEDED_COUNT = 0x6FFFFFFF
 _MOST_VERSION_FILES = 4096
 _HIGHEST_ADDRESS = 1 << 47  # of a process, on every system
 _LARGEST_GAP = 1 << 30  # zeros in the file for the sake of an address
-
-# The largest page that a system of the machine may use: segments have to start on one.
-_PAGES = {"x86_64": 0x1000}
-_LARGEST_PAGE = 0x10000
 
 Entries = list[tuple[int, int]]  # tags and values
 Overwritten = tuple[int, bytes]
@@ -86,7 +81,7 @@ def make_patch(file: Elf, edit: ElfEdit) -> Patch:
 
 
 def _check(file: Elf) -> None:
-    if not file.is_64_bit or file.reader.read(5, 1) != b"\1":
+    if not file.is_wide_and_little:
         raise file.reader.error("only 64-bit little-endian ELF files can be edited", 4)
     if not file.dynamic or file.value(elf.STRING_TABLE) is None:
         raise file.reader.error("it is not linked dynamically: there is nothing to edit")
@@ -204,7 +199,7 @@ def _layout(file: Elf, entries: int, strings: int) -> _Layout:
 
 def _free_place(file: Elf) -> tuple[int, int]:
     """An offset and an address behind all that is there."""
-    page, size = _page(file), file.reader.size
+    page, size = file.page, file.reader.size
     loads = file.segments_of(elf.LOAD)
     loaded = max(segment.address + segment.memory_size for segment in loads)
     offset, address = _up(size, page), _up(loaded, page)
@@ -217,10 +212,6 @@ def _free_place(file: Elf) -> tuple[int, int]:
     if not size <= offset <= size + _LARGEST_GAP or loaded > _HIGHEST_ADDRESS:
         raise file.reader.error(f"a segment reaches to address {loaded:#x}")
     return offset, address
-
-
-def _page(file: Elf) -> int:
-    return _PAGES.get(file.machine, _LARGEST_PAGE)
 
 
 def _up(position: int, page: int) -> int:
@@ -243,7 +234,7 @@ def _packed(entries: Entries, place: _Place) -> bytes:
 
 def _segments(file: Elf, layout: _Layout) -> list[Segment]:
     """With the tail after all that are loaded, since the loader wants them by address."""
-    moved = {_PROGRAM_HEADERS: layout.headers, elf.DYNAMIC: layout.dynamic}
+    moved = {elf.PROGRAM_HEADERS: layout.headers, elf.DYNAMIC: layout.dynamic}
     segments = [
         _at(moved[segment.type], segment) if segment.type in moved else segment
         for segment in file.segments
@@ -253,7 +244,7 @@ def _segments(file: Elf, layout: _Layout) -> list[Segment]:
     flags = _READ | (_WRITE if layout.dynamic.offset > start.offset else 0)
     size = end - start.offset
     tail = Segment(
-        elf.LOAD, flags, start.offset, start.address, start.address, size, size, _page(file)
+        elf.LOAD, flags, start.offset, start.address, start.address, size, size, file.page
     )
     last = max(index for index, segment in enumerate(segments) if segment.type == elf.LOAD)
     return [*segments[: last + 1], tail, *segments[last + 1 :]]
