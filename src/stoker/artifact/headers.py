@@ -1,0 +1,61 @@
+"""METADATA and WHEEL as text: what is not asked for keeps its bytes. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+
+_BLANK = re.compile(rb"\r?\n\r?\n")
+
+
+class Headers:
+    """The fields before the first empty line, in order; the body stays as it is."""
+
+    def __init__(self, content: bytes):
+        end = _BLANK.search(content)
+        head, self._body = (content, b"") if end is None else _split(content, end.start())
+        # A line that starts with white space goes on with the field before it.
+        self._lines = re.findall(rb"[^\r\n]+(?:\r?\n[ \t][^\r\n]*)*", head)
+        self._end = b"\r\n" if b"\r\n" in content else b"\n"
+
+    def __bytes__(self) -> bytes:
+        return self._end.join(self._lines) + (self._body or self._end)
+
+    def values(self, name: str) -> list[str]:
+        return [_value(line) for line in self._lines if _is(line, name)]
+
+    def replace(self, name: str, values: Sequence[str]) -> None:
+        """All fields of a name at once, where the first of them was, else at the end."""
+        places = [index for index, line in enumerate(self._lines) if _is(line, name)]
+        place = places[0] if places else len(self._lines)
+        self.drop(name, lambda _: True)
+        self._lines[place:place] = [_field(name, value) for value in values]
+
+    def drop(self, name: str, condition: Callable[[str], bool]) -> None:
+        self._lines = [
+            line for line in self._lines if not (_is(line, name) and condition(_value(line)))
+        ]
+
+    def insert(self, name: str, values: Sequence[str], *, before: Sequence[str] = ()) -> None:
+        """After the last field of the name and before the first of the names ``before``."""
+        end = next(
+            (i for i, line in enumerate(self._lines) if any(_is(line, n) for n in before)),
+            len(self._lines),
+        )
+        own = [index for index, line in enumerate(self._lines[:end]) if _is(line, name)]
+        place = own[-1] + 1 if own else end
+        self._lines[place:place] = [_field(name, value) for value in values]
+
+
+def _split(content: bytes, place: int) -> tuple[bytes, bytes]:
+    return content[:place], content[place:]
+
+
+def _is(line: bytes, name: str) -> bool:
+    return line.partition(b":")[0].strip().lower() == name.lower().encode()
+
+
+def _value(line: bytes) -> str:
+    return line.partition(b":")[2].decode(errors="surrogateescape").strip()
+
+
+def _field(name: str, value: str) -> bytes:
+    return f"{name}: {value}".encode(errors="surrogateescape")
