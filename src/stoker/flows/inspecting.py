@@ -94,8 +94,9 @@ def _folder(path: Path) -> ArtifactFacts:
     )
 
 
-def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
-    from stoker.artifact.installed_facts import find_distribution, installed_facts
+def find_installed(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """The dist-info folder of a distribution in the active environment."""
+    from stoker.artifact.installed_facts import find_distribution
 
     python = _python(environment)
     dist_info = find_distribution(name, _search_path(python, environment))
@@ -104,6 +105,13 @@ def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
             f"there is neither a file '{name}' nor a distribution of that name in {python}",
             hints=["activate the virtual environment that it is installed in"],
         )
+    return dist_info
+
+
+def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
+    from stoker.artifact.installed_facts import installed_facts
+
+    dist_info = find_installed(name, environment)
     wheel, files = installed_facts(dist_info)
     root = dist_info.parent
     return _assemble(

@@ -34,3 +34,9 @@ def bringer(library: str) -> Bringer | None:
         if any(fnmatchcase(library, pattern) for pattern in package.libraries):
             return package
     return None
+
+
+def is_nvidias(library: str) -> bool:
+    """Whether a library is one that NVIDIA's own packages bring."""
+    package = bringer(library)
+    return package is not None and package.name.startswith("nvidia-")

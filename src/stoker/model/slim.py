@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from stoker.model.value import Value
 
+SLIM_MEMBER = "stoker-slim.json"  # in dist-info: a SlimRecord
+
 
 class SlimLayout(StrEnum):
     """Where kept code goes. The rest of a library keeps its addresses either way."""
@@ -40,10 +42,21 @@ class LibrarySlim(Value, frozen=True, kw_only=True):
     archs: tuple[ArchSlim, ...] = ()
 
 
-class SlimReport(Value, frozen=True, kw_only=True):
-    """``before`` and ``after`` are the bytes of the wheel, of the library, or of all libraries.
+class SlimRecord(Value, frozen=True, kw_only=True):
+    """What a slimmed distribution says of it, in a file of its dist-info folder.
 
-    ``output`` None: nothing was written; then ``after`` of a wheel counts what is cut, unpacked.
+    ``private``: it holds changed libraries that their licence does not let anyone pass on.
+    """
+
+    targets: tuple[str, ...]  # "9.0", "8.6+ptx"
+    label: str
+    private: bool = False
+
+
+class SlimReport(Value, frozen=True, kw_only=True):
+    """``before`` and ``after`` in bytes: of a wheel that was written its file, else all libraries.
+
+    ``output`` None: nothing was written.
     """
 
     before: int

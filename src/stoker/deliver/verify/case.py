@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 from stoker.artifact.closure import installed_path
 from stoker.artifact.engine import Member
 from stoker.artifact.engine.record import Mismatch
-from stoker.knowledge.sonames import bringer
+from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, ElfKind, LibraryFacts, WheelFacts
 from stoker.model.finding import Finding, Severity
 from stoker.model.value import Value
@@ -140,8 +140,7 @@ def _required_name(line: str) -> str | None:
 
 
 def _is_nvidias(library: LibraryFacts) -> bool:
-    row = bringer(library.soname or library.path.rpartition("/")[2])
-    return row is not None and row.name.startswith("nvidia-")
+    return is_nvidias(library.soname or library.path.rpartition("/")[2])
 
 
 def error(name: str, title: str, lines: list[str], fix: tuple[str, ...] = ()) -> Finding:

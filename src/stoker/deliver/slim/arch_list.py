@@ -1,0 +1,76 @@
+"""The list behind torch.cuda.get_arch_list(): one string in libtorch_python.so.
+
+PyTorch warns by it, so that it must name what is left. It ends with a zero byte and only ever
+becomes shorter, hence it is written over in its place.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from stoker.artifact.elf import Elf
+from stoker.artifact.reader import Reader, open_file
+from stoker.artifact.runs_on import needed_code
+from stoker.model.errors import ArtifactError
+from stoker.model.slim import LibrarySlim
+from stoker.model.variant import GpuTarget
+
+LISTING = "libtorch_python.so"
+_LISTED = "libtorch_cuda.so"  # holds the code that the list is about
+_SECTION = ".rodata"
+_WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
+_LIST = re.compile(rb"%b(?: %b)*(?=\0)" % (_WORD, _WORD))
+_MOST = 256 << 20  # bytes of the section; PyTorch's has one
+
+
+class _List(NamedTuple):
+    offset: int
+    words: tuple[str, ...]
+
+
+def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
+    """What the list is to say; None where there is no list, or nothing to change in it."""
+    found = _find(path)
+    words = found.words if found else ()
+    needed = needed_code(words, gpus)
+    kept = tuple(word for word in words if word in needed)
+    return kept if kept and kept != words else None
+
+
+def write_words(path: Path, words: Sequence[str]) -> None:
+    """Into a file that nobody else has yet, wherever the list lies in it by now."""
+    found = _find(path)
+    if found is None:
+        raise ArtifactError("the list of architectures is gone", file=str(path))
+    content = " ".join(words).encode().ljust(len(" ".join(found.words)), b"\0")
+    with path.open("r+b") as stream:
+        stream.seek(found.offset)
+        stream.write(content)
+
+
+def _find(path: Path) -> _List | None:
+    """None where there is not exactly one."""
+    with open_file(path) as reader:
+        try:
+            found = list(_lists(reader))
+        except ArtifactError:  # said of the library already
+            return None
+    return found[0] if len(found) == 1 else None
+
+
+def _lists(reader: Reader) -> Iterator[_List]:
+    for _, section in Elf(reader).named(_SECTION):
+        data = reader.read(section.offset, min(section.file_size, _MOST))
+        for match in _LIST.finditer(data):
+            yield _List(section.offset + match.start(), tuple(match[0].decode().split()))
+
+
+def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:
+    """Whether a file holds the list, and the code that it lists has been looked through."""
+    path = PurePosixPath(listing)
+    described = str(path.with_name(_LISTED))
+    return path.name == LISTING and any(
+        library.path == described and library.archs and not library.skipped_because
+        for library in libraries
+    )

@@ -1,0 +1,177 @@
+"""Libraries slimmed where they lie: in a folder, or as a distribution that is installed."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.artifact.elf import MAGIC
+from stoker.artifact.engine.record import Row, written
+from stoker.artifact.folder_facts import files_of
+from stoker.deliver.slim import nvidia
+from stoker.deliver.slim.cutting import Cut, SlimRequest, check_room, plan_cuts, write_cuts
+from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, sha256
+from stoker.deliver.slim.record import encode, make_record
+from stoker.deliver.slim.records import (
+    Installed,
+    absolute,
+    owners,
+    read_installed,
+    rewritten,
+    without,
+)
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.slim import SLIM_MEMBER
+from stoker.outside.files import write_whole
+
+STORE = "stoker-slim"
+
+
+def folder_store(folder: Path) -> Path:
+    return folder / f".{STORE}"
+
+
+def library_store(library: Path) -> Path:
+    return library.with_name(f".{library.name}.{STORE}")
+
+
+def installed_store(dist_info: Path) -> Path:
+    """In the folder that belongs to the distribution, so that it goes along with it."""
+    return dist_info / STORE
+
+
+def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:
+    """All ELF files below a folder; what belongs to NVIDIA's packages is left, and said."""
+    return _planned(folder, files_of(folder), request, owned_too=True)
+
+
+def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[Cut, ...]:
+    installed = read_installed(dist_info)
+    if nvidia.is_nvidia_distribution(installed.name) and not request.nvidia:
+        raise nvidia.refusal(installed.name)
+    return _planned(dist_info.parent, installed.names.values(), request, owned_too=False)
+
+
+def _planned(
+    root: Path, names: Iterable[str], request: SlimRequest, *, owned_too: bool
+) -> tuple[Cut, ...]:
+    files = {name: root / name for name in names if STORE not in name and _is_elf(root / name)}
+    owned: frozenset[str] = frozenset()
+    if owned_too:
+        nvidias = [one for one in owners(files.values()) if nvidia.is_nvidia_distribution(one.name)]
+        paths = {path for one in nvidias for path in one.rows}
+        owned = frozenset(name for name, file in files.items() if absolute(file) in paths)
+    return plan_cuts(files, request, nvidia_owned=owned)
+
+
+def _is_elf(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool) -> None:
+    """Replace the files that change; ``keep`` their originals in the store, to be put back."""
+    if store.exists():
+        raise UsageError(
+            f"it has been slimmed before: its originals are in {store}",
+            hints=["--undo puts them back", "--discard deletes them"],
+        )
+    changed = [cut for cut in cuts if cut.changes]
+    check_room(store, sum(cut.summary.after for cut in changed))
+    affected = owners(cut.file for cut in changed)
+    site = Site(root=_root(store, affected), store=store)
+    try:
+        paths = _prepare(site, changed, affected, request, keep=keep)
+    except BaseException:
+        shutil.rmtree(store, ignore_errors=True)
+        raise
+    replace_prepared(site, paths)
+    if not keep:
+        shutil.rmtree(store, ignore_errors=True)
+
+
+def _root(store: Path, affected: Iterable[Installed]) -> Path:
+    """A folder above the store and above all that is written, lists of files included."""
+    folders = [store.parent.absolute(), *(one.dist_info.parent.absolute() for one in affected)]
+    return Path(os.path.commonpath(folders))
+
+
+def _prepare(
+    site: Site,
+    changed: Sequence[Cut],
+    affected: Iterable[Installed],
+    request: SlimRequest,
+    *,
+    keep: bool,
+) -> list[str]:
+    """New files in the store; their names under the root."""
+    names = [_under(site, cut.file) for cut in changed]
+    write_cuts(changed, [site.prepared(name) for name in names])
+    for cut, name in zip(changed, names, strict=True):
+        _give(site.prepared(name), cut.file)
+    rows = {absolute(cut.file): _row(site, name) for cut, name in zip(changed, names, strict=True)}
+    for installed in affected:
+        own = [cut for cut in changed if absolute(cut.file) in installed.rows]
+        names += _notes(site, installed, rows, own, request, keep=keep)
+    return names
+
+
+def _notes(
+    site: Site,
+    installed: Installed,
+    rows: Mapping[str, Row],
+    own: Sequence[Cut],
+    request: SlimRequest,
+    *,
+    keep: bool,
+) -> Iterator[str]:
+    """What a distribution says of itself: the note of slimming, and RECORD."""
+    note = _under(site, installed.dist_info / SLIM_MEMBER)
+    write_whole(site.prepared(note), encode(make_record(request, own)))
+    yield note
+    listed = _under(site, installed.record)
+    added = {absolute(site.root / note): _row(site, note)}
+    if keep:
+        originals = (*(_under(site, cut.file) for cut in own), listed)
+        added |= {absolute(site.original(name)): Row() for name in originals}
+        if site.store.is_relative_to(installed.dist_info):
+            added[absolute(site.journal)] = Row()
+    write_whole(site.prepared(listed), rewritten(installed, rows, added))
+    _give(site.prepared(listed), installed.record)
+    yield listed
+
+
+def _under(site: Site, file: Path) -> str:
+    return os.path.relpath(absolute(file), site.root)
+
+
+def _row(site: Site, name: str) -> Row:
+    path = site.prepared(name)
+    return Row(digest=written("sha256", bytes.fromhex(sha256(path))), size=path.stat().st_size)
+
+
+def _give(path: Path, like: Path) -> None:
+    """Owner and permissions of another file, as far as we may."""
+    status = like.stat()
+    with suppress(PermissionError):
+        os.chown(path, status.st_uid, status.st_gid)
+    shutil.copymode(like, path)
+
+
+def discard(store: Path) -> int:
+    """Delete the originals, and their rows of RECORD; give back how many bytes they had."""
+    site, journal = open_site(store)
+    originals = [site.original(file.path) for file in journal.files]
+    kept = sum(path.stat().st_size for path in originals if path.exists())
+    for file in journal.files:
+        path = site.root / file.path
+        if path.name == "RECORD" and path.is_file():
+            write_whole(path, without(read_installed(path.parent), store))
+    shutil.rmtree(store, ignore_errors=True)
+    return kept

@@ -1,0 +1,84 @@
+"""RECORD of the distributions whose files are replaced where they are installed.
+
+So that `pip uninstall` removes all that is there: the slimmed files, the note of slimming, and the
+originals that were kept.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from stoker.artifact.engine import record
+from stoker.artifact.engine.record import Row
+from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.value import Value
+
+_MOST_ROWS = 1 << 20
+
+
+class Installed(Value, frozen=True, kw_only=True):
+    """A distribution: its dist-info folder, and the rows of its RECORD by absolute path."""
+
+    dist_info: Path
+    rows: dict[str, Row]
+    names: dict[str, str]  # as RECORD writes a path
+
+    @property
+    def name(self) -> str:
+        return self.dist_info.name.partition("-")[0]
+
+    @property
+    def record(self) -> Path:
+        return self.dist_info / "RECORD"
+
+
+def read_installed(dist_info: Path) -> Installed:
+    try:
+        rows = record.parse((dist_info / "RECORD").read_bytes(), most=_MOST_ROWS)
+    except OSError as error:
+        raise StorageError(f"cannot read {dist_info / 'RECORD'}: {error.strerror}") from error
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(dist_info / "RECORD")) from None
+    site = dist_info.parent
+    names = {absolute(site / name): name for name in rows}
+    return Installed(
+        dist_info=dist_info, rows={path: rows[name] for path, name in names.items()}, names=names
+    )
+
+
+def owners(files: Iterable[Path]) -> tuple[Installed, ...]:
+    """The distributions in the folders above the files that list one of them."""
+    wanted = {absolute(file) for file in files}
+    folders = {folder for path in wanted for folder in Path(path).parents}
+    found = [
+        read_installed(dist_info)
+        for folder in sorted(folders)
+        for dist_info in sorted(folder.glob("*.dist-info"))
+        if (dist_info / "RECORD").is_file()
+    ]
+    return tuple(installed for installed in found if wanted & installed.rows.keys())
+
+
+def rewritten(installed: Installed, changed: Mapping[str, Row], added: Mapping[str, Row]) -> bytes:
+    """RECORD with other rows for what changed and more for what is new, by absolute path."""
+    site = installed.dist_info.parent
+    rows = {installed.names[path]: changed.get(path, row) for path, row in installed.rows.items()}
+    rows |= {os.path.relpath(path, site): row for path, row in added.items()}
+    return record.render(rows)
+
+
+def without(installed: Installed, folder: Path) -> bytes:
+    """RECORD without what lies in a folder."""
+    inside = f"{absolute(folder)}{os.sep}"
+    return record.render(
+        {
+            installed.names[path]: row
+            for path, row in installed.rows.items()
+            if not path.startswith(inside)
+        }
+    )
+
+
+def absolute(path: Path) -> str:
+    """Without following links: RECORD names places, not what they lead to."""
+    return os.path.normpath(path.absolute())

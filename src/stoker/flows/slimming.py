@@ -1,0 +1,219 @@
+"""From a wheel, a library, a folder or an installed distribution to one for chosen GPUs only."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.artifact.elf import MAGIC
+from stoker.artifact.engine import Wheel, open_wheel
+from stoker.artifact.reader import open_file
+from stoker.deliver.slim import folder as in_folder
+from stoker.deliver.slim import in_place
+from stoker.deliver.slim import wheel as in_wheel
+from stoker.deliver.slim.cutting import Cut, SlimRequest, check_room, plan_cuts, write_cut
+from stoker.deliver.slim.nvidia import LICENCE, PRIVATE, refusal
+from stoker.deliver.slim.selection import check_served, parse_targets
+from stoker.flows.inspecting import find_installed
+from stoker.model.artifact import TargetKind
+from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.slim import SlimReport
+from stoker.model.units import size
+from stoker.model.value import Value
+from stoker.model.variant import GpuTarget
+
+_WHEEL_FOLDER = Path("dist")
+
+
+class SlimTarget(Value, frozen=True, kw_only=True):
+    """What is to be slimmed; of a distribution, ``path`` is its dist-info folder."""
+
+    kind: TargetKind
+    path: Path
+
+    @property
+    def store(self) -> Path:
+        """Where the originals go of what is slimmed in place."""
+        if self.kind is TargetKind.FOLDER:
+            return in_folder.folder_store(self.path)
+        if self.kind is TargetKind.LIBRARY:
+            return in_folder.library_store(self.path)
+        return in_folder.installed_store(self.path)
+
+
+class Wishes(Value, frozen=True, kw_only=True):
+    """What becomes of the result. ``discard``: keep no originals."""
+
+    out: Path | None = None
+    dry_run: bool = False
+    discard: bool = False
+    force: bool = False
+
+
+def gpu_targets(text: str) -> tuple[GpuTarget, ...]:
+    if "native" not in text.casefold():
+        return parse_targets(text)
+    from stoker.machine.snapshot import read_machine
+
+    return parse_targets(text, read_machine(()))
+
+
+def find_target(word: str) -> SlimTarget:
+    """A path where there is something at it, else the name of a distribution."""
+    path = Path(word)
+    if path.is_dir():
+        return SlimTarget(kind=TargetKind.FOLDER, path=path)
+    if path.exists():
+        return SlimTarget(
+            kind=TargetKind.WHEEL if path.suffix == ".whl" else TargetKind.LIBRARY, path=path
+        )
+    if os.sep in word or path.suffix in (".whl", ".so"):
+        raise UsageError(f"there is no file or folder at '{word}'")
+    return SlimTarget(kind=TargetKind.INSTALLED, path=find_installed(word))
+
+
+def slim(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
+    if target.kind is TargetKind.WHEEL:
+        return _wheel(target.path, request, wishes)
+    if target.kind is TargetKind.LIBRARY and wishes.out is not None:
+        return _library(target.path, request, wishes)
+    if wishes.out is not None:
+        raise UsageError("a folder is slimmed in place: there is nothing to put in --out")
+    return _in_place(target, request, wishes)
+
+
+def undo(target: SlimTarget) -> tuple[str, ...]:
+    """The names of what is as it was before."""
+    _check_in_place(target, "--undo")
+    return in_place.undo(target.store)
+
+
+def discard(target: SlimTarget) -> int:
+    """How many bytes the originals had."""
+    _check_in_place(target, "--discard")
+    return in_folder.discard(target.store)
+
+
+def _check_in_place(target: SlimTarget, option: str) -> None:
+    if target.kind is TargetKind.WHEEL:
+        raise UsageError(
+            f"{option} is for what was slimmed in place: a wheel is left as it is",
+            hints=[f"{target.path} is still the original"],
+        )
+
+
+def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
+    into = wishes.out or _WHEEL_FOLDER
+    aside = Path(tempfile.gettempdir()) if wishes.dry_run else into
+    with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
+        check_served([cut.summary for cut in cuts], request.gpus)
+        if wishes.dry_run or not _changed(cuts):
+            return _report(cuts)
+        _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=wishes.force)
+        made = in_wheel.write_wheel(wheel, cuts, request, into)
+        return _report(
+            cuts, before=path.stat().st_size, after=made.stat().st_size, output=str(made)
+        )
+
+
+def _check_free(wheel: Wheel, target: Path, *, force: bool) -> None:
+    if not target.exists():
+        return
+    if target.samefile(wheel.path):
+        raise UsageError(f"{target} is the wheel to be slimmed", hints=["--out DIR: elsewhere"])
+    if not force:
+        raise UsageError(f"{target} is there already", hints=["--force replaces it"])
+
+
+def _library(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
+    """One library, written elsewhere."""
+    cuts = _plan_library(path, request)
+    if wishes.dry_run or not _changed(cuts):
+        return _report(cuts)
+    assert wishes.out is not None
+    target = wishes.out / path.name if wishes.out.is_dir() else wishes.out
+    if target.exists() and (target.samefile(path) or not wishes.force):
+        same = target.samefile(path)
+        hint = "without --out it is slimmed in place" if same else "--force replaces it"
+        raise UsageError(f"{target} is there already", hints=[hint])
+    check_room(target.parent, cuts[0].summary.after)
+    write_cut(cuts[0], target)
+    return _report(cuts, output=str(target))
+
+
+def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
+    with open_file(path) as reader:
+        if reader.read_at(0, len(MAGIC)) != MAGIC:
+            raise UsageError(
+                f"'{path}' is neither a wheel nor an ELF file",
+                hints=["a wheel's name ends with .whl"],
+            )
+    cuts = plan_cuts({path.name: path}, request)
+    why = cuts[0].summary.skipped_because
+    if why == LICENCE:
+        raise refusal(path.name)
+    if why:
+        raise StokerError(f"{path} is left as it is: {why}")
+    check_served([cut.summary for cut in cuts], request.gpus)
+    return cuts
+
+
+def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
+    cuts = _plan_in_place(target, request)
+    check_served([cut.summary for cut in cuts], request.gpus)
+    if wishes.dry_run or not _changed(cuts):
+        return _report(cuts)
+    in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
+    place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
+    notes = () if wishes.discard else (_kept(cuts, target.store),)
+    return _report(cuts, output=str(place), notes=notes)
+
+
+def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
+    if target.kind is TargetKind.LIBRARY:
+        return _plan_library(target.path, request)
+    try:
+        if target.kind is TargetKind.FOLDER:
+            return in_folder.plan_folder(target.path, request)
+        return in_folder.plan_installed(target.path, request)
+    except OSError as error:
+        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def _kept(cuts: Sequence[Cut], store: Path) -> str:
+    kept = size(sum(cut.summary.before for cut in _changed(cuts)))
+    return f"the originals ({kept}) are in {store}: --undo puts them back, --discard deletes them"
+
+
+def _changed(cuts: Sequence[Cut]) -> list[Cut]:
+    return [cut for cut in cuts if cut.changes]
+
+
+def _report(
+    cuts: Sequence[Cut],
+    *,
+    before: int | None = None,
+    after: int | None = None,
+    output: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> SlimReport:
+    rows = [cut.summary for cut in cuts]
+    told = tuple(row for row in rows if row.archs or row.skipped_because or row.layout)
+    return SlimReport(
+        before=sum(row.before for row in told) if before is None else before,
+        after=sum(row.after for row in told) if after is None else after,
+        output=output,
+        libraries=told,
+        notes=(*_remarks(cuts), *notes),
+    )
+
+
+def _remarks(cuts: Sequence[Cut]) -> list[str]:
+    notes = []
+    if not any(cut.summary.archs for cut in cuts):
+        notes.append("there is no device code in it: nothing to do")
+    elif not _changed(cuts):
+        notes.append("nothing in it can be cut for these GPUs: nothing to do")
+    if any(cut.nvidia and cut.changes for cut in cuts):
+        notes.append(f"it holds changed libraries of NVIDIA, not to be passed on: '{PRIVATE}'")
+    return notes

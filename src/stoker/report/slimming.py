@@ -1,0 +1,102 @@
+"""What slimming does, as a terminal page: a row for each library, then for each architecture."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.model.slim import ArchSlim, LibrarySlim, SlimReport
+from stoker.model.units import size
+
+
+def slim_page(report: SlimReport) -> RenderableType:
+    """The plan: what would be kept and dropped."""
+    parts: list[RenderableType] = []
+    if report.libraries:
+        parts += [_libraries(report.libraries), Text(), _architectures(report.libraries), Text()]
+    parts += [_note(library.path, library.skipped_because) for library in report.libraries]
+    parts += [Text.assemble(("note ", "cyan"), " ", note) for note in report.notes]
+    return Group(*(part for part in parts if part is not None), Text(_total(report), style="bold"))
+
+
+def slim_lines(report: SlimReport) -> str:
+    """What was done, for a reader who waited for it."""
+    lines = [
+        f"note: {library.path} is left as it is: {library.skipped_because}"
+        for library in report.libraries
+        if library.skipped_because
+    ]
+    lines += [f"note: {note}" for note in report.notes]
+    return "\n".join([*lines, _total(report)])
+
+
+def _total(report: SlimReport) -> str:
+    share = f" ({100 * report.after / report.before:.0f} %)" if report.before else ""
+    return f"{size(report.before)} -> {size(report.after)}{share}"
+
+
+def _note(path: str, why: str | None) -> Text | None:
+    return Text.assemble(("left ", "yellow"), f" {path}: {why}") if why else None
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in heads:
+        first = head == heads[0]
+        table.add_column(
+            head, justify="left" if first else "right", overflow="fold", no_wrap=not first
+        )
+    return table
+
+
+def _libraries(libraries: Sequence[LibrarySlim]) -> Table:
+    table = _table("library", "before", "after", "", "kept", "dropped", "stubs", "layout")
+    for row in sorted(libraries, key=lambda library: -library.before):
+        table.add_row(
+            row.path,
+            size(row.before),
+            size(row.after),
+            f"{100 * row.after / row.before:.0f} %" if row.before else "",
+            str(row.kept),
+            str(row.dropped),
+            str(row.stubs) if row.stubs else "",
+            "left" if row.skipped_because else row.layout or "",
+        )
+    return table
+
+
+def _architectures(libraries: Iterable[LibrarySlim]) -> Table:
+    """Of all libraries together."""
+    table = _table("architecture", "kept", "", "dropped", "")
+    for row in _summed(libraries):
+        table.add_row(
+            Text(row.arch, style="green" if row.kept_bytes else "dim"),
+            str(row.kept) if row.kept else "",
+            size(row.kept_bytes) if row.kept else "",
+            str(row.dropped) if row.dropped else "",
+            size(row.dropped_bytes) if row.dropped else "",
+        )
+    return table
+
+
+def _summed(libraries: Iterable[LibrarySlim]) -> list[ArchSlim]:
+    by_arch: dict[str, list[ArchSlim]] = {}
+    for library in libraries:
+        for row in library.archs:
+            by_arch.setdefault(row.arch, []).append(row)
+    return [
+        ArchSlim(
+            arch=arch,
+            kept=sum(row.kept for row in rows),
+            dropped=sum(row.dropped for row in rows),
+            kept_bytes=sum(row.kept_bytes for row in rows),
+            dropped_bytes=sum(row.dropped_bytes for row in rows),
+        )
+        for arch, rows in sorted(by_arch.items(), key=lambda item: _order(item[0]))
+    ]
+
+
+def _order(arch: str) -> tuple[str, int, str]:
+    kind, _, name = arch.partition("_")
+    return kind, int(name.rstrip("af")), name
