@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _FEW = 4  # times that a group may repeat something unbounded, as in (?:\d+\.){1,3}
-_SHORTEST = 4  # letters of a literal that is worth looking for
+_SHORTEST = 3  # letters of a literal that is worth looking for
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _GROUPS = (op.SUBPATTERN, op.ATOMIC_GROUP)
 
@@ -100,3 +100,21 @@ def _best(sets: list[frozenset[str]]) -> frozenset[str]:
     """The set whose shortest literal is the longest."""
     usable = [one for one in sets if one and min(map(len, one)) >= _SHORTEST]
     return max(usable, key=lambda one: (min(map(len, one)), -len(one)), default=frozenset())
+
+
+def any_of(words: Iterable[str]) -> str:
+    """A pattern for whether one of many words is there, quick since beginnings are shared."""
+    tree: dict[str, Any] = {}
+    for word in words:
+        node = tree
+        for letter in word:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    return _spelt(tree)
+
+
+def _spelt(node: dict[str, Any]) -> str:
+    if "" in node:  # a word ends here; whether a longer one is there does not matter
+        return ""
+    branches = [re.escape(letter) + _spelt(following) for letter, following in node.items()]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"

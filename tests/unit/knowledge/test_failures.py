@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from importlib import resources
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from stoker.diagnose.engine import ranked_causes
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import read_failure
 
 FOLDER = Path(str(resources.files("stoker.knowledge"))) / "failures"
@@ -30,7 +32,6 @@ def test_an_entry_is_complete_and_its_patterns_end_soon(file: Path) -> None:
 
 @pytest.mark.parametrize(("name", "log"), list(examples()))
 def test_an_example_is_diagnosed_as_its_own_cause_first(name: str, log: str) -> None:
-    ranked = ranked_causes(log.splitlines())
-    assert ranked, "no sign matches"
-    assert ranked[0][1] == name
-    assert len(ranked) == 1 or ranked[1][0] < ranked[0][0], "another cause is ranked equal"
+    found = diagnose(read_log(BytesIO(log.encode()))).findings
+    assert found, "no sign matches"
+    assert found[0].cause == name, [(one.cause, one.confidence) for one in found]

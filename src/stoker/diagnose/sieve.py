@@ -1,0 +1,138 @@
+"""Reads a log of any size once and keeps the parts worth reading: its start, its end, its errors.
+
+A log of a few megabytes is kept whole. What an error means is not known here, only the bytes that
+lines about errors have in common.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from stoker.diagnose.cleaning import LONGEST, clean
+from stoker.diagnose.values import Line
+from stoker.model.value import Value
+
+_CHUNK = 4 * 1024**2  # the first one and the last two are kept whole
+_AROUND = 8 * 1024  # bytes kept before and after an error in the others
+_MOST_MARKED = 8 * 1024**2  # bytes kept of them in all
+# Looked for one after another: `bytes.find` is many times quicker than any alternation. Each is
+# rare in the lines of a build that goes well, such as `-Wno-error` or `ErrorReport.cpp`.
+_WORDS = (
+    b"rror:",  # of compilers, linkers, make's and Python's exceptions
+    b"rror :",
+    b" error C",
+    b" error LNK",
+    b"Error at ",
+    b"] Error ",
+    b"ERROR",
+    b"FAILED",
+    b"fatal ",
+    b"fatal:",
+    b"*** ",
+    b"died due to",
+    b"Killed",
+)
+_UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
+
+
+class Log(Value, frozen=True, kw_only=True):
+    """The lines that were kept, and how many there are in all."""
+
+    lines: tuple[Line, ...]
+    total: int
+
+
+class _Part(Value, frozen=True, kw_only=True):
+    """Bytes of the log from offset ``start`` on; ``line`` is the number of its first line."""
+
+    start: int
+    line: int
+    content: bytes
+
+    def cut(self, begin: int, end: int) -> "_Part":
+        line = self.line + self.content.count(b"\n", 0, begin)
+        return _Part(start=self.start + begin, line=line, content=self.content[begin:end])
+
+
+def read_log(stream: BinaryIO) -> Log:
+    """What is kept does not grow with the log, but for the numbers."""
+    kept: list[_Part] = []
+    recent: deque[_Part] = deque()
+    marked = 0
+    for part in _parts(stream):
+        recent.append(part)
+        if len(recent) < 3:
+            continue
+        oldest = recent.popleft()
+        if not kept:
+            kept.append(oldest)
+        elif marked < _MOST_MARKED:
+            spans = [oldest.cut(*span) for span in _spans(oldest.content)]
+            marked += sum(len(span.content) for span in spans)
+            kept += spans
+    total = recent[-1].line + _line_count(recent[-1].content) - 1 if recent else 0
+    lines = [line for part in _each_once([*kept, *recent]) for line in _lines(part)]
+    return Log(lines=tuple(lines), total=total)
+
+
+def _parts(stream: BinaryIO) -> Iterator[_Part]:
+    """Whole lines, each part repeating the end of the one before: an error has its context in
+    one of both. A line longer than a chunk comes in pieces.
+    """
+    start, line, rest, utf16 = 0, 1, b"", False
+    while chunk := stream.read(_CHUNK):
+        utf16 = utf16 or (start == 0 and not rest and chunk.startswith(_UTF16))
+        content = rest + (chunk.replace(b"\0", b"") if utf16 else chunk)
+        end = content.rfind(b"\n") + 1 or len(content)
+        yield _Part(start=start, line=line, content=content[:end])
+        repeated = content.find(b"\n", max(0, end - _AROUND), end - 1) + 1 or end
+        line += content.count(b"\n", 0, repeated)
+        start += repeated
+        rest = content[repeated:]
+    if rest and not rest.endswith(b"\n"):
+        yield _Part(start=start, line=line, content=rest)
+
+
+def _line_count(content: bytes) -> int:
+    return content.count(b"\n") + (not content.endswith(b"\n"))
+
+
+def _spans(content: bytes) -> list[tuple[int, int]]:
+    """Where the errors are, each with its surroundings; whole lines, in order, none twice."""
+    spans: list[tuple[int, int]] = []
+    for begin, end in sorted(_marks(content)):
+        begin = content.rfind(b"\n", 0, max(0, begin - _AROUND)) + 1
+        end = content.find(b"\n", min(end + _AROUND, len(content))) + 1 or len(content)
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((begin, end))
+    return spans
+
+
+def _marks(content: bytes) -> Iterator[tuple[int, int]]:
+    for word in _WORDS:
+        found = content.find(word)
+        while found >= 0:
+            after = found + len(word)
+            yield found, after
+            found = content.find(word, content.find(b"\n", after) + 1 or len(content))
+
+
+def _each_once(parts: list[_Part]) -> Iterator[_Part]:
+    reached = 0
+    for part in parts:
+        done = reached - part.start
+        yield part.cut(done, len(part.content)) if done > 0 else part
+        reached = max(reached, part.start + len(part.content))
+
+
+def _lines(part: _Part) -> Iterator[Line]:
+    """A carriage return starts a line anew: each state of a progress bar is a line of its own."""
+    number = part.line
+    for raw in part.content.removesuffix(b"\n").split(b"\n") if part.content else ():
+        for piece in raw.split(b"\r") if b"\r" in raw else (raw,):
+            for begin in range(0, max(len(piece), 1), LONGEST):
+                text = piece[begin : begin + LONGEST].decode("utf-8", "replace")
+                yield Line(number=number, text=clean(text))
+        number += 1

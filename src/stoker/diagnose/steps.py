@@ -1,0 +1,207 @@
+"""Finds in a log what failed: which lines are errors, which only repeat one, where a step begins.
+
+Knows how tools speak (compilers, linkers, make, ninja, CMake, pip, Python, docker), and no cause.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+
+from stoker.diagnose.values import Line
+from stoker.model.value import Value
+
+_START = r"^\s{0,24}(?:\[ {0,2}\d{1,3}%\] |\[\d{1,6}/\d{1,6}\] )?"
+
+
+class Level(IntEnum):
+    """Who spoke, the innermost first. What succeeds takes back the failures of what it holds."""
+
+    LINE = 0  # any tool
+    CONFIGURE = 1
+    BUILD = 2
+    PACKAGE = 3
+    IMAGE = 4
+    JOB = 5
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+
+
+# A tool gives up. These lines say that something failed, never what.
+_GIVEN_UP = {
+    Level.CONFIGURE: _any(r"-- Configuring incomplete", r"CMake Generate step failed"),
+    Level.BUILD: _any(
+        r"ninja: build stopped",
+        _START + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!.{0,300}\(ignored\))",
+        r"collect2(?:\.exe)?: (?:error|fatal error): ld (?:returned|terminated)",
+        r"clang(?:\+\+)?(?:-\d+)?: error: linker command failed",
+        r"Error compiling objects for extension",
+        r"error: command '[^']{0,300}' failed",
+        r"error: command failed: ",
+        r"CalledProcessError: Command ",
+        r"cc1(?:plus)?: (?:all|some) warnings being treated as errors",
+        r"compilation terminated\.",
+        r"\d+ errors? (?:generated|detected in the compilation)",
+    ),
+    Level.PACKAGE: _any(
+        r"ERROR: (?:Failed building|Failed to build|Could not build)",
+        r"error: subprocess-exited-with-error",
+        r"error: metadata-generation-failed",
+        r"error: (?:legacy-install-failure|failed-wheel-build-for-install)",
+        r"did not run successfully",
+        r"note: This error originates from a subprocess",
+        r"^\s{0,8}[│|] exit code: ",
+        r"Failed to build `",
+        r"ERROR Backend subprocess exited",
+    ),
+    Level.IMAGE: _any(
+        r"ERROR: failed to (?:solve|build)",
+        r"ERROR: process \"",
+        r"The command '[^']{0,300}' returned a non-zero code",
+        r"did not complete successfully: exit code",
+    ),
+    Level.JOB: _any(
+        r"Process completed with exit code [1-9]",
+        r"ERROR: Job failed",
+        r"script returned exit code [1-9]",
+        r"^Error: buildx failed",
+    ),
+}
+_SUCCEEDED = {
+    Level.CONFIGURE: _any(r"-- Build files have been written to: "),
+    Level.BUILD: _any(
+        r"^\s{0,24}\[(\d{1,6})/\1\] ",
+        r"^\s{0,24}\[100%\] Built target ",
+        r"^ninja: no work to do",
+        r"^Build succeeded\.",
+        r"^={2,} .{0,80}\d+ passed(?!.{0,80}failed).{0,80}={2,}$",
+    ),
+    Level.PACKAGE: _any(
+        r"^\s{0,8}Successfully (?:installed|built) ",
+        r"^Finished processing dependencies for ",
+        r"^Successfully (?:built|installed) ",
+        r"^\s{0,4}Installed \d+ packages? in ",
+        r"^Requirement already satisfied: ",
+    ),
+    Level.IMAGE: _any(r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
+    Level.JOB: _any(r"^Job succeeded", r"^Finished: SUCCESS"),
+}
+_ERROR = _any(
+    r"(?:^|[\s\]\)'])(?:fatal |internal compiler )?[Ee]rror\s{0,4}: ",
+    r"\berror (?:[A-Z]{1,4}\d{4}|#\d+)\b",
+    r"^\s{0,24}CMake Error",
+    _START + r"FAILED: ",
+    r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
+    r"\bfatal\s{0,4}: ",
+    r"^\s{0,24}ERROR[: ]",
+    r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
+    r"died due to signal",
+    r"undefined reference to",
+    r"^\s{0,24}Undefined symbols for architecture",
+    r"\bld(?:\.\w+)?: (?!warning)",
+    r"relocation truncated to fit",
+    r"^\s{0,24}(?:Killed|Aborted|Segmentation fault|Bus error|Illegal instruction)",
+    r"(?:Segmentation fault|Killed|Aborted)\s{0,20}(?:\(core dumped\)|$)",
+)
+_HARMLESS = _any(
+    r"\bwarning\b(?!.{0,300}\[-Werror)",
+    r"ERROR: pip's dependency resolver",
+    r"^fatal: (?:not a git repository|[Nn]o (?:names|tags) found|no tag exactly)",
+    r"Performing Test \w",
+    r"^\s{0,24}-- ",
+    r"\(ignored\)",
+)
+_STEP = _any(
+    _START + r"FAILED: ",
+    r"^\s{0,24}CMake Error",
+    r"^\s{0,24}Traceback \(most recent call last\)",
+)
+_NINJA_STEP = re.compile(_START + r"FAILED: ")
+_CHAIN = re.compile(r"another exception occurred|direct cause of the following exception")
+_NEAR = 60  # lines between things that have to do with one another, in one failing step
+_MOST_SHOWN = 12  # lines of an error without a cause
+_ABOVE = 2  # lines that belong to an error and come first: the function, the include
+
+
+class Steps(Value, frozen=True, kw_only=True):
+    """What is known of the lines of a log; all numbers are indices into them."""
+
+    step: tuple[int, ...]  # the number of the step of each line
+    fences: tuple[int, ...]  # where one step of ninja ends and the next begins
+    errors: tuple[int, ...]  # without the echoes and the harmless
+    echoes: frozenset[int]
+    last_failure: dict[Level, int]
+    last_success: dict[Level, int]
+
+    @property
+    def failed(self) -> bool:
+        """Whether some failure was not taken back by a success of what holds it."""
+        return any(not self._taken_back(*failure) for failure in self.last_failure.items())
+
+    def _taken_back(self, level: Level, line: int) -> bool:
+        return any(at > line for outer, at in self.last_success.items() if outer >= level)
+
+    def taken_back(self, line: int) -> bool:
+        """Whether anything succeeded after a line."""
+        return self._taken_back(Level.LINE, line)
+
+    def near(self, line: int) -> range:
+        """The lines that may have to do with one."""
+        after = bisect_right(self.fences, line)
+        begin = self.fences[after - 1] if after else 0
+        end = self.fences[after] if after < len(self.fences) else len(self.step)
+        return range(max(begin, line - _NEAR), min(end, line + _NEAR + 1))
+
+    def block(self, error: int) -> range:
+        """An error and the lines of its step round it, as they are shown."""
+        begin, end = error, error + 1
+        while begin > max(0, error - _ABOVE) and self.step[begin - 1] == self.step[error]:
+            begin -= 1
+        while end < min(len(self.step), begin + _MOST_SHOWN) and self.step[end] == self.step[error]:
+            end += 1
+        return range(begin, end)
+
+
+def find_steps(lines: Sequence[Line]) -> Steps:
+    errors, echoes = [], set()
+    failures: dict[Level, int] = {}
+    successes: dict[Level, int] = {}
+    for index, line in enumerate(lines):
+        if (level := _level(_SUCCEEDED, line.text)) is not None:
+            successes[level] = index
+        if (level := _level(_GIVEN_UP, line.text)) is not None:
+            failures[level] = index
+            echoes.add(index)
+        elif _is_error(line.text):
+            failures[Level.LINE] = index
+            errors.append(index)
+    return Steps(
+        step=tuple(_numbered(lines, echoes)),
+        fences=tuple(i for i, line in enumerate(lines) if _NINJA_STEP.search(line.text)),
+        errors=tuple(errors),
+        echoes=frozenset(echoes),
+        last_failure=failures,
+        last_success=successes,
+    )
+
+
+def _level(table: dict[Level, re.Pattern[str]], text: str) -> Level | None:
+    return next((level for level, pattern in table.items() if pattern.search(text)), None)
+
+
+def _is_error(text: str) -> bool:
+    return bool(_ERROR.search(text)) and not _HARMLESS.search(text)
+
+
+def _numbered(lines: Sequence[Line], echoes: set[int]) -> Iterator[int]:
+    """A step begins where a tool says so, and after the echoes that end another."""
+    number, chained = 0, False
+    for index, line in enumerate(lines):
+        begins = _STEP.search(line.text) and not chained
+        if begins or (index - 1 in echoes and index not in echoes):
+            number += 1
+        if line.text:
+            chained = bool(_CHAIN.search(line.text))
+        yield number

@@ -1,0 +1,50 @@
+"""What a diagnosis is made of. The names are those of its JSON."""
+
+from enum import StrEnum
+
+from stoker.knowledge.failures import Fix, Stage
+from stoker.model.value import Value
+
+
+class Status(StrEnum):
+    FAILED = "failed"
+    NOTHING_FAILED = "nothing-failed"
+    UNKNOWN = "unknown"  # it failed, and no known cause fits
+
+
+class Line(Value, frozen=True, kw_only=True):
+    """A line as its tool printed it: without colours, time stamps and the prefixes of others."""
+
+    number: int
+    text: str
+
+
+class Evidence(Value, frozen=True, kw_only=True):
+    """``line`` counts from 1; it is 0 for what was measured. ``file`` is empty for stdin."""
+
+    line: int
+    text: str
+    file: str = ""
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """A cause, with what speaks for it and what to do; the templates are filled in."""
+
+    cause: str
+    title: str
+    stage: Stage
+    confidence: float
+    evidence: tuple[Evidence, ...]
+    why: str
+    fix: tuple[Fix, ...]
+    links: tuple[str, ...]
+    misled_by: tuple[str, ...]
+
+
+class Diagnosis(Value, frozen=True, kw_only=True):
+    """``findings`` are best first; ``unexplained`` is the first error of a step without any."""
+
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    unexplained: tuple[Evidence, ...] = ()
+    lines: int = 0
