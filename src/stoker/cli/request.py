@@ -12,8 +12,9 @@ from stoker.settings.declared import OPTIONS, Request
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def request_options(*, variant: bool) -> Callable[[F], F]:
-    """Add a flag for every declared option and feature, and -D. ``variant``: also --variant."""
+def request_options(*, variant: bool, source: bool = True) -> Callable[[F], F]:
+    """Add a flag for every declared option and feature, and -D; those of the two only if asked."""
+    left_out = {name for name, wanted in (("variant", variant), ("source", source)) if not wanted}
 
     def decorate(function: F) -> F:
         for row in reversed(features().values()):
@@ -31,7 +32,7 @@ def request_options(*, variant: bool) -> Callable[[F], F]:
             help="Any other CMake option; `stoker options` lists them.",
         )(function)
         for option in reversed(OPTIONS.values()):
-            if option.name != "variant" or variant:
+            if option.name not in left_out:
                 function = click.option(
                     option.flag, option.name, metavar=option.metavar, help=option.help
                 )(function)

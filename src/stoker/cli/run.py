@@ -7,39 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.model.errors import StorageError, UsageError
-from stoker.model.units import byte_count
+from stoker.cli.governing import governing_options
+from stoker.model.errors import StorageError
 
 if TYPE_CHECKING:
     from stoker.model.runs import RunSummary
 
 
-def _bytes(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """``8G``, ``512M``, ``1.5GiB``."""
-    if value is None:
-        return None
-    if not (amount := byte_count(value)):
-        raise UsageError(f"{parameter.opts[0]} {value}: not an amount of memory", hints=["try 8G"])
-    return amount
-
-
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--memory", callback=_bytes, metavar="SIZE", help="Use no more than this, e.g. 8G.")
-@click.option(
-    "--keep-free", "keep_free", callback=_bytes, metavar="SIZE", help="Leave this much to others."
-)
-@click.option("--cpus", type=click.IntRange(min=1), metavar="N", help="Use no more CPUs than N.")
-@click.option("--nice", is_flag=True, help="Give way to everything else on the machine.")
-@click.option(
-    "--policy", default="adaptive", metavar="NAME", help="adaptive, fixed, levels, two-phase."
-)
+@governing_options
 @click.option("--respect-jobs", is_flag=True, help="A -jN of the command caps the CPUs.")
-@click.option(
-    "--progress",
-    type=click.Choice(["auto", "live", "log", "json", "quiet"]),
-    default="auto",
-    help="How to show what happens, on stderr.",
-)
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the summary as JSON.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -213,6 +214,32 @@ def start(
         )
     except OSError as error:
         raise NotStartedError(words[0], error) from error
+
+
+def end_all_with(variable: str, value: str) -> None:
+    """Kill the processes that have this in their environment, and wait until they are gone.
+
+    One that leads a session of its own is a server that others may use: it stays.
+    """
+    mark = os.fsencode(f"{variable}={value}")
+    while left := [pid for pid in _own_processes() if _carries(pid, mark)]:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _own_processes() -> list[int]:
+    found = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    """Gone, somebody else's and dead ones have no environment to read."""
+    with suppress(OSError):
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return mark in environment and os.getsid(pid) != pid
+    return False
 
 
 def _end_with_parent() -> None:

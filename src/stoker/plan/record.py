@@ -1,10 +1,12 @@
 """A plan as others read it: the JSON that is printed, and the part of it that goes into a wheel."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from stoker.model.plan import OriginKind, Plan
+from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
 
 # What depends on the moment or on the folder; the same plan has the same record everywhere.
 _MOMENTARY = ("machine", "estimate", "findings", "why")
@@ -36,14 +38,35 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def lasting_json(plan: Plan) -> dict[str, Any]:
     """Without what another folder or another hour would change."""
-    passing = {
-        setting.name
-        for setting in plan.environment
-        if setting.origin.kind is OriginKind.MACHINE and setting.name.endswith(("JOBS", "LEVEL"))
-    }
+    passing = {setting.name for setting in plan.environment if _is_passing(setting)}
     whole = {key: value for key, value in plan_json(plan).items() if key not in _MOMENTARY}
     for key in ("environment", "origin"):
         whole[key] = {name: value for name, value in whole[key].items() if name not in passing}
     if whole["source"]:
         whole["source"] = {key: value for key, value in whole["source"].items() if key != "path"}
     return whole
+
+
+def as_recorded(
+    plan: Plan, environment: Mapping[str, str], cmake: Mapping[str, str], *, where: str
+) -> Plan:
+    """The plan with exactly these settings, but for what depends on the moment."""
+    origin = Origin(kind=OriginKind.FILE, where=where)
+
+    def settings(place: Place, values: Mapping[str, str]) -> tuple[Setting, ...]:
+        return tuple(
+            Setting(place=place, name=name, value=value, origin=origin)
+            for name, value in values.items()
+        )
+
+    kept = tuple(s for s in plan.environment if _is_passing(s) and s.name not in environment)
+    return replace(
+        plan,
+        environment=(*kept, *settings(Place.ENVIRONMENT, environment)),
+        cmake=settings(Place.CMAKE, cmake),
+    )
+
+
+def _is_passing(setting: Setting) -> bool:
+    """The number of jobs, which memory and CPUs of the moment decide."""
+    return setting.origin.kind is OriginKind.MACHINE and setting.name.endswith(("JOBS", "LEVEL"))

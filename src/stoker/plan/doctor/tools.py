@@ -1,11 +1,11 @@
 """Build tools, Python and the completeness of the tree."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stoker.knowledge.features import features
 from stoker.model.finding import Finding
-from stoker.model.machine import Tool
+from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.source import ProjectKind
 from stoker.plan.doctor.case import Case, error, is_on, major, ok, warning
 
@@ -94,25 +94,10 @@ def _between(version: str, bounds: tuple[str, str]) -> bool:
 
 
 def requirements(case: Case) -> Iterator[Finding]:
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     if case.subject.tree is None or case.subject.kind is ProjectKind.CMAKE:
         return
     python = case.subject.toolbox.python
-    of_python = {
-        "python_version": ".".join(python.version.split(".")[:2]),
-        "python_full_version": python.version,
-    }
-    missing = []
-    for line in case.subject.tree.requirements:
-        requirement = Requirement(line)
-        if requirement.marker and not requirement.marker.evaluate(of_python):
-            continue
-        version = python.packages.get(canonicalize_name(requirement.name))
-        if version is None or not requirement.specifier.contains(version, prereleases=True):
-            requirement.marker = None
-            missing.append(str(requirement))
+    missing = unmet_requirements(case.subject.tree.requirements, python)
     if missing:
         yield error(
             "requirements-missing",
@@ -124,6 +109,27 @@ def requirements(case: Case) -> Iterator[Finding]:
         yield ok(
             "requirements", f"{len(case.subject.tree.requirements)} build requirements installed"
         )
+
+
+def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list[str]:
+    """Those of the requirements that are not installed, without their markers."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    of_python = {
+        "python_version": ".".join(python.version.split(".")[:2]),
+        "python_full_version": python.version,
+    }
+    missing = []
+    for line in lines:
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate(of_python):
+            continue
+        version = python.packages.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            requirement.marker = None
+            missing.append(str(requirement))
+    return missing
 
 
 def submodules(case: Case) -> Iterator[Finding]:

@@ -1,0 +1,74 @@
+"""Wheels through the standard build interface, whatever the project's back end is."""
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+from stoker.model.errors import CommandError, UsageError
+from stoker.outside.files import write_whole
+
+if TYPE_CHECKING:
+    from build import ProjectBuilder
+
+# Runs a command in a folder with variables beside the usual ones; gives its status.
+Execute = Callable[[Sequence[str], Path, Mapping[str, str]], int]
+
+
+def make_wheel(
+    tree: Path,
+    into: Path,
+    *,
+    python: str,
+    execute: Execute,
+    settings: Mapping[str, str],
+    editable: bool = False,
+) -> Path:
+    """Of the tree, in the folder ``into``, which then holds nothing else."""
+    rmtree(into, ignore_errors=True)
+    with _builder(tree, python, execute) as builder:
+        return Path(builder.build("editable" if editable else "wheel", into, dict(settings)))
+
+
+def extra_requirements(tree: Path, *, python: str, execute: Execute) -> tuple[str, ...]:
+    """What the back end asks for beside what pyproject.toml says."""
+    with _builder(tree, python, execute) as builder:
+        return tuple(sorted(builder.get_requires_for_build("wheel")))
+
+
+@contextmanager
+def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuilder"]:
+    from build import BuildBackendException, BuildException, ProjectBuilder
+
+    def runner(
+        cmd: Sequence[str],
+        cwd: str | None = None,
+        extra_environ: Mapping[str, str] | None = None,
+    ) -> None:
+        status = execute(cmd, Path(cwd or tree), extra_environ or {})
+        if status:
+            raise subprocess.CalledProcessError(status, list(cmd))
+
+    try:
+        yield ProjectBuilder(tree, python, runner)
+    except BuildBackendException as error:
+        said = str(error) if not isinstance(error.exception, subprocess.CalledProcessError) else ""
+        raise CommandError("the build back end failed", output=said) from error
+    except BuildException as error:
+        raise UsageError(str(error), where=str(tree)) from error
+
+
+def clear_copies(build: Path) -> None:
+    """What setuptools has copied or linked it takes for done once it exists, even half written."""
+    for pattern in ("lib", "lib.*", "bdist.*"):
+        for folder in build.glob(pattern):
+            rmtree(folder, ignore_errors=True)
+
+
+def outside_the_tree(folder: Path, build: Path) -> dict[str, str]:
+    """Variables that have setuptools build in ``build``."""
+    path = folder / "distutils.cfg"
+    write_whole(path, f"[build]\nbuild_base = {build}\n")
+    return {"DIST_EXTRA_CONFIG": str(path)}

@@ -1,0 +1,72 @@
+"""The folder that each build leaves: its record, the log of each stage, what the governor told."""
+
+import os
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from stoker.model.build import BuildRecord, Stage
+from stoker.model.errors import StorageError
+from stoker.model.events import AnyEvent, Overview
+from stoker.outside import folders
+from stoker.outside.files import write_whole
+
+RECORD = "record.json"
+_ERROR = ("error", "failed", "fatal", "undefined reference", "no such file", "killed")
+_MOST_LINES = 15
+
+
+class RunFolder:
+    """Use it in a ``with`` block. Logs are named in the order the stages began."""
+
+    def __init__(self, name: str):
+        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        self.path = folders.state() / "runs" / f"{moment}-{name}-{os.getpid()}"
+        self._begun: list[Stage] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "RunFolder":
+        try:
+            self.path.mkdir(parents=True)
+            self._events = self._stack.enter_context((self.path / "events.jsonl").open("wb", 0))
+        except OSError as error:
+            raise StorageError(f"cannot write in {self.path}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def log(self, stage: Stage) -> Path:
+        if stage not in self._begun:
+            self._begun.append(stage)
+        return self.path / f"{self._begun.index(stage) + 1}-{stage}.log"
+
+    def keep(self, event: AnyEvent) -> None:
+        """How things stand in between is not worth keeping, nor is any of it worth failing for."""
+        if not isinstance(event, Overview):
+            with suppress(OSError):
+                self._events.write(msgspec.json.encode(event) + b"\n")
+
+    def write(self, record: BuildRecord) -> None:
+        self.attach(RECORD, msgspec.json.format(msgspec.json.encode(record)))
+
+    def attach(self, name: str, content: bytes) -> None:
+        write_whole(self.path / name, content)
+
+
+def error_lines(log: Path) -> str:
+    """The last lines of a log that say what went wrong, or just its last lines."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    wrong = [line for line in lines if any(word in line.lower() for word in _ERROR)]
+    return "\n".join((wrong or lines)[-_MOST_LINES:])

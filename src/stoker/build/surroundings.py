@@ -1,0 +1,57 @@
+"""The environment of a stage: the plan's settings, and what makes builds repeatable."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stoker.model.plan import Plan
+
+_FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|(?<![A-Z])(?:KEY|AUTH)(?![A-Z])|APIKEY",
+    re.IGNORECASE,
+)
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_HIDDEN = "***"
+
+
+def surroundings(
+    base: Mapping[str, str],
+    plan: Plan,
+    *,
+    maps: Mapping[Path, str],
+    epoch: int | None,
+    verbose: bool = False,
+) -> dict[str, str]:
+    """``maps``: folders and what compilers are to call them. ``epoch``: when the source was."""
+    environment = dict(base) | {setting.name: setting.value for setting in plan.environment}
+    environment.setdefault("SOURCE_DATE_EPOCH", str(epoch or _FIRST_ZIP_CAN_SAY))
+    flags = " ".join(map_flags(maps))
+    for name in ("CFLAGS", "CXXFLAGS"):
+        environment[name] = f"{environment.get(name, '')} {flags}".strip()
+    of_nvcc = [
+        environment.get("NVCC_APPEND_FLAGS", ""),
+        *(f"-Xcompiler={f}" for f in flags.split()),
+    ]
+    if verbose:
+        of_nvcc.append("-v")
+        environment["VERBOSE"] = "1"
+    environment["NVCC_APPEND_FLAGS"] = " ".join(of_nvcc).strip()
+    return environment
+
+
+def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
+    """Of a folder whose name a command line would take apart, none."""
+    return tuple(
+        f"-ffile-prefix-map={folder}={name}"
+        for folder, name in maps.items()
+        if not re.search(r"[\s=,\"'\\]", str(folder))
+    )
+
+
+def redacted(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what a stranger must not read."""
+    return {
+        name: _HIDDEN if _SECRET.search(name) else _LOGIN.sub(_HIDDEN, value)
+        for name, value in sorted(environment.items())
+    }

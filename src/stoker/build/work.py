@@ -1,0 +1,116 @@
+"""What a build keeps for the next one: a folder for each tree and variant, held by one at a time.
+
+A stage that is done leaves a stamp: digests of all that went into it. What a stage does is not
+known here.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from stoker.model.build import Stage
+from stoker.model.errors import StokerError, StorageError
+from stoker.model.value import Value
+from stoker.outside import files, folders, process
+
+MARK = "STOKER_WORK"  # in the environment of all that a build starts
+
+
+class Stamp(Value, frozen=True, kw_only=True):
+    """``inputs`` are digests by name; ``outputs`` files or folders that must still be there."""
+
+    inputs: dict[str, str]
+    outputs: tuple[str, ...] = ()
+
+
+def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
+    """Another tree, variant or Python has another folder; changed options keep the same."""
+    told = hashlib.sha256(os.fsencode("\0".join((str(tree), variant, python))))
+    return folders.cache() / "builds" / f"{name}-{variant}-{told.hexdigest()[:12]}"
+
+
+@contextmanager
+def held(path: Path) -> Iterator["Work"]:
+    """The folder, ours alone while the block runs. What a killed build left running ends first."""
+    with locked(path):
+        process.end_all_with(MARK, str(path))
+        yield Work(path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A folder that only one build may use at a time; the lock stands beside it, and is let go
+    when the process ends in whatever way.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        stream = path.with_name(f"{path.name}.lock").open("a")
+    except OSError as error:
+        raise StorageError(f"cannot use {path}: {error.strerror or error}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            hints = ["wait for it, or name another --variant"]
+            raise StokerError(f"another build is at work in {path}", hints=hints) from None
+        yield
+
+
+class Work:
+    """Places and stamps below the folder."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.build = path / "build"
+        self.environment = path / "environment"  # of an isolated back end
+        self.wheel = path / "wheel"  # as the back end made it
+        self.packed = path / "packed"
+        self._stamps = path / "stamps"
+
+    def start_over(self) -> None:
+        """Forget everything."""
+        if self.path.exists():
+            files.remove_whole(self.path)
+        self.path.mkdir(parents=True)
+
+    def reason(self, stage: Stage, inputs: Mapping[str, str]) -> str | None:
+        """Why a stage must be done, in words; ``None`` where it need not."""
+        stamp = self._stamp(stage)
+        if stamp is None:
+            return "not done before"
+        names = sorted(inputs.keys() | stamp.inputs.keys())
+        changed = [name for name in names if inputs.get(name) != stamp.inputs.get(name)]
+        if changed:
+            return f"changed: {', '.join(changed)}"
+        gone = [path for path in stamp.outputs if not Path(path).exists()]
+        return f"{gone[0]} is gone" if gone else None
+
+    def changed(self, stage: Stage, name: str, digest: str) -> bool:
+        """Whether this one input is another than when the stage was last done."""
+        stamp = self._stamp(stage)
+        return stamp is None or stamp.inputs.get(name) != digest
+
+    def outputs(self, stage: Stage) -> tuple[Path, ...]:
+        stamp = self._stamp(stage)
+        return tuple(map(Path, stamp.outputs)) if stamp else ()
+
+    def begin(self, stage: Stage) -> None:
+        """From here to ``done`` the stage counts as not done."""
+        self._file(stage).unlink(missing_ok=True)
+
+    def done(self, stage: Stage, inputs: Mapping[str, str], outputs: tuple[Path, ...]) -> None:
+        stamp = Stamp(inputs=dict(inputs), outputs=tuple(map(str, outputs)))
+        files.write_whole(self._file(stage), msgspec.json.encode(stamp))
+
+    def _stamp(self, stage: Stage) -> Stamp | None:
+        with suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode(self._file(stage).read_bytes(), type=Stamp)
+        return None
+
+    def _file(self, stage: Stage) -> Path:
+        return self._stamps / f"{stage}.json"

@@ -1,0 +1,48 @@
+"""`stoker build`: from a source tree to a checked wheel."""
+
+from typing import Any
+
+import click
+
+from stoker.cli.governing import governing_options
+from stoker.cli.request import request_options
+
+
+@click.command()
+@click.argument("source", required=False, metavar="[SOURCE]")
+@request_options(variant=True, source=False)
+@click.option("--out", default="dist", metavar="DIR", help="Where the wheel goes. Default: dist.")
+@click.option(
+    "--mode",
+    type=click.Choice(["plain", "pypi", "bundle"]),
+    help="Where NVIDIA's libraries come from; see `stoker package`. Default: plain.",
+)
+@click.option("--target", metavar="T", help="Only this target of the build tool; no wheel.")
+@click.option("--install-tree", is_flag=True, help="An installed tree instead of a wheel.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["none", "full", "torch"]),
+    help="The Python packages a back end sees: those installed; its own, from the package index; "
+    "its own, but the PyTorch that is installed. Default: none for PyTorch and its extensions.",
+)
+@click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
+@click.option("--from-record", metavar="FILE", help="Repeat a build: its record, or its wheel.")
+@click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")
+@click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")
+@click.option("--json", "as_json", is_flag=True, help="The record of the build as JSON.")
+@governing_options
+def command(**options: Any) -> None:
+    """Build SOURCE, or the folder we are in, into a checked wheel.
+
+    \b
+    stoker build                          the tree in this folder, for this machine
+    stoker build pytorch --variant h100   another tree, for an H100
+    stoker build torch-scatter==2.1.2 --variant cpu
+    stoker build --target torch_cpu       one target of ninja, no wheel
+
+    A build that was stopped, in whatever way, goes on where it was. What nothing has changed for is
+    not done again.
+    """
+    from stoker.cli.building import perform
+
+    perform(options)

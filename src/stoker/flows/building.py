@@ -1,0 +1,208 @@
+"""`stoker build`: from whatever names a source to a checked wheel, and a record of how."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+
+import msgspec
+
+from stoker import __version__
+from stoker.build.acquire.store import acquired
+from stoker.build.run_folder import RunFolder
+from stoker.build.stages import Echo, StageError, Stages, Tell
+from stoker.build.surroundings import redacted
+from stoker.build.work import Work, held, locked, work_folder
+from stoker.flows.governed import RunOptions, Session, Show, session
+from stoker.flows.planning import survey
+from stoker.flows.simulating import find_trace
+from stoker.flows.staging import Staging
+from stoker.govern.history import History
+from stoker.govern.trace import write_trace
+from stoker.model.build import BuildRecord, BuildRequest
+from stoker.model.errors import StorageError
+from stoker.model.events import AnyEvent
+from stoker.model.plan import Plan
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.plan.estimate import estimate
+from stoker.plan.planning import make_plan
+from stoker.plan.record import plan_json
+from stoker.plan.subject import Subject
+from stoker.settings.declared import Request
+from stoker.source.git_state import read_git_state
+
+Adapt = Callable[[Plan], Plan]
+
+
+class Watcher(Value, frozen=True, kw_only=True):
+    """Whoever looks on: at events, at stages that have ended, at remarks, at all output."""
+
+    show: Show
+    tell: Tell
+    say: Callable[[str], None]
+    echo: Echo | None = None
+    shell_on_failure: bool = False
+
+
+class Built(Value, frozen=True, kw_only=True):
+    record: BuildRecord
+    folder: str  # of the run
+
+
+def build(
+    asked: Request,
+    request: BuildRequest,
+    options: RunOptions,
+    watcher: Watcher,
+    *,
+    adapt: Adapt = lambda plan: plan,
+) -> Built:
+    """``adapt`` has the last word on the plan: a record that is to be repeated."""
+    _check_writable(Path(request.out))
+    with ExitStack() as stack:
+        source = stack.enter_context(acquired(request.source, say=watcher.say))
+        subject = survey(_of_tree(asked, source.path))
+        plan = adapt(make_plan(subject, estimate(subject)))
+        work = stack.enter_context(held(_work_folder(subject)))
+        folder = stack.enter_context(RunFolder(subject.name))
+        case = _Case(asked, request, watcher, subject, plan, work, folder)
+        watcher.say(f"{case.title}; run folder {folder.path}")
+        governed = stack.enter_context(
+            session(options, what=f"stoker build {folder.path.name}", show=case.show)
+        )
+        return case.build(governed)
+
+
+def _of_tree(asked: Request, path: str) -> Request:
+    return msgspec.structs.replace(asked, options={**asked.options, "source": path})
+
+
+def _work_folder(subject: Subject) -> Path:
+    assert subject.tree is not None
+    python = subject.toolbox.python
+    return work_folder(
+        Path(subject.tree.path),
+        name=subject.tree.name,
+        variant=subject.name,
+        python=f"{python.executable} {python.version}",
+    )
+
+
+def _check_writable(out: Path) -> None:
+    """Now, not after an hour."""
+    nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        why = "we may not write there" if nearest.is_dir() else f"{nearest} is not a folder"
+        raise StorageError(f"cannot write in {out}: {why}", hints=["another folder: --out DIR"])
+
+
+class _Case:
+    """A build with everything that it is about."""
+
+    def __init__(
+        self,
+        asked: Request,
+        request: BuildRequest,
+        watcher: Watcher,
+        subject: Subject,
+        plan: Plan,
+        work: Work,
+        folder: RunFolder,
+    ):
+        assert subject.tree is not None
+        self._asked = asked
+        self._request = request
+        self._watcher = watcher
+        self._subject = subject
+        self._plan = plan
+        self._work = work
+        self._folder = folder
+        self._git = read_git_state(Path(subject.tree.path))
+        tree = subject.tree
+        self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
+
+    def show(self, event: AnyEvent) -> None:
+        self._folder.keep(event)
+        self._watcher.show(event)
+
+    def build(self, governed: Session) -> Built:
+        watcher = self._watcher
+        if self._request.fresh:
+            self._work.start_over()
+        stages = Stages(self._work, self._folder, tell=watcher.tell, echo=watcher.echo)
+        staging = Staging(
+            subject=self._subject,
+            plan=self._plan,
+            request=self._request,
+            git=self._git,
+            work=self._work,
+            stages=stages,
+            governed=governed,
+        )
+        record = self._record(staging)
+        self._folder.write(record)
+        outputs: tuple[Path, ...] = ()
+        status = 1
+        try:
+            with _alone_in(staging):
+                outputs = staging.run()
+            status = 0
+        except StageError:
+            if watcher.shell_on_failure:
+                self._shell(staging)
+            raise
+        finally:
+            record = msgspec.structs.replace(
+                record,
+                stages=tuple(stages.results),
+                outputs=tuple(map(str, outputs)),
+                summary=governed.finish(status),
+            )
+            self._folder.write(record)
+            self._attach_steps()
+        return Built(record=record, folder=str(self._folder.path))
+
+    def _record(self, staging: Staging) -> BuildRecord:
+        page = msgspec.json.format(msgspec.json.encode(plan_json(self._plan)))
+        self._folder.attach("plan.json", page)
+        tools = self._subject.toolbox.tools
+        return BuildRecord(
+            stoker=__version__,
+            began=time.time(),
+            request=self._request,
+            options=self._asked.options,
+            features=self._asked.features,
+            defines=self._asked.defines,
+            tree=staging.tree.path,
+            work=str(self._work.path),
+            plan=self._plan,
+            environment=redacted(staging.environment),
+            tools={tool.name: f"{tool.version} {tool.path}" for tool in tools if tool.version},
+            git=self._git,
+        )
+
+    def _attach_steps(self) -> None:
+        """What the governor measured, from its history."""
+        history = History()
+        try:
+            what = f"stoker build {self._folder.path.name}"
+            run = next((run for run in history.runs() if run.command == what), None)
+            measured = run is not None and bool(history.attempts(run.id))
+        finally:
+            history.close()
+        if run is not None and measured:
+            self._folder.attach("steps.json", write_trace(find_trace(str(run.id))))
+
+    def _shell(self, staging: Staging) -> None:
+        shell = os.environ.get("SHELL", "/bin/sh")
+        self._watcher.say(f"a shell as the stage had it, in {staging.folder}; `exit` ends it")
+        process.start([shell], env=staging.environment, cwd=staging.folder).wait()
+
+
+def _alone_in(staging: Staging) -> AbstractContextManager[None]:
+    """A tree that is built in place serves one build at a time, of whatever variant."""
+    if not staging.way.in_tree:
+        return nullcontext()
+    return locked(work_folder(staging.way.tree, name="in-tree", variant="any", python=""))

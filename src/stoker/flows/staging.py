@@ -1,0 +1,418 @@
+"""What each stage of a build does: the capabilities of the other rooms, in the order of a build."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from stoker import __version__
+from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
+from stoker.build.backend import (
+    Execute,
+    clear_copies,
+    extra_requirements,
+    make_wheel,
+    outside_the_tree,
+)
+from stoker.build.configured import answer_file, probe_files, read_answer, switched_off
+from stoker.build.generated import generated_sources
+from stoker.build.inputs import digest, file_digest, tree_state
+from stoker.build.isolated import Isolated
+from stoker.build.stages import Act, Inputs, Log, Stages
+from stoker.build.surroundings import surroundings
+from stoker.build.way import last_stage, way_of
+from stoker.build.work import MARK, Work
+from stoker.deliver.package.values import Mode, PackageRequest
+from stoker.deliver.verify.case import PLAN_MEMBER
+from stoker.flows.governed import Session
+from stoker.flows.packaging import package
+from stoker.flows.verifying import verify
+from stoker.knowledge.features import features
+from stoker.knowledge.packages import install_command
+from stoker.model.build import BuildRequest, GitState, Isolation, Stage
+from stoker.model.errors import CommandError, MissingError, StokerError, unknown
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import OriginKind, Plan
+from stoker.model.source import FrontEnd, ProjectKind, SourceTree
+from stoker.outside import files, process
+from stoker.plan.doctor import examine
+from stoker.plan.doctor.case import is_on
+from stoker.plan.doctor.tools import unmet_requirements
+from stoker.plan.record import lasting_json
+from stoker.plan.subject import Subject
+from stoker.source.ninja import read_edges
+
+_ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
+_CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
+_NO_WORK = "ninja: no work to do."
+# What doctor finds wrong and a build may still do: the governor deals with little memory, a full
+# disk says so, and not all that PyTorch lists is needed.
+_NO_HINDRANCE = ("memory", "disk")
+# Variables that builds read beside the plan's own.
+_READ_BY_BUILDS = (
+    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
+    *("CUDA_HOME", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CMAKE_PREFIX_PATH"),
+    *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER", "SOURCE_DATE_EPOCH"),
+)
+
+
+class Staging:
+    """One build. ``run`` does it all and gives what was made, in the folder asked for."""
+
+    def __init__(
+        self,
+        *,
+        subject: Subject,
+        plan: Plan,
+        request: BuildRequest,
+        git: GitState | None,
+        work: Work,
+        stages: Stages,
+        governed: Session,
+    ):
+        assert subject.tree is not None
+        self.tree: SourceTree = subject.tree
+        self._subject = subject
+        self._plan = plan
+        self._request = request
+        self._work = work
+        self._stages = stages
+        self._governed = governed
+        self._out = Path(request.out).absolute()
+        self._isolation = self._chosen_isolation()
+        self._python = subject.toolbox.python.executable
+        if self._isolation is not Isolation.NONE:
+            self._python = str(work.environment / "bin" / "python")
+        self.way = way_of(plan, self.tree, request, build=work.build, python=self._python)
+        self.environment = self._governed.environment(self._base(git))
+        self.folder = self.way.tree  # where the last command ran, for who wants to look
+
+    def run(self) -> tuple[Path, ...]:
+        self._do(Stage.PREPARE, self._prepare, self._prepare_inputs)
+        if self.way.configure:
+            self._compile_all()
+        match self.way.last:
+            case Stage.INSTALL:
+                return self._do(Stage.INSTALL, self._install, self._install_inputs)
+            case Stage.WHEEL:
+                return self._wheel_and_after()
+            case _:
+                return ()
+
+    def _compile_all(self) -> None:
+        self._do(Stage.CONFIGURE, self._configure, self._configure_inputs)
+        target = self._request.target or "all"
+        edges = read_edges(self.way.build)
+        targets = {output for edge in edges for output in edge.outputs}
+        if target not in targets:
+            raise unknown("target", target, targets)
+        if generated := generated_sources(edges, target):
+            self._ninja(Stage.CODEGEN, generated)
+        self._ninja(Stage.COMPILE, (target,))
+
+    def _wheel_and_after(self) -> tuple[Path, ...]:
+        (wheel,) = self._stages.do(
+            Stage.WHEEL, self._wheel, inputs=self._wheel_inputs, inputs_change=self.way.in_tree
+        )
+        if self._request.editable:
+            self._stages.do_if(
+                Stage.INSTALL,
+                lambda log: self._install_editable(wheel, log),
+                reason=lambda: "asked",
+            )
+            return ()
+        (packed,) = self._do(
+            Stage.PACKAGE,
+            lambda log: self._package(wheel, log),
+            lambda: self._package_inputs(wheel),
+        )
+        self._do(
+            Stage.VERIFY,
+            lambda log: self._verify(packed, log),
+            lambda: {"wheel": file_digest(packed), "stoker": __version__},
+        )
+        return (self._deliver(packed),)
+
+    # -- prepare -------------------------------------------------------------------------------
+
+    def _prepare_inputs(self) -> dict[str, str]:
+        return {
+            "hindrances": digest([finding.title for finding in self._hindrances()]),
+            "requirements": digest([self.tree.requirements, self._isolation]),
+            "python": self._python_digest(),
+        }
+
+    def _prepare(self, log: Log) -> tuple[Path, ...]:
+        hindrances = self._hindrances()
+        if hindrances:
+            raise MissingError(
+                hindrances[0].title,
+                hints=[line for finding in hindrances for line in _mending(finding)],
+            )
+        if self._isolation is Isolation.NONE:
+            return ()
+        isolated = Isolated(self._work.environment, self._executing(log))
+        isolated.make(self._subject.toolbox.python.executable, self._isolation)
+        isolated.install(self.tree.requirements)
+        isolated.install(
+            extra_requirements(self.way.tree, python=isolated.python, execute=self._executing(log))
+        )
+        return (self._work.environment,)
+
+    def _hindrances(self) -> list[Finding]:
+        passed: tuple[str, ...] = _NO_HINDRANCE
+        if self._isolation is not Isolation.NONE or self.tree.kind is not ProjectKind.EXTENSION:
+            passed += ("requirements",)
+        findings = examine(self._subject, self._plan)
+        return [
+            finding
+            for finding in findings
+            if finding.severity is Severity.ERROR and not finding.name.startswith(passed)
+        ]
+
+    def _chosen_isolation(self) -> Isolation:
+        """As asked; else PyTorch and extensions see what is installed, others if it is enough."""
+        if last_stage(self._plan, self.tree, self._request) is not Stage.WHEEL:
+            return Isolation.NONE
+        if self._request.isolation or self.tree.kind is not ProjectKind.CMAKE:
+            return self._request.isolation or Isolation.NONE
+        python = self._subject.toolbox.python
+        unmet = unmet_requirements(self.tree.requirements, python)
+        return Isolation.FULL if unmet else Isolation.NONE
+
+    def _python_digest(self) -> str:
+        """Of the interpreter, and of the packages that the back end sees."""
+        python = self._subject.toolbox.python
+        packages = python.packages if self._isolation is not Isolation.FULL else {}
+        return digest([python.executable, python.version, packages])
+
+    # -- configure, codegen, compile -----------------------------------------------------------
+
+    def _configure_inputs(self) -> dict[str, str]:
+        return {
+            "options": self._options_digest(),
+            "CMake files": tree_state(self.way.tree, names=_CMAKE_FILES, without=self._no_source()),
+        }
+
+    def _options_digest(self) -> str:
+        names = {*_READ_BY_BUILDS, *(setting.name for setting in self._plan.environment)}
+        names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
+        said = {name: self.environment.get(name) for name in names}
+        tools = [(tool.name, tool.path, tool.version) for tool in self._subject.toolbox.tools]
+        toolkit = self._subject.toolkit
+        return digest([self.way.configure, said, tools, toolkit.version if toolkit else None])
+
+    def _configure(self, log: Log) -> tuple[Path, ...]:
+        build = self.way.build
+        cache, graph = build / "CMakeCache.txt", build / "build.ninja"
+        # What an earlier configuration found, or was told and no longer is, would stay.
+        if self._work.changed(Stage.CONFIGURE, "options", self._options_digest()):
+            cache.unlink(missing_ok=True)
+        asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
+        words, extra = self._with_probe(asked)
+        answer_file(build).unlink(missing_ok=True)
+        self._must(words, log, extra=extra, what="CMake does not accept it")
+        self._check_configured(asked, log)
+        return cache, graph
+
+    def _with_probe(self, asked: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The command and variables that also have CMake tell what became of its options."""
+        if self._plan.value("CMAKE_PROJECT_INCLUDE"):
+            return self.way.configure, {}
+        probe = probe_files(self._work.path / "probe", asked)
+        if self.way.in_tree:
+            return self.way.configure, {"CMAKE_PROJECT_INCLUDE": str(probe)}
+        return (*self.way.configure, f"-DCMAKE_PROJECT_INCLUDE={probe}"), {}
+
+    def _check_configured(self, asked: Sequence[str], log: Log) -> None:
+        try:
+            found = read_answer(answer_file(self.way.build).read_text(errors="replace"))
+        except FileNotFoundError:
+            log.line("stoker: this CMake cannot tell what became of the options")
+            return
+        off = switched_off(asked, found, log.text(), self.tree)
+        if not off:
+            return
+        names = " and ".join(one.name for one in off)
+        hints = [f"CMake: {line}" for one in off for line in one.lines]
+        for one in off:
+            row = next((row for row in features().values() if row.option == one.name), None)
+            wanted = (row.library,) if row and row.library else one.libraries
+            hints += [f"  $ {line}" for name in wanted for line in self._install_line(name)]
+        hints.append(f"to build without it: {' '.join(f'-D {one.name}=OFF' for one in off)}")
+        raise MissingError(f"{names} was asked for, but switched itself off", hints=hints)
+
+    def _install_line(self, name: str) -> tuple[str, ...]:
+        return install_command(name, self._subject.machine.os, self._subject.cuda_version)
+
+    def _ninja(self, stage: Stage, targets: Sequence[str]) -> None:
+        words = ("ninja", "-C", str(self.way.build))
+        talk = ("-v", "-d", "explain", "-d", "stats") if self._request.verbose else ()
+
+        def reason() -> str | None:
+            asked = process.run([*words, "-n", *targets], timeout=None, env=self.environment)
+            return None if _NO_WORK in asked.stdout else "there is something to do"
+
+        def act(log: Log) -> tuple[Path, ...]:
+            self._must((*words, *talk, *targets), log, what="ninja stopped")
+            return ()
+
+        self._stages.do_if(stage, act, reason=reason)
+
+    # -- install, wheel ------------------------------------------------------------------------
+
+    def _install_inputs(self) -> dict[str, str]:
+        return {"products": self._products_digest(), "tree": self._tree_digest(), **self._into()}
+
+    def _into(self) -> dict[str, str]:
+        return {"folder": str(self._out)}
+
+    def _install(self, log: Log) -> tuple[Path, ...]:
+        version = f"-{self.tree.version}" if self.tree.version else ""
+        target = self._out / f"{self.tree.name}{version}-{self._plan.label}"
+        with files.folder_made_whole(target) as aside:
+            words = ("cmake", "--install", str(self.way.build), "--prefix", str(aside))
+            self._must(words, log, what="installing failed")
+            if target.exists():
+                files.remove_whole(target)
+        return (target,)
+
+    def _wheel_inputs(self) -> dict[str, str]:
+        return {
+            "tree": self._tree_digest(),
+            "products": self._products_digest(),
+            "options": digest([self.way.settings, self._options_digest(), self._request.editable]),
+            "python": self._python_digest(),
+            "requirements": digest([self.tree.requirements, self._isolation]),
+        }
+
+    def _wheel(self, log: Log) -> tuple[Path, ...]:
+        own = {}
+        if self.tree.front_end is FrontEnd.SETUPTOOLS:
+            clear_copies(self.way.build)
+            own = {} if self.way.in_tree else outside_the_tree(self._work.path, self.way.build)
+        made = make_wheel(
+            self.way.tree,
+            self._work.wheel,
+            python=self._python,
+            execute=self._executing(log, own),
+            settings=self.way.settings,
+            editable=self._request.editable,
+        )
+        return (made,)
+
+    def _install_editable(self, wheel: Path, log: Log) -> tuple[Path, ...]:
+        python = self._subject.toolbox.python.executable
+        words = (python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel))
+        self._must(words, log, what="pip could not install it")
+        return ()
+
+    def _tree_digest(self) -> str:
+        return tree_state(self.way.tree, without=self._no_source())
+
+    def _no_source(self) -> tuple[Path, ...]:
+        """Folders that may lie in the tree and change by the build itself."""
+        return (self._out, self._work.path)
+
+    def _products_digest(self) -> str:
+        return file_digest(self.way.build / ".ninja_log")
+
+    # -- package, verify -----------------------------------------------------------------------
+
+    def _package_inputs(self, wheel: Path) -> dict[str, str]:
+        return {
+            "wheel": file_digest(wheel),
+            "mode": self._request.mode,
+            "plan": digest(self._recorded()),
+            "stoker": __version__,
+        }
+
+    def _recorded(self) -> dict[str, object]:
+        built = {"mode": self._request.mode, "isolation": self._isolation, "stoker": __version__}
+        return {**lasting_json(self._plan), "build": built}
+
+    def _package(self, wheel: Path, log: Log) -> tuple[Path, ...]:
+        """With the plan in it, then as portable as asked."""
+        shutil.rmtree(self._work.packed, ignore_errors=True)
+        recorded = msgspec.json.format(msgspec.json.encode(self._recorded())) + b"\n"
+        with open_wheel(wheel) as opened:
+            member = f"{opened.dist_info}/{PLAN_MEMBER}"
+            edit = Edit(contents={member: Content.of_bytes(recorded)})
+            with_plan = rewrite(opened, edit, self._work.packed / "with-plan")
+        request = PackageRequest(mode=Mode(self._request.mode))
+        planned, packaged = package(with_plan, request, self._work.packed)
+        for note in planned.notes:
+            log.line(f"note: {note}")
+        return (Path(packaged.path),)
+
+    def _verify(self, wheel: Path, log: Log) -> tuple[Path, ...]:
+        verification = verify(wheel)
+        for finding in verification.findings:
+            log.line(f"{finding.severity}: {finding.title}")
+            for line in finding.evidence.splitlines():
+                log.line(f"    {line}")
+        if not verification.ok:
+            wrong = [f for f in verification.findings if f.severity is Severity.ERROR]
+            hints = [line for finding in wrong for line in _mending(finding)]
+            raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
+        return ()
+
+    def _deliver(self, wheel: Path) -> Path:
+        target = self._out / wheel.name
+        if file_digest(target) != file_digest(wheel):
+            with files.file_made_whole(target) as stream, wheel.open("rb") as source:
+                shutil.copyfileobj(source, stream)
+        return target
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def _do(self, stage: Stage, act: Act, inputs: Inputs) -> tuple[Path, ...]:
+        return self._stages.do(stage, act, inputs=inputs)
+
+    def _base(self, git: GitState | None) -> dict[str, str]:
+        """What the stages are given, before the governor adds its part."""
+        path = os.environ.get("PATH", os.defpath)
+        for name in ("cmake", "ninja"):
+            tool = self._subject.toolbox.tool(name)
+            if tool and not shutil.which(name):
+                path = f"{path}:{Path(tool.path).parent}"
+        base = {**os.environ, MARK: str(self._work.path)}
+        if self._isolation is not Isolation.NONE:
+            path = f"{self._work.environment}/bin:{path}"
+            base["VIRTUAL_ENV"] = str(self._work.environment)
+        name = self.tree.name
+        return surroundings(
+            {**base, "PATH": path},
+            self._plan,
+            maps={
+                self.way.tree: name,
+                self.way.build: f"{name}-build",
+                self._work.environment: "environment",
+            },
+            epoch=git.time if git else None,
+            verbose=self._request.verbose,
+        )
+
+    def _must(
+        self, words: Sequence[str], log: Log, *, what: str, extra: Mapping[str, str] | None = None
+    ) -> None:
+        status = self._executing(log, extra or {})(words, self.way.tree, {})
+        if status:
+            raise CommandError(f"{what} (status {status})")
+
+    def _executing(self, log: Log, own: Mapping[str, str] | None = None) -> Execute:
+        def execute(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
+            self.folder = folder
+            environment = {**self.environment, **(own or {}), **extra}
+            status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
+            if self._governed.stopped_by is not None:
+                raise KeyboardInterrupt
+            return status
+
+        return execute
+
+
+def _mending(finding: Finding) -> list[str]:
+    return [finding.title, *finding.evidence.splitlines(), *(f"  $ {line}" for line in finding.fix)]
