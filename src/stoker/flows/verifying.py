@@ -12,12 +12,14 @@ from stoker.deliver.verify.case import (
     Case,
     CodeSample,
     PlanRecord,
+    SlimNote,
     Verification,
 )
 from stoker.deliver.verify.checks import examine, worst_first
 from stoker.flows.inspecting import inspect
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding
+from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.model.value import Value
 from stoker.model.variant import Variant
 from stoker.plan.grammar import name, parse
@@ -80,24 +82,40 @@ def _read(wheel: Wheel, asked: Variant | None) -> Case:
         raise UsageError(f"'{wheel.path}' is not called a wheel", hints=["its name ends with .whl"])
     facts = inspect(str(wheel.path))
     assert facts.wheel is not None
+    slim = _slim(wheel)
     return Case(
         file_name=wheel.path.name,
         facts=facts,
         wheel=facts.wheel,
         members=tuple(wheel.members.values()),
-        plan=_plan(wheel),
+        plan=_plan(wheel, slim),
+        slim=slim,
         asked=asked,
     )
 
 
-def _plan(wheel: Wheel) -> PlanRecord | None:
+def _slim(wheel: Wheel) -> SlimNote | None:
+    member = f"{wheel.dist_info}/{SLIM_MEMBER}"
+    if member not in wheel.members:
+        return None
+    try:
+        return SlimNote(record=msgspec.json.decode(wheel.read(member), type=SlimRecord))
+    except (msgspec.DecodeError, ArtifactError) as error:
+        return SlimNote(problem=str(error))
+
+
+def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
+    """Of a wheel slimmed after it was built, as if it had been built for fewer GPUs."""
     member = f"{wheel.dist_info}/{PLAN_MEMBER}"
     if member not in wheel.members:
         return None
     try:
         recorded = msgspec.json.decode(wheel.read(member), type=_Recorded)
         # By its name and back: the words in the file may be any.
-        return PlanRecord(variant=parse(name(recorded.variant)))
+        variant = parse(name(recorded.variant))
+        if slim and slim.record:
+            variant = msgspec.structs.replace(variant, gpus=slim.record.gpus)
+        return PlanRecord(variant=variant)
     except (msgspec.DecodeError, ArtifactError, UsageError) as error:
         return PlanRecord(problem=str(error))
 

@@ -1,8 +1,12 @@
 """What slimming does to each library: the values of `stoker slim`."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from stoker.model.value import Value
+from stoker.model.variant import GpuTarget
 
 SLIM_MEMBER = "stoker-slim.json"  # in dist-info: a SlimRecord
 
@@ -48,9 +52,14 @@ class SlimRecord(Value, frozen=True, kw_only=True):
     ``private``: it holds changed libraries that their licence does not let anyone pass on.
     """
 
-    targets: tuple[str, ...]  # "9.0", "8.6+ptx"
+    targets: tuple[Annotated[str, Meta(pattern=r"^\d{1,3}\.\d[af]?(\+ptx)?$")], ...]
     label: str
     private: bool = False
+
+    @property
+    def gpus(self) -> tuple[GpuTarget, ...]:
+        words = (target.partition("+") for target in self.targets)
+        return tuple(GpuTarget(arch=arch, ptx=bool(ptx)) for arch, _, ptx in words)
 
 
 class SlimReport(Value, frozen=True, kw_only=True):

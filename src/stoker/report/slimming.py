@@ -15,9 +15,13 @@ def slim_page(report: SlimReport) -> RenderableType:
     parts: list[RenderableType] = []
     if report.libraries:
         parts += [_libraries(report.libraries), Text(), _architectures(report.libraries), Text()]
-    parts += [_note(library.path, library.skipped_because) for library in report.libraries]
+    parts += [
+        Text.assemble(("left ", "yellow"), f" {library.path}: {library.skipped_because}")
+        for library in report.libraries
+        if library.skipped_because
+    ]
     parts += [Text.assemble(("note ", "cyan"), " ", note) for note in report.notes]
-    return Group(*(part for part in parts if part is not None), Text(_total(report), style="bold"))
+    return Group(*parts, Text(_total(report), style="bold"))
 
 
 def slim_lines(report: SlimReport) -> str:
@@ -34,10 +38,6 @@ def slim_lines(report: SlimReport) -> str:
 def _total(report: SlimReport) -> str:
     share = f" ({100 * report.after / report.before:.0f} %)" if report.before else ""
     return f"{size(report.before)} -> {size(report.after)}{share}"
-
-
-def _note(path: str, why: str | None) -> Text | None:
-    return Text.assemble(("left ", "yellow"), f" {path}: {why}") if why else None
 
 
 def _table(*heads: str) -> Table:

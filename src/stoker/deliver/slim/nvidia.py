@@ -3,11 +3,11 @@
 Who asks for it may cut them for use on the spot; the result is marked as private.
 """
 
-import re
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
+from stoker.knowledge.singletons import unhashed
 from stoker.knowledge.sonames import is_nvidias
 from stoker.model.errors import UsageError
 
@@ -16,8 +16,6 @@ LICENCE = "NVIDIA's licence does not allow its libraries to be changed and passe
 # The package index refuses every upload with a classifier that starts with "Private".
 PRIVATE = "Private :: Do Not Upload"
 
-_HASH = re.compile(r"-[0-9a-f]{8,}(?=\.so)")  # in the name of a library taken into a wheel
-
 
 def is_nvidia_distribution(name: str) -> bool:
     return canonicalize_name(name).startswith("nvidia-")
@@ -25,7 +23,7 @@ def is_nvidia_distribution(name: str) -> bool:
 
 def is_nvidia_library(path: str, soname: str | None) -> bool:
     names = (PurePosixPath(path).name, soname or "")
-    return any(is_nvidias(_HASH.sub("", name)) for name in names)
+    return any(is_nvidias(unhashed(name)) for name in names)
 
 
 def refusal(what: str) -> UsageError:

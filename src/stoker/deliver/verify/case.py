@@ -11,8 +11,9 @@ from stoker.artifact.engine.record import Mismatch
 from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, ElfKind, LibraryFacts, WheelFacts
 from stoker.model.finding import Finding, Severity
+from stoker.model.slim import SlimRecord
 from stoker.model.value import Value
-from stoker.model.variant import Variant
+from stoker.model.variant import GpuTarget, Variant
 
 PLAN_MEMBER = "stoker-plan.json"  # in dist-info: what `stoker plan --json` printed of the build
 
@@ -24,6 +25,13 @@ class PlanRecord(Value, frozen=True, kw_only=True):
     """What the wheel says it was built for; ``problem``: why that cannot be read."""
 
     variant: Variant | None = None
+    problem: str | None = None
+
+
+class SlimNote(Value, frozen=True, kw_only=True):
+    """What the wheel says it was slimmed for; ``problem``: why that cannot be read."""
+
+    record: SlimRecord | None = None
     problem: str | None = None
 
 
@@ -66,12 +74,21 @@ class Case(Value, frozen=True, kw_only=True):
     mismatches: tuple[Mismatch, ...] = ()
     wrong_hashes: tuple[Mismatch, ...] = ()
     plan: PlanRecord | None = None
+    slim: SlimNote | None = None
     asked: Variant | None = None
     samples: tuple[CodeSample, ...] = ()
 
     @property
     def expected(self) -> Variant | None:
         return self.asked or (self.plan.variant if self.plan else None)
+
+    @property
+    def slimmed_for(self) -> tuple[GpuTarget, ...]:
+        """The GPUs that a slimmed wheel must serve; none of a wheel as it was built."""
+        record = self.slim.record if self.slim else None
+        if record is None:
+            return ()
+        return (self.asked.gpus if self.asked else ()) or record.gpus
 
     @property
     def project(self) -> str:

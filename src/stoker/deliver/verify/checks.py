@@ -33,6 +33,7 @@ CHECKS = (
     Check("openmp", "there will be one OpenMP runtime", contents.openmp),
     Check("permissions", "nobody else may change its files", contents.permissions),
     Check("plan", "it says what it was built for", contents.plan),
+    Check("slimmed", "what it was slimmed for is what it holds", code.slimmed),
     Check("as-asked", "device code, CUDA and Python are those asked for", code.as_asked),
     Check("cpu", "code for every CPU keeps to the level asked for", code.cpu_level),
 )

@@ -1,8 +1,9 @@
 """Is the code what was asked for: GPU architectures, CUDA, Python, CPU level? Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+from stoker.artifact.runs_on import needed_code
 from stoker.deliver.verify.case import Case, CodeSample, Use, error, note, warning
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.extra_architectures import added, holds_foreign_code
@@ -10,6 +11,7 @@ from stoker.knowledge.instruction_sets import beyond, names_a_cpu
 from stoker.knowledge.nvidia_packages import cuda_of
 from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding
+from stoker.model.slim import SLIM_MEMBER
 from stoker.model.units import size
 from stoker.model.variant import Backend, GpuTarget, Variant
 
@@ -24,6 +26,8 @@ def as_asked(case: Case) -> Iterator[Finding]:
 
 
 def _architectures(case: Case) -> Iterator[Finding]:
+    if case.slimmed_for:  # by what runs, not by name: that is how it was cut
+        return
     variant = case.expected
     if why := _why_unchecked(variant):
         yield note("architectures-unchecked", "GPU architectures were not checked", [why])
@@ -38,6 +42,32 @@ def _architectures(case: Case) -> Iterator[Finding]:
     if extra := _extra(case, variant.gpus, asked):
         yield error("extra-architecture", "there is device code that nobody asked for", extra)
     yield from _not_everywhere(case, variant.gpus)
+
+
+def slimmed(case: Case) -> Iterator[Finding]:
+    """What was cut must be cut, and what was asked for must be there."""
+    if case.slim and case.slim.problem:
+        yield error("unreadable-slim-note", f"{SLIM_MEMBER} cannot be read", [case.slim.problem])
+    if case.slim and case.slim.record and case.slim.record.private:
+        lines = ["it holds changed libraries of NVIDIA, whose licence does not allow that"]
+        yield warning("private", "it may not be passed on", lines)
+    gpus = case.slimmed_for
+    present = _present(case.own_libraries)
+    if lacking := [gpu.arch for gpu in gpus if not needed_code(present, [gpu])]:
+        yield error("missing-architecture", "there is no device code for these GPUs", lacking)
+    if extra := [line for one in case.own_libraries for line in _uncut(one, gpus)]:
+        yield warning("not-slimmed", "there is device code for other GPUs than it says", extra)
+
+
+def _uncut(library: LibraryFacts, gpus: Sequence[GpuTarget]) -> list[str]:
+    """One entry for another GPU may be all of a region: then it stands for 'not for this GPU'."""
+    extra = {
+        arch
+        for region in library.regions
+        for arch in set(region.archs) - needed_code(region.archs, gpus)
+        if gpus and len(region.archs) > 1
+    }
+    return [f"{library.path}: {', '.join(sorted(extra))}"] if extra else []
 
 
 def _why_unchecked(variant: Variant | None) -> str | None:

@@ -91,6 +91,8 @@ print("computes")
 """,
 )
 
+NO_KERNEL_IMAGE = "no kernel image is available"  # as the driver says of code for other GPUs
+
 EXTENSION = Program(
     "trial-extension",
     "a C++ extension compiles and runs",

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging import tags
@@ -131,7 +131,7 @@ class _Trial:
             return
         yield self._program(programs.ARCHITECTURES, *sorted(present))
         if gpus:
-            yield self._program(programs.GPU)
+            yield judged_gpu(self._run_program(programs.GPU), gpus, present)
         else:
             yield _not_tried(programs.GPU.name, programs.GPU.title, "this machine has no GPU")
 
@@ -169,8 +169,11 @@ class _Trial:
         return _finding(name, title, done)
 
     def _program(self, program: Program, *arguments: str, timeout: float = _STEP) -> Finding:
-        done = self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
+        done = self._run_program(program, *arguments, timeout=timeout)
         return _finding(program.name, program.title, done)
+
+    def _run_program(self, program: Program, *arguments: str, timeout: float = _STEP) -> Outcome:
+        return self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
 
     def _pip(self, *arguments: str) -> Outcome:
         quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
@@ -189,6 +192,26 @@ def top_modules(members: Sequence[str]) -> list[str]:
     """What a user of the wheel would import; private modules are for its own use."""
     found = (_MODULE.fullmatch(installed_path(member)) for member in members)
     return sorted({match[1] for match in found if match and match[1] not in ("test", "tests")})
+
+
+def judged_gpu(outcome: Outcome, gpus: Sequence[str], present: Collection[str]) -> Finding:
+    """What became of the program for the GPU; of a wheel without code for it, in its own words."""
+    name, title, _ = programs.GPU
+    if outcome.ok or programs.NO_KERNEL_IMAGE not in outcome.stdout + outcome.stderr:
+        return _finding(name, title, outcome)
+    said = next(
+        line
+        for line in (outcome.stdout + outcome.stderr).splitlines()
+        if programs.NO_KERNEL_IMAGE in line
+    )
+    here = ", ".join(f"sm_{gpu.replace('.', '')}" for gpu in sorted(set(gpus)))
+    return Finding(
+        name=name,
+        severity=Severity.ERROR,
+        title=f"it holds no device code for the GPU of this machine, {here}",
+        evidence=f"it holds {' '.join(sorted(present))}\n{said.strip()}",
+        fix=("stoker slim ORIGINAL_WHEEL --for native",),
+    )
 
 
 def _finding(name: str, title: str, outcome: Outcome) -> Finding:
