@@ -1,19 +1,249 @@
-"""Keeps source trees in a folder of ours, each whole, for as long as somebody may build it again."""
+"""Keeps source trees in a folder of ours, each whole, for whoever builds them again.
 
+Each is a folder with a record and the tree, and a lock beside it: held alone by whoever makes it,
+shared by all who build it. What a killed maker left is finished, or begun anew, by the next.
+"""
+
+import hashlib
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stoker.model.errors import UsageError
+import msgspec
+
+from stoker.build.acquire import git, index
+from stoker.build.acquire.archive import unpack
+from stoker.build.acquire.naming import ARCHIVES, Named, parse
+from stoker.model.errors import CommandError, MissingError, StorageError, UsageError
 from stoker.model.source import Acquired, SourceKind
+from stoker.model.value import Value
+from stoker.outside import folders, locks
 
 Say = Callable[[str], None]
+
+_RECORD = "source.json"
+
+
+class Record(Value, frozen=True, kw_only=True):
+    """What stands beside a tree: where it is, below the record's folder, and what it is of."""
+
+    kind: SourceKind
+    given: str
+    tree: str
+    identity: str
+    notes: tuple[str, ...] = ()
+
+
+class _Wanted(Value, frozen=True, kw_only=True):
+    """``make`` fills a folder, under a lock with this descriptor, and says what it made.
+
+    One that ``resumes`` can use what an earlier attempt left there.
+    """
+
+    key: str
+    make: Callable[[Path, int], Record]
+    resumes: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def root() -> Path:
+    return folders.cache() / "sources"
+
+
+def lock_of(entry: Path) -> Path:
+    """The lock of a folder in ``root()``, be it whole or in the making."""
+    return entry.with_name(f"{entry.name.removeprefix('.').removesuffix('.partial')}.lock")
+
+
+def read_record(entry: Path) -> Record | None:
+    """None where the tree is not whole."""
+    try:
+        record = msgspec.json.decode((entry / _RECORD).read_bytes(), type=Record)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return record if (entry / record.tree).is_dir() else None
 
 
 @contextmanager
 def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquired]:
     """The tree that ``given`` names; `stoker gc` leaves it alone while the block runs."""
-    if tag or not Path(given).is_dir():
-        raise UsageError(f"{given} is not a folder")
-    say(f"source: {given}")
-    yield Acquired(kind=SourceKind.FOLDER, given=given, path=str(Path(given).resolve()))
+    named = parse(given, tag)
+    if named.kind is SourceKind.FOLDER:
+        path = Path(named.place)
+        yield Acquired(kind=named.kind, given=named.shown, path=str(path), notes=_checked(path))
+        return
+    wanted = _wanted(named, say)
+    with _kept(wanted, say) as (path, record):
+        yield Acquired(
+            kind=record.kind,
+            given=named.shown,
+            path=str(path),
+            identity=record.identity,
+            notes=(*record.notes, *wanted.notes, *_checked(path)),
+        )
+
+
+def _checked(tree: Path) -> tuple[str, ...]:
+    """All submodules are there; that some are at another commit is worth a note."""
+    if not (tree / ".gitmodules").is_file() or not (tree / ".git").exists():
+        return ()
+    try:
+        states = git.submodule_states(tree)
+    except (CommandError, MissingError) as error:
+        return (f"submodules were not checked: {error.message}",)
+    if lacking := [path for path, state in states.items() if state in "-U"]:
+        raise git.incomplete(tree, lacking)
+    moved = [path for path, state in states.items() if state == "+"]
+    return (f"submodules at another commit than the tree names: {', '.join(moved)}",) * bool(moved)
+
+
+@contextmanager
+def _kept(wanted: _Wanted, say: Say) -> Iterator[tuple[Path, Record]]:
+    """The tree, made if it is not there yet, under a lock that others can share."""
+    entry = root() / wanted.key
+    lock = lock_of(entry)
+
+    def wait() -> None:
+        say("another stoker is at work on this source: waiting for it")
+
+    while True:
+        with locks.held(lock, shared=True, waiting=wait):
+            if record := read_record(entry):
+                yield entry / record.tree, record
+                return
+        with locks.held(lock, waiting=wait) as descriptor:
+            if not read_record(entry):
+                _make(wanted, entry, descriptor)
+
+
+def _make(wanted: _Wanted, entry: Path, descriptor: int) -> None:
+    work = entry.with_name(f".{entry.name}.partial")
+    shutil.rmtree(entry, ignore_errors=True)  # damaged since it was made
+    if not wanted.resumes:
+        shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(exist_ok=True)
+        record = wanted.make(work, descriptor)
+        (work / _RECORD).write_bytes(msgspec.json.encode(record))
+        work.rename(entry)
+    except OSError as error:
+        raise StorageError(f"cannot keep a source in {entry}: {error.strerror}") from error
+    finally:
+        if not wanted.resumes:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+# -- the kinds -------------------------------------------------------------------------------------
+
+
+def _wanted(named: Named, say: Say) -> _Wanted:
+    match named.kind:
+        case SourceKind.ARCHIVE:
+            return _of_archive(named)
+        case SourceKind.INDEX:
+            return _of_index(named, say)
+        case _:
+            return _of_git(named, say)
+
+
+def _of_archive(named: Named) -> _Wanted:
+    archive = Path(named.place)
+    digest = _digest(archive)
+
+    def make(work: Path, _: int) -> Record:
+        return Record(
+            kind=named.kind,
+            given=named.shown,
+            tree=_unpacked(archive, work),
+            identity=f"sha256 {digest}",
+        )
+
+    return _Wanted(key=f"{_slug(_stem(archive.name))}-{digest[:12]}", make=make)
+
+
+def _of_index(named: Named, say: Say) -> _Wanted:
+    version = named.reference or ""
+
+    def make(work: Path, _: int) -> Record:
+        places = index.read_index()
+        file = index.find(named.place, version, places)
+        archive = index.download(file, work, places, say=say)
+        digest = _digest(archive)
+        tree = _unpacked(archive, work)
+        archive.unlink()
+        return Record(
+            kind=named.kind,
+            given=named.shown,
+            tree=tree,
+            identity=f"sha256 {digest}",
+            notes=() if file.sha256 else ("the index gives no checksum: nothing was compared",),
+        )
+
+    return _Wanted(key=_slug(f"{named.place}-{version}"), make=make)
+
+
+def _of_git(named: Named, say: Say) -> _Wanted:
+    try:
+        found = git.find(named.place, named.reference)
+    except git.UnreachableError as error:
+        return _fetched_earlier(named, error)
+    name = _slug(re.split(r"[/:]", named.place.rstrip("/"))[-1].removesuffix(".git"))
+
+    def make(work: Path, descriptor: int) -> Record:
+        tree, keep_open = work / name, (descriptor,)
+        begun = tree.exists()
+        try:
+            commit = git.fetch(named.place, found, tree, say=say, keep_open=keep_open)
+        except (CommandError, UsageError):
+            if not begun:
+                raise
+            say("what an earlier attempt left is of no use: beginning anew")
+            shutil.rmtree(tree)
+            commit = git.fetch(named.place, found, tree, say=say, keep_open=keep_open)
+        identity = f"commit {commit}"
+        return Record(kind=named.kind, given=named.shown, tree=name, identity=identity)
+
+    reference = _slug(named.reference or "head")
+    return _Wanted(key=f"{name}-{reference}-{found.commit[:12]}", make=make, resumes=True)
+
+
+def _fetched_earlier(named: Named, error: MissingError) -> _Wanted:
+    """The newest that came from the same place."""
+
+    def make(work: Path, descriptor: int) -> Record:  # noqa: ARG001
+        raise error
+
+    records = {entry: read_record(entry) for entry in root().glob("[!.]*/")}
+    same = [entry for entry, record in records.items() if record and record.given == named.shown]
+    if not same:
+        raise error
+    newest = max(same, key=lambda entry: entry.stat().st_mtime)
+    notes = (f"{error.message}: this is what was fetched from there earlier",)
+    return _Wanted(key=newest.name, make=make, notes=notes)
+
+
+def _unpacked(archive: Path, work: Path) -> str:
+    """The tree's place below ``work``."""
+    into = work / "unpacked"
+    into.mkdir()
+    return str(unpack(archive, into).relative_to(work))
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _stem(name: str) -> str:
+    suffix = next((suffix for suffix in ARCHIVES if name.endswith(suffix)), "")
+    return name.removesuffix(suffix)
+
+
+def _slug(text: str) -> str:
+    """Good for a folder's name, and still readable."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip(".-")[:64] or "source"

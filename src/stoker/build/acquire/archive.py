@@ -1,0 +1,158 @@
+"""Unpacks an archive that nobody vouches for: whole and inside one folder, or not at all.
+
+No symbolic link is made before the last file is written, so nothing is ever written through one.
+Does not know how archives are packed.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stoker.build.acquire.links import inside
+from stoker.build.acquire.members import DAMAGE, Kind, Member, read_members
+from stoker.model.errors import ArtifactError, CommandError, StorageError
+from stoker.model.units import size
+
+_MOST_MEMBERS = 1_000_000
+_MOST_DEEP = 100  # folders in one another
+_MOST_RATIO = 200  # source code is packed to a tenth
+_ALWAYS_ALLOWED = 64 << 20  # bytes that are no bomb however small the archive is
+_CHUNK = 1 << 20
+# What the system says of names that contradict one another, or that no file can have.
+_BAD_NAMES = (
+    *(errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EPERM),
+    *(errno.EILSEQ, errno.EINVAL, errno.ENAMETOOLONG),
+)
+
+
+def unpack(archive: Path, into: Path) -> Path:
+    """Fill the empty folder ``into``; gives the tree in it: the one folder at the top, or itself.
+
+    After an error ``into`` holds a part, which is for the caller to delete.
+    """
+    with _explained(archive):
+        unpacking = _Unpacking(into, most=_ALWAYS_ALLOWED + _MOST_RATIO * archive.stat().st_size)
+        for member in read_members(archive):
+            unpacking.take(member)
+        unpacking.link()
+        top = list(into.iterdir())
+    if not top:
+        raise ArtifactError("the archive is empty", file=archive.name)
+    alone = len(top) == 1 and top[0].is_dir() and not top[0].is_symlink()
+    return top[0] if alone else into
+
+
+class _RefusedError(Exception):
+    """Something that no honest archive of sources holds."""
+
+
+class _Unpacking:
+    """Writes members as they come; symbolic links wait for the end."""
+
+    def __init__(self, into: Path, *, most: int):
+        self._into = into
+        self._most = most
+        self._bytes = 0
+        self._members = 0
+        self._links: dict[str, str] = {}
+
+    def take(self, member: Member) -> None:
+        self._count(member.size)
+        name = checked_name(member.name)
+        if not name:
+            return  # the folder that holds all others
+        path = self._into / name
+        if member.kind is Kind.FOLDER:
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Of members with one name the last counts.
+        self._links.pop(name, None)
+        match member.kind:
+            case Kind.FILE:
+                _write(path, member)
+            case Kind.SYMBOLIC:
+                path.unlink(missing_ok=True)
+                self._links[name] = member.target
+            case Kind.HARD:
+                self._copy(self._into / checked_name(member.target), path)
+            case Kind.OTHER:
+                raise _RefusedError(f"{name!r} is a {member.kind}")
+
+    def link(self) -> None:
+        for name, target in self._links.items():
+            if not target or not inside(name, self._links):
+                raise _RefusedError(f"{name!r} is a link out of the archive: {target!r}")
+        for name, target in self._links.items():
+            (self._into / name).symlink_to(target)
+
+    def _count(self, content: int) -> None:
+        self._members += 1
+        self._bytes += content
+        if self._members > _MOST_MEMBERS:
+            raise _RefusedError(f"it holds more than {_MOST_MEMBERS:,} files")
+        if self._bytes > self._most:
+            raise _RefusedError(f"it unpacks to more than {size(self._most)}, far above its size")
+
+    def _copy(self, source: Path, path: Path) -> None:
+        """A second name becomes a second file: a change of one is not meant for the other."""
+        if not source.is_file():
+            raise _RefusedError(f"{path.name!r} is a second name of a file that is not there")
+        self._count(source.stat().st_size)
+        if source != path:
+            path.unlink(missing_ok=True)
+            shutil.copy2(source, path)
+
+
+def checked_name(name: str) -> str:
+    """The name without needless parts; refused where it is no place in the folder."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise _RefusedError(f"{name!r} would be written outside the folder")
+    if len(parts) > _MOST_DEEP:
+        raise _RefusedError(f"its folders are nested more than {_MOST_DEEP} deep")
+    return "/".join(parts)
+
+
+def _write(path: Path, member: Member) -> None:
+    assert member.content is not None
+    path.unlink(missing_ok=True)
+    with path.open("xb") as stream:
+        shutil.copyfileobj(member.content, stream, _CHUNK)
+        if stream.tell() != member.size:
+            raise EOFError
+        if member.executable:
+            os.fchmod(stream.fileno(), 0o755)
+    os.utime(path, (member.modified, member.modified))
+
+
+@contextmanager
+def _explained(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except _RefusedError as error:
+        hints = ["made to do harm, or by mistake: look at it before you unpack it by hand"]
+        raise ArtifactError(f"refused: {error}", file=archive.name, hints=hints) from error
+    except DAMAGE as error:
+        raise _damaged(archive, error) from error
+    except OSError as error:
+        if error.errno is None:  # from a decompressor, not from the system
+            raise _damaged(archive, error) from error
+        if error.errno in _BAD_NAMES:
+            why = f"it cannot be unpacked: {error.strerror}: {error.filename}"
+            raise ArtifactError(why, file=archive.name) from error
+        raise StorageError(f"cannot unpack {archive}: {error.strerror}") from error
+
+
+def _damaged(archive: Path, error: Exception) -> ArtifactError:
+    why = error.output.strip() if isinstance(error, CommandError) else str(error)
+    if isinstance(error, EOFError):
+        why = "it ends too early"
+    return ArtifactError(
+        f"this is no archive, or a damaged one: {why}",
+        file=archive.name,
+        hints=["download it again", "a source archive is a .tar.gz, .xz, .bz2, .zst or .zip"],
+    )

@@ -1,0 +1,197 @@
+"""Source trees out of git: one commit with its submodules, as little else as the server allows.
+
+Every step can be repeated where a killed one left off. Git runs with the user's own configuration,
+but may not ask for a password. Where the trees are kept is not known here.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from stoker.build.acquire.naming import without_credentials
+from stoker.model.errors import CommandError, MissingError, StokerError, UsageError, nearest
+from stoker.model.value import Value
+from stoker.outside import process
+
+Say = Callable[[str], None]
+
+_PATIENCE = 120  # seconds for a server to list its references
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_UNREACHABLE = re.compile(
+    r"Could not resolve host|Connection (refused|timed out|reset)|Network is unreachable"
+    r"|No route to host|Operation timed out|Failed to connect|Temporary failure in name"
+)
+_SUBMODULE = re.compile(r"([-+U ])[0-9a-f]{40,64} (.*?)(?: \([^()]*\))?")
+_MOST_NAMED = 12  # submodules in an error
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """What a name in a repository stands for; a commit named as such has no full name."""
+
+    full: str | None  # refs/tags/v1.0
+    commit: str
+
+
+class UnreachableError(MissingError):
+    """The server does not answer: a copy that is here already may do."""
+
+
+def find(url: str, reference: str | None) -> Found:
+    """Ask the server; of a tag and a branch with one name the tag counts."""
+    names = [f"refs/tags/{reference}", f"refs/heads/{reference}"] if reference else ["HEAD"]
+    listed = _listed(url, [*names, *(f"{name}^{{}}" for name in names)])
+    for name in names:
+        if name in listed:
+            peeled = listed.get(f"{name}^{{}}")  # the commit that an annotated tag is of
+            return Found(full=name, commit=peeled or listed[name])
+    if reference and _COMMIT.fullmatch(reference):
+        return Found(full=None, commit=reference)
+    raise _unknown(url, reference)
+
+
+def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection[int]) -> str:
+    """Make or finish the tree; gives the commit that it is at."""
+    git = _Git(url, tree, say=say, keep_open=keep_open)
+    tree.mkdir(exist_ok=True)
+    git.do("init", "--quiet")
+    for lock in (tree / ".git").rglob("*.lock"):
+        lock.unlink()  # of a git that was killed: nobody else is here
+    git.do("config", "remote.origin.url", url)
+    _fetch_commit(git, found)
+    git.do("checkout", "--quiet", "--force", "--detach", found.commit)
+    if (tree / ".gitmodules").is_file():
+        _fetch_submodules(git)
+    states = submodule_states(tree)
+    if lacking := [path for path, state in states.items() if state != " "]:
+        raise incomplete(tree, lacking)
+    return process.check(_command(tree, "rev-parse", "HEAD"), timeout=_PATIENCE).strip()
+
+
+def submodule_states(tree: Path) -> dict[str, str]:
+    """Git's own sign for each: missing ``-``, at another commit ``+``, in conflict ``U``, or a
+    blank.
+    """
+    command = _command(tree, "-c", "safe.directory=*", "submodule", "status", "--recursive")
+    lines = process.check(command, timeout=_PATIENCE, env=_environment()).splitlines()
+    matches = (_SUBMODULE.fullmatch(line) for line in lines)
+    return {match[2]: match[1] for match in matches if match}
+
+
+def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:
+    named = ", ".join(sorted(lacking)[:_MOST_NAMED])
+    more = f" and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
+    path = shlex.quote(str(tree))
+    return UsageError(
+        f"{len(lacking)} submodules are missing or at another commit: {named}{more}",
+        hints=[f"git -C {path} submodule update --init --recursive --depth 1"],
+    )
+
+
+def _listed(url: str, patterns: Collection[str]) -> dict[str, str]:
+    command = [_program(), "ls-remote", "--quiet", "--", url, *patterns]
+    outcome = process.run(command, timeout=_PATIENCE, env=_environment())
+    if outcome.status is None:
+        raise UnreachableError(f"{without_credentials(url)} did not answer in time")
+    if not outcome.ok:
+        raise _explained(url, outcome.stderr)
+    pairs = (line.split("\t", 1) for line in outcome.stdout.splitlines() if "\t" in line)
+    return {name: commit for commit, name in pairs}
+
+
+def _unknown(url: str, reference: str | None) -> UsageError:
+    place = without_credentials(url)
+    if reference is None:
+        return UsageError(f"{place} has no commit that it would begin with", hints=["name a tag"])
+    names = [name.split("/", 2)[2] for name in _listed(url, ["refs/tags/*", "refs/heads/*"])]
+    similar = nearest(reference, {name.removesuffix("^{}"): None for name in names}, count=5)
+    hints = [f"the nearest: {', '.join(similar)}"] if similar else []
+    return UsageError(
+        f"{place} has no tag, branch or commit '{reference}'",
+        hints=[*hints, f"git ls-remote --tags {shlex.quote(place)}"],
+    )
+
+
+def _fetch_commit(git: "_Git", found: Found) -> None:
+    """Shallow where the server can; a tag keeps its name, for trees that describe themselves."""
+    named = found.full and found.full.startswith("refs/")
+    wanted = f"+{found.full}:{found.full}" if named else found.full or found.commit
+    fetch = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--update-head-ok")
+    git.say(f"fetching {found.full or found.commit}")
+    if git.tried(*fetch, "--depth", "1", "origin", wanted):
+        return
+    # A server may hand out no commit by its number, but then it hands out all.
+    git.do(*fetch, "origin", wanted if found.full else "+refs/*:refs/remotes/origin/*")
+
+
+def _fetch_submodules(git: "_Git") -> None:
+    update = ("submodule", "update", "--init", "--recursive", "--force", "--jobs", "4")
+    git.do("submodule", "--quiet", "sync", "--recursive")
+    if not git.tried(*update, "--depth", "1"):
+        git.do(*update)
+
+
+class _Git:
+    """Git in one tree, telling of submodules as they come."""
+
+    _ARRIVED = re.compile(r"Submodule path '(.*)': checked out '.*'")
+
+    def __init__(self, url: str, tree: Path, *, say: Say, keep_open: Collection[int]):
+        self.say = say
+        self._url = url
+        self._tree = tree
+        self._keep_open = keep_open
+
+    def do(self, *words: str) -> None:
+        outcome = self._run(words)
+        if not outcome.ok:
+            raise _explained(self._url, outcome.stdout)
+
+    def tried(self, *words: str) -> bool:
+        """Whether it went well; an error only where another try would do no better."""
+        outcome = self._run(words)
+        if _UNREACHABLE.search(outcome.stdout):
+            raise _explained(self._url, outcome.stdout)
+        return outcome.ok
+
+    def _run(self, words: tuple[str, ...]) -> process.Outcome:
+        command = _command(self._tree, *words)
+        keep_open = self._keep_open
+        return process.stream(command, self._hear, env=_environment(), keep_open=keep_open)
+
+    def _hear(self, line: str) -> None:
+        if arrived := self._ARRIVED.fullmatch(line):
+            self.say(f"fetched {arrived[1]}")
+
+
+def _command(tree: Path, *words: str) -> list[str]:
+    return [_program(), "-C", str(tree), *words]
+
+
+def _program() -> str:
+    if found := shutil.which("git"):
+        return found
+    raise MissingError("there is no git here", hints=["install git, or name a folder or archive"])
+
+
+def _environment() -> dict[str, str]:
+    own = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of a hook that we may be called from
+    inherited = {name: value for name, value in os.environ.items() if name not in own}
+    return {**inherited, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def _explained(url: str, said: str) -> StokerError:
+    """The user's error behind git's."""
+    place = without_credentials(url)
+    if _UNREACHABLE.search(said):
+        hints = ["this machine may be offline; a clone or archive that is here will do"]
+        return UnreachableError(f"cannot reach {place}", hints=hints)
+    if "transport 'file' not allowed" in said:
+        return UsageError(
+            "a submodule is a repository on this machine, which git does not fetch unasked",
+            hints=["git config --global protocol.file.allow always"],
+        )
+    lines = [line for line in said.splitlines() if line.strip()]
+    return CommandError(f"git cannot fetch {place}", output="\n".join(lines[-20:]))

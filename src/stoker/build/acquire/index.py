@@ -1,0 +1,230 @@
+"""Source distributions from the user's package index, without running anything of them.
+
+Pip cannot fetch one without beginning its build, which may need what is to be built. So pip is only
+asked for its settings, and the index is spoken to in the standard way (PEP 503 and PEP 691).
+"""
+
+import hashlib
+import sys
+from ast import literal_eval
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import msgspec
+from packaging.utils import InvalidSdistFilename, parse_sdist_filename
+from packaging.version import InvalidVersion, Version
+
+from stoker.model.errors import (
+    ArtifactError,
+    CommandError,
+    MissingError,
+    StorageError,
+    UsageError,
+    nearest,
+)
+from stoker.model.units import size
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.outside.web import AbsentError, UnreachableError, Web, opened
+
+Say = Callable[[str], None]
+
+_PATIENCE = 60  # seconds for pip to say its settings
+_SECTIONS = (":env:", "download", "global")  # of pip's settings, the strongest first
+_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+_JSON = "application/vnd.pypi.simple.v1+json"
+_MOST_PAGE = 256 << 20  # bytes; the longest pages have a hundredth
+_CHUNK = 1 << 20
+
+
+class File(Value, frozen=True, kw_only=True):
+    """One file in the index. ``sha256`` is missing where the index does not tell it."""
+
+    url: str
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        return unquote(urlsplit(self.url).path.rpartition("/")[2])
+
+    def version_of(self, package: str) -> Version | None:
+        """If it is a source distribution of the package."""
+        try:
+            name, version = parse_sdist_filename(self.name)
+        except (InvalidSdistFilename, InvalidVersion):
+            return None
+        return version if name == package else None
+
+
+class Index(Value, frozen=True, kw_only=True):
+    """Where pip would look, and how it would go there."""
+
+    roots: tuple[str, ...]  # with a page for each package
+    links: tuple[str, ...]  # pages and folders that name files themselves
+    web: Web
+
+
+def read_index() -> Index:
+    """The user's own settings, as pip reads them."""
+    python = [sys.executable, "-P"]  # a folder called pip in the current folder is not pip
+    try:
+        settings = _settings(
+            process.check([*python, "-m", "pip", "config", "list"], timeout=_PATIENCE)
+        )
+        main = settings.get("index-url") or process.check(
+            [*python, "-c", _DEFAULT], timeout=_PATIENCE
+        )
+    except CommandError as error:
+        raise MissingError(
+            f"pip is not there to say which package index is used ({sys.executable})",
+            hints=[f"{sys.executable} -m ensurepip"],
+        ) from error
+    closed = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
+    roots = (main.strip(), *settings.get("extra-index-url", "").split())
+    return Index(
+        roots=() if closed else roots,
+        links=tuple(settings.get("find-links", "").split()),
+        web=Web(certificates=settings.get("cert"), proxy=settings.get("proxy")),
+    )
+
+
+def find(package: str, version: str, index: Index) -> File:
+    """The source distribution of one version; the error says which there are."""
+    files = _files(package, index)
+    versions = {file: file.version_of(package) for file in files}
+    for file, found in versions.items():
+        if found == Version(version):
+            return file
+    raise _absent(package, version, sorted(filter(None, versions.values())), files)
+
+
+def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
+    """The file in ``folder``; an error if it is not the one that the index tells of."""
+    target = folder / file.name
+    digest, arrived = hashlib.sha256(), 0
+    with opened(file.url, index.web) as answer:
+        say(f"downloading {file.name}{f' ({size(answer.size)})' if answer.size else ''}")
+        try:
+            with target.open("wb") as stream:
+                while chunk := answer.content.read(_CHUNK):
+                    digest.update(chunk)
+                    arrived += stream.write(chunk)
+        except OSError as error:
+            raise StorageError(f"cannot write {target}: {error.strerror}") from error
+    if answer.size not in (None, arrived):
+        raise UnreachableError(f"the download of {file.name} broke off", hints=["try again"])
+    if file.sha256 not in (None, digest.hexdigest()):
+        raise ArtifactError(
+            f"its SHA-256 is {digest.hexdigest()}, the index says {file.sha256}",
+            file=file.name,
+            hints=["it was changed on its way, or the index is wrong: do not use it"],
+        )
+    return target
+
+
+def _settings(listed: str) -> dict[str, str]:
+    """From lines such as ``global.index-url='https://...'``."""
+    found: dict[str, str] = {}
+    for section in reversed(_SECTIONS):
+        for line in listed.splitlines():
+            key, equals, value = line.partition("=")
+            if equals and key.startswith(f"{section}."):
+                found[key.removeprefix(f"{section}.")] = str(literal_eval(value))
+    return found
+
+
+def _files(package: str, index: Index) -> list[File]:
+    """All that the places together have; if none has any, one that did not answer matters."""
+    files: list[File] = []
+    problems: list[UnreachableError] = []
+    places = [*index.links, *(f"{root.rstrip('/')}/{package}/" for root in index.roots)]
+    for place in places:
+        try:
+            files += _files_at(place, index.web)
+        except AbsentError:
+            continue
+        except UnreachableError as error:
+            problems.append(error)
+    if problems and not files:
+        raise UnreachableError(
+            f"the package index cannot be reached: {problems[0].message}",
+            hints=["`pip config list` shows which one pip asks, and PIP_INDEX_URL changes it"],
+        )
+    return files
+
+
+def _files_at(place: str, web: Web) -> list[File]:
+    path = Path(unquote(urlsplit(place).path) if place.startswith("file:") else place).expanduser()
+    if path.is_dir():
+        page = path / "index.html"
+        if not page.is_file():
+            return [File(url=child.absolute().as_uri()) for child in sorted(path.iterdir())]
+        path = page
+    url = path.absolute().as_uri() if path.is_file() else place
+    with opened(url, web, accept=f"{_JSON}, text/html;q=0.1") as answer:
+        content = answer.content.read(_MOST_PAGE)
+    return parse_page(content, answer.type, answer.url)
+
+
+class _PageFile(msgspec.Struct):
+    url: str
+    hashes: dict[str, str] = {}
+
+
+class _Page(msgspec.Struct):
+    files: list[_PageFile]
+
+
+def parse_page(content: bytes, kind: str, url: str) -> list[File]:
+    """The files that a page names; none where it is no such page."""
+    if kind == _JSON:
+        try:
+            page = msgspec.json.decode(content, type=_Page)
+        except msgspec.MsgspecError as error:
+            raise UnreachableError(f"{url} is no page of a package index: {error}") from error
+        named = [(file.url, file.hashes.get("sha256")) for file in page.files]
+    else:
+        anchors = _Anchors()
+        anchors.feed(content.decode("utf-8", "replace"))
+        named = [_with_hash(link) for link in anchors.links]
+        url = urljoin(url, anchors.base)
+    return [File(url=urljoin(url, link), sha256=sha256) for link, sha256 in named]
+
+
+def _with_hash(link: str) -> tuple[str, str | None]:
+    bare, fragment = urldefrag(link)
+    name, _, value = fragment.partition("=")
+    return bare, value if name == "sha256" else None
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = ""
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        link = dict(attrs).get("href")
+        if link and tag == "a":
+            self.links.append(link)
+        elif link and tag == "base":
+            self.base = link
+
+
+def _absent(package: str, version: str, versions: list[Version], files: list[File]) -> UsageError:
+    prefix = f"{package.replace('-', '_')}-{version}-"
+    if any(file.name.lower().startswith(prefix) for file in files):
+        return UsageError(
+            f"the package index has {package} {version} only as wheels, which are built already",
+            hints=["its source may be in git: stoker build URL@TAG"],
+        )
+    if not versions:
+        return UsageError(f"the package index has no source of a package '{package}'")
+    known = list(dict.fromkeys(map(str, versions)))
+    near = nearest(version, known) or known[-3:]
+    return UsageError(
+        f"the package index has no source of {package} {version}",
+        hints=[f"the nearest: {', '.join(near)}; the newest: {known[-1]}"],
+    )

@@ -1,0 +1,201 @@
+"""Reads what is in an archive, member by member in one pass, whatever packed it.
+
+Tells what is damaged or cut off by the standard library's errors; judges no member.
+"""
+
+import bz2
+import calendar
+import gzip
+import io
+import lzma
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, cast
+
+from stoker.model.errors import CommandError, MissingError
+from stoker.model.value import Value
+from stoker.outside import process
+
+# What is raised for bytes that are not what they should be; from bz2 also an OSError of no number.
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    CommandError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\0": "xz",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+}
+_MOST_HEADER = 1 << 20  # bytes of a name or of attributes, which are read at once
+_LONG_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+_CHUNK = 1 << 20
+# 2 January 1980: a wheel, being a zip file, can hold no file from before, in any time zone.
+_OLDEST, _NEWEST = 315_619_200.0, 2.0**32
+
+
+class Kind(StrEnum):
+    FOLDER = "folder"
+    FILE = "file"
+    SYMBOLIC = "symbolic link"
+    HARD = "hard link"
+    OTHER = "device or pipe"
+
+
+class Member(Value, frozen=True, kw_only=True):
+    """``content``, of a file, can be read until the next member is asked for."""
+
+    name: str
+    kind: Kind
+    size: int = 0
+    target: str = ""
+    executable: bool = False
+    modified: float = _OLDEST
+    content: IO[bytes] | None = None
+
+
+def read_members(archive: Path) -> Iterator[Member]:
+    with archive.open("rb") as stream:
+        head = stream.read(6)
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "tar")
+    return _zip_members(archive) if kind == "zip" else _tar_members(archive, kind)
+
+
+def _tar_members(archive: Path, compression: str) -> Iterator[Member]:
+    with _decompressed(archive, compression) as plain:
+        stream = _Remembering(plain)
+        # The mode with a bar reads from beginning to end and never seeks.
+        with tarfile.open(
+            fileobj=cast("IO[bytes]", stream), mode="r|", tarinfo=_CarefulInfo, errorlevel=2
+        ) as tar:
+            for entry in tar:
+                yield _tar_member(tar, entry)
+            end = tar.offset
+        stream.drain()
+        # tarfile takes damage behind the first member for the end of the archive.
+        if stream.position <= end or stream.last_content > end:
+            raise EOFError
+
+
+@contextmanager
+def _decompressed(archive: Path, compression: str) -> Iterator[IO[bytes]]:
+    if compression == "zstd":
+        with process.piped([_zstd(), "--decompress", "--stdout", "--quiet", archive]) as stream:
+            yield stream
+        return
+    modules = {"gzip": gzip, "xz": lzma, "bzip2": bz2, "tar": io}
+    with modules[compression].open(archive, "rb") as stream:
+        yield stream
+
+
+def _zstd() -> str:
+    if found := shutil.which("zstd"):
+        return found
+    raise MissingError(
+        "there is no program zstd to unpack with", hints=["unpack it and name the folder"]
+    )
+
+
+class _Remembering:
+    """A stream that knows how far it came, and where its last byte was that is not zero."""
+
+    def __init__(self, stream: IO[bytes]):
+        self._stream = stream
+        self.position = 0
+        self.last_content = 0
+
+    def read(self, count: int) -> bytes:
+        chunk = self._stream.read(count)
+        if content := chunk.rstrip(b"\0"):
+            self.last_content = self.position + len(content)
+        self.position += len(chunk)
+        return chunk
+
+    def drain(self) -> None:
+        """To the end, where a decompressor compares checksums."""
+        while self.read(_CHUNK):
+            pass
+
+
+class _CarefulInfo(tarfile.TarInfo):
+    """Takes no header that would be read into memory at any length."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_CarefulInfo":
+        info = super().frombuf(buf, encoding, errors)
+        if info.size < 0 or (info.type in _LONG_HEADERS and info.size > _MOST_HEADER):
+            raise ValueError(f"a header of {info.size:,} bytes")
+        return info
+
+
+def _tar_member(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
+    kinds = {
+        tarfile.DIRTYPE: Kind.FOLDER,
+        tarfile.SYMTYPE: Kind.SYMBOLIC,
+        tarfile.LNKTYPE: Kind.HARD,
+    }
+    kind = Kind.FILE if entry.isreg() else kinds.get(entry.type, Kind.OTHER)
+    return Member(
+        name=entry.name,
+        kind=kind,
+        size=entry.size if kind is Kind.FILE else 0,
+        target=entry.linkname,
+        executable=bool(entry.mode & stat.S_IXUSR),
+        modified=min(max(_OLDEST, entry.mtime), _NEWEST),
+        content=tar.extractfile(entry) if kind is Kind.FILE else None,
+    )
+
+
+def _zip_members(archive: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(archive) as opened:
+        for entry in opened.infolist():
+            kind = _zip_kind(entry)
+            with opened.open(entry) as content:
+                linked = kind is Kind.SYMBOLIC
+                yield Member(
+                    name=entry.filename,
+                    kind=kind,
+                    size=entry.file_size,
+                    target=content.read(_MOST_HEADER).decode() if linked else "",
+                    executable=bool(entry.external_attr >> 16 & stat.S_IXUSR),
+                    modified=_zip_time(entry),
+                    content=content,
+                )
+
+
+def _zip_kind(entry: zipfile.ZipInfo) -> Kind:
+    if entry.is_dir():
+        return Kind.FOLDER
+    kinds = {0: Kind.FILE, stat.S_IFREG: Kind.FILE, stat.S_IFLNK: Kind.SYMBOLIC}
+    return kinds.get(stat.S_IFMT(entry.external_attr >> 16), Kind.OTHER)
+
+
+def _zip_time(entry: zipfile.ZipInfo) -> float:
+    try:
+        return max(_OLDEST, calendar.timegm((*entry.date_time, 0, 0, 0)))
+    except ValueError:  # there are writers that leave it at zero
+        return _OLDEST

@@ -1,0 +1,143 @@
+"""What the user's word for a source means: a folder, an archive, git, or the package index.
+
+Looks only whether a path is there; opens nothing.
+"""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from stoker.model.errors import UsageError, nearest
+from stoker.model.source import SourceKind
+from stoker.model.value import Value
+
+ARCHIVES = (".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst", ".tar", ".zip")
+_SCHEMES = ("http", "https", "ssh", "git", "file")
+_AT_HOST = re.compile(r"\w[\w.+-]*@[\w.-]+:(?!//)(?P<path>.+)")  # git@host:group/name.git
+_PINNED = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*==\s*(\S+)", re.ASCII)
+_LOOSE = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:[<>~!]=?|===).*", re.ASCII)
+# The dash at the beginning of an option, and what no name in git may hold, are left out.
+_REFERENCE = re.compile(r"(?!-)(?!.*\.\.)[\w./+#-]+", re.ASCII)
+_FORMS = "a source is a folder, an archive, a git URL or repository with @TAG, or NAME==VERSION"
+
+
+class Named(Value, frozen=True, kw_only=True):
+    """``place`` is a path or URL; of the package index it is the package's name."""
+
+    kind: SourceKind
+    place: str
+    reference: str | None = None  # a tag, branch or commit of git; the version of a package
+
+    @property
+    def shown(self) -> str:
+        """As the user would write it, without credentials."""
+        if self.kind is SourceKind.INDEX:
+            return f"{self.place}=={self.reference}"
+        place = without_credentials(self.place)
+        return f"{place}@{self.reference}" if self.reference else place
+
+
+def parse(given: str, tag: str | None = None) -> Named:
+    """What ``given`` names; an error with a next step where it names nothing."""
+    word = given.strip()
+    if not word or "\0" in word:
+        raise UsageError(f"'{word!r}' names no source" if word else "no source", hints=[_FORMS])
+    if os.path.lexists(path := _path(word)):
+        return _of_path(path, tag)
+    if pinned := _PINNED.fullmatch(word):
+        return _of_index(pinned[1], pinned[2], tag)
+    place, reference = _split(word.removeprefix("git+"))
+    if reference and tag and reference != tag:
+        raise UsageError(f"two tags: {reference} in the source, {tag} with --tag")
+    reference = _checked(tag or reference)
+    if _is_url(place):
+        return _of_url(place, reference)
+    if reference and _path(place).is_dir():
+        return Named(kind=SourceKind.GIT, place=str(_path(place).resolve()), reference=reference)
+    raise _nothing(word)
+
+
+def without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
+        return url  # git@host is no secret
+    return urlunsplit(parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _path(word: str) -> Path:
+    # Unlike pathlib's, this function does not raise for an unknown user.
+    return Path(os.path.expanduser(word))  # noqa: PTH111
+
+
+def _of_path(path: Path, tag: str | None) -> Named:
+    if path.is_dir():
+        kind = SourceKind.GIT if tag or _is_bare(path) else SourceKind.FOLDER
+        return Named(kind=kind, place=str(path.resolve()), reference=_checked(tag))
+    if tag:
+        raise UsageError(f"{path} is a file: only git has tags")
+    if path.suffix == ".whl":
+        hint = "`stoker package` and `stoker verify` take wheels"
+        raise UsageError(f"{path} is a wheel: it is built already", hints=[hint])
+    return Named(kind=SourceKind.ARCHIVE, place=str(path.absolute()))
+
+
+def _is_bare(path: Path) -> bool:
+    """A repository that has no tree beside it."""
+    return all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+
+
+def _of_index(name: str, version: str, tag: str | None) -> Named:
+    if tag:
+        raise UsageError(f"{name} comes from the package index: only git has tags")
+    try:
+        exact = str(Version(version))
+    except InvalidVersion:
+        raise UsageError(f"'{version}' is not a version", hints=[f"as in {name}==2.1.2"]) from None
+    return Named(kind=SourceKind.INDEX, place=canonicalize_name(name), reference=exact)
+
+
+def _of_url(url: str, reference: str | None) -> Named:
+    if urlsplit(url).path.lower().endswith(ARCHIVES):
+        shown = without_credentials(url)
+        raise UsageError(
+            f"{shown} is an archive: only git is fetched from a URL",
+            hints=[f"curl -LO {shown}", "then name the file"],
+        )
+    return Named(kind=SourceKind.GIT, place=url, reference=reference)
+
+
+def _is_url(place: str) -> bool:
+    scheme, colon, _ = place.partition("://")
+    return bool(colon and scheme.lower() in _SCHEMES) or bool(_AT_HOST.fullmatch(place))
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """``place@tag`` at the last @ that is not part of a host."""
+    host = word.find("/", word.find("://") + 3) if "://" in word else 0
+    if at_host := _AT_HOST.fullmatch(word):
+        host = at_host.start("path")
+    position = word.rfind("@", host) if host >= 0 else -1
+    return (word[:position], word[position + 1 :]) if position > 0 else (word, None)
+
+
+def _checked(reference: str | None) -> str | None:
+    if reference is not None and not _REFERENCE.fullmatch(reference):
+        raise UsageError(f"'{reference}' cannot be the name of a tag")
+    return reference
+
+
+def _nothing(word: str) -> UsageError:
+    if loose := _LOOSE.fullmatch(word):
+        name = loose[1]
+        return UsageError(f"'{word}' is not one version", hints=[f"as in {name}==2.1.2"])
+    path = _path(word)
+    try:
+        names = nearest(path.name, (entry.name for entry in path.parent.iterdir()))
+    except OSError:
+        names = ()
+    similar = [f"did you mean {' or '.join(str(path.with_name(name)) for name in names)}?"]
+    return UsageError(f"there is no {word}", hints=[*(similar if names else ()), _FORMS])

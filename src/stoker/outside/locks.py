@@ -1,0 +1,62 @@
+"""Lock files: who holds one is known to every process, and forgotten when its holders die.
+
+The file's time says when it was last held. Unaware of what a lock stands for.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stoker.model.errors import StokerError, StorageError
+
+
+class BusyError(StokerError):
+    """Somebody else holds the lock."""
+
+
+@contextmanager
+def held(
+    file: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
+) -> Iterator[int]:
+    """Hold a lock; gives its file descriptor, for programs that work under it and may outlive us.
+
+    Where it is not free, ``waiting`` is called and then waited; without it that is an error.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    with _opened(file) as descriptor:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is None:
+                raise BusyError(f"another process holds {file}") from None
+            waiting()
+            fcntl.flock(descriptor, kind)
+        if _is_at(file, descriptor):
+            os.utime(descriptor)
+            yield descriptor
+            return
+    # It was deleted by the holder before us, so a newcomer would lock another.
+    with held(file, shared=shared, waiting=waiting) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[int]:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise StorageError(f"cannot open {file}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(file: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except OSError:
+        return False

@@ -1,0 +1,90 @@
+"""What a URL holds. Knows neither what for, nor where the user's settings come from."""
+
+import base64
+import netrc
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import IO
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+from stoker import __version__
+from stoker.model.errors import MissingError
+from stoker.model.value import Value
+
+_PATIENCE = 60  # seconds without a byte
+
+
+class Web(Value, frozen=True, kw_only=True):
+    """How to go there: whom the user trusts, and through whom; if not given, as the system says."""
+
+    certificates: str | None = None  # a file
+    proxy: str | None = None
+
+
+class Answer(Value, frozen=True, kw_only=True):
+    """``url`` is where it came from in the end, without credentials."""
+
+    url: str
+    type: str
+    size: int | None
+    content: IO[bytes]
+
+
+class UnreachableError(MissingError):
+    """Nobody answered, or only to say that it cannot be had now."""
+
+
+class AbsentError(MissingError):
+    """There is no such thing there."""
+
+
+@contextmanager
+def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
+    """Of an http, https or file URL; credentials are those in it, or else of ~/.netrc."""
+    bare, authorization = _taken_apart(url)
+    request = Request(bare, headers={"Accept": accept, "User-Agent": f"stoker/{__version__}"})
+    if authorization:  # not for another host that this one sends us to
+        request.add_unredirected_header("Authorization", authorization)
+    proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
+    try:
+        context = ssl.create_default_context(cafile=web.certificates)
+        opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=context))
+        with opener.open(request, timeout=_PATIENCE) as response:
+            length = response.headers["Content-Length"] or ""
+            yield Answer(
+                url=response.url,
+                type=response.headers.get_content_type(),
+                size=int(length) if length.isdigit() else None,
+                content=response,
+            )
+    except HTTPError as error:
+        error.close()
+        kind = AbsentError if error.code in _GONE else UnreachableError
+        raise kind(f"{bare} answers {error.code} {error.reason}") from error
+    except (OSError, HTTPException) as error:
+        if isinstance(getattr(error, "reason", error), FileNotFoundError):
+            raise AbsentError(f"there is no {bare}") from error
+        raise UnreachableError(f"cannot reach {bare}: {error}") from error
+
+
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+
+
+def _taken_apart(url: str) -> tuple[str, str | None]:
+    """A URL without credentials, and the header that holds them."""
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    if not login and parts.hostname:
+        with suppress(OSError, netrc.NetrcParseError):
+            user, _, password = netrc.netrc().authenticators(parts.hostname) or ("", "", "")
+    if not user:
+        return urlunsplit(parts._replace(netloc=host)), None
+    pair = f"{unquote(user)}:{unquote(password)}"
+    header = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return urlunsplit(parts._replace(netloc=host)), header

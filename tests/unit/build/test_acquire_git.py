@@ -1,0 +1,209 @@
+"""Trees out of git, from real repositories on this machine."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repositories import git, git_environment, repository, with_submodule
+from stoker.build.acquire import store
+from stoker.build.acquire.store import acquired
+from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
+from stoker.model.source import Acquired, SourceKind
+
+
+@pytest.fixture(autouse=True)
+def _git_alone(monkeypatch: pytest.MonkeyPatch, need: Callable[[str], str]) -> None:
+    need("git")
+    for name, value in git_environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two tags, a branch, and submodules two deep."""
+    inner = repository(tmp_path / "inner", {"inner.txt": "inner"})
+    outer = with_submodule(repository(tmp_path / "outer", {"o.txt": "o"}), inner, "deep/inner")
+    project = repository(tmp_path / "project", {"CMakeLists.txt": "one"}, tag="v1.0.0")
+    with_submodule(project, outer, "third_party/outer", tag="v1.1.0")
+    git(project, "branch", "feature/quick")
+    return repository(project, {"CMakeLists.txt": "newest"})
+
+
+def acquire(given: str, tag: str | None = None) -> Acquired:
+    with acquired(given, tag=tag, say=lambda _: None) as source:
+        return source
+
+
+def entries() -> list[str]:
+    return sorted(path.name for path in store.root().iterdir() if path.suffix != ".lock")
+
+
+@pytest.mark.parametrize("form", ["{path}@v1.1.0", "{uri}@v1.1.0", "git+{uri}@v1.1.0"])
+def test_a_tag_with_its_submodules(project: Path, form: str) -> None:
+    source = acquire(form.format(path=project, uri=project.as_uri()))
+    tree = Path(source.path)
+    assert (tree / "CMakeLists.txt").read_text() == "one"
+    assert (tree / "third_party/outer/deep/inner/inner.txt").read_text() == "inner"
+    assert source.kind is SourceKind.GIT
+    assert source.identity == f"commit {git(project, 'rev-parse', 'v1.1.0^{commit}')}"
+    assert source.notes == ()
+    assert git(tree, "describe", "--tags") == "v1.1.0"
+
+
+def test_history_stays_where_it_is(project: Path) -> None:
+    tree = Path(acquire(f"{project.as_uri()}@v1.1.0").path)
+    assert git(tree, "rev-list", "--count", "HEAD") == "1"
+    assert git(tree / "third_party/outer", "rev-list", "--count", "HEAD") == "1"
+
+
+def test_tag_can_be_said_apart_but_not_twice(project: Path) -> None:
+    assert acquire(str(project), "v1.0.0") == acquire(f"{project}@v1.0.0")
+    with pytest.raises(UsageError, match=r"two tags: v1.0.0 .* v1.1.0"):
+        acquire(f"{project}@v1.0.0", "v1.1.0")
+
+
+def test_a_branch_moves(project: Path) -> None:
+    first = acquire(f"{project.as_uri()}@feature/quick")
+    git(project, "checkout", "--quiet", "feature/quick")
+    repository(project, {"CMakeLists.txt": "quick"})
+    second = acquire(f"{project.as_uri()}@feature/quick")
+    assert (Path(first.path) / "CMakeLists.txt").read_text() == "one"
+    assert (Path(second.path) / "CMakeLists.txt").read_text() == "quick"
+
+
+@pytest.mark.parametrize("length", [40, 12])
+def test_a_commit(project: Path, length: int) -> None:
+    commit = git(project, "rev-parse", "v1.0.0^{commit}")
+    source = acquire(f"{project.as_uri()}@{commit[:length]}")
+    assert source.identity == f"commit {commit}"
+
+
+def test_without_a_tag_what_the_repository_shows(project: Path, tmp_path: Path) -> None:
+    assert (Path(acquire(project.as_uri()).path) / "CMakeLists.txt").read_text() == "newest"
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(bare))
+    assert (Path(acquire(str(bare)).path) / "CMakeLists.txt").read_text() == "newest"
+
+
+def test_it_is_fetched_once(project: Path) -> None:
+    first = acquire(f"{project.as_uri()}@v1.1.0")
+    marker = Path(first.path) / "made by a build"
+    marker.touch()
+    assert acquire(f"{project.as_uri()}@v1.1.0") == first
+    assert marker.exists()
+
+
+def test_what_is_here_serves_without_the_server(project: Path) -> None:
+    url = "http://127.0.0.1:9/project.git"
+    with pytest.raises(MissingError, match=r"cannot reach http://127.0.0.1:9/project.git"):
+        acquire(f"{url}@v1.1.0")
+    source = acquire(f"{project.as_uri()}@v1.1.0")
+    record = Path(source.path).parent / "source.json"
+    record.write_text(record.read_text().replace(project.as_uri(), url))
+    assert acquire(f"{url}@v1.1.0").path == source.path
+    assert "fetched from there earlier" in acquire(f"{url}@v1.1.0").notes[0]
+
+
+def test_unknown_tag_names_the_nearest(project: Path) -> None:
+    with pytest.raises(UsageError, match=r"no tag, branch or commit 'v1.2.0'") as caught:
+        acquire(f"{project.as_uri()}@v1.2.0")
+    assert "v1.1.0" in caught.value.hints[0]
+    assert not store.root().exists()
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="git cannot fetch") as caught:
+        acquire(f"{tmp_path.as_uri()}@v1")
+    assert "repository" in caught.value.output
+
+
+def test_submodule_that_is_gone(project: Path, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "inner")
+    with pytest.raises(CommandError, match="git cannot fetch") as caught:
+        acquire(f"{project.as_uri()}@v1.1.0")
+    assert "deep/inner" in caught.value.output
+    assert all(name.startswith(".") for name in entries())
+
+
+def test_submodule_on_this_machine_is_explained(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "3")  # without protocol.file.allow
+    with pytest.raises(UsageError) as caught:
+        acquire(f"{project.as_uri()}@v1.1.0")
+    assert "protocol.file.allow" in caught.value.hints[0]
+
+
+def test_folder_with_submodules_missing(project: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(project), str(clone))
+    with pytest.raises(
+        UsageError, match=r"1 submodules are missing .*: third_party/outer"
+    ) as caught:
+        acquire(str(clone))
+    assert caught.value.hints[0].startswith(f"git -C {clone} submodule update --init --recursive")
+    subprocess.run(caught.value.hints[0], shell=True, check=True)  # noqa: S602
+    assert acquire(str(clone)).notes == ()
+
+
+def test_nested_submodule_missing(project: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(project), str(clone))
+    git(clone, "submodule", "--quiet", "update", "--init")
+    with pytest.raises(UsageError, match="third_party/outer/deep/inner"):
+        acquire(str(clone))
+
+
+def test_folder_with_a_submodule_that_moved_is_used(project: Path) -> None:
+    submodule = project / "third_party/outer"
+    git(project, "submodule", "--quiet", "update", "--init", "--recursive")
+    repository(submodule, {"new.txt": "work in progress"})
+    assert "third_party/outer" in acquire(str(project)).notes[0]
+
+
+def test_killed_fetches_are_finished(project: Path) -> None:
+    """A git that was killed may leave its locks."""
+    script = (
+        "import sys\nfrom stoker.build.acquire.store import acquired\n"
+        "with acquired(sys.argv[1], say=lambda s: print(s, flush=True)): pass"
+    )
+    command = [sys.executable, "-c", script, f"{project.as_uri()}@v1.1.0"]
+    for lines in range(3):
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        assert child.stdout is not None
+        for _ in range(lines):
+            child.stdout.readline()
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        for folder in store.root().glob(".*.partial/project/.git"):
+            (folder / "index.lock").touch()
+    test_a_tag_with_its_submodules(project, "{uri}@v1.1.0")
+    assert len(entries()) == 1
+
+
+def test_leftover_of_no_use_is_thrown_away(project: Path) -> None:
+    source = acquire(f"{project.as_uri()}@v1.1.0")
+    entry = Path(source.path).parent
+    partial = entry.with_name(f".{entry.name}.partial")
+    entry.rename(partial)
+    (partial / "source.json").unlink()
+    modules = partial / "project/.git/modules/third_party/outer"
+    shutil.rmtree(modules / "objects")
+    test_a_tag_with_its_submodules(project, "{uri}@v1.1.0")
+    assert entries() == [entry.name]
+
+
+@pytest.mark.parametrize(
+    "reference", ["--upload-pack=touch bad", "-b", "a..b", "a b", "", "x\ny", "a~1"]
+)
+def test_names_that_git_could_misunderstand(project: Path, reference: str) -> None:
+    with pytest.raises(StokerError):
+        acquire(f"{project.as_uri()}@{reference}")
+    with pytest.raises(StokerError):
+        acquire(str(project), reference)
