@@ -20,7 +20,7 @@ def generated_sources(edges: Sequence[Edge], target: str) -> tuple[str, ...]:
     found = []
     for index in reached:
         edge = edges[index]
-        below = {maker[need] for need in edge.needs if need in maker}
+        below = {maker[need] for need in (*edge.needs, *edge.after) if need in maker}
         if any(word in edge.rule for word in _BUILDS) or below & compiled:
             compiled.add(index)
         elif edge.rule == _GENERATES and edge.outputs[0].endswith(_SOURCES):
@@ -40,5 +40,8 @@ def _order(edges: Sequence[Edge], maker: dict[str, int], target: str) -> list[in
         elif index not in entered:
             entered.add(index)
             waiting.append((index, True))
-            waiting += [(maker[need], False) for need in edges[index].needs if need in maker]
+            edge = edges[index]
+            waiting += [
+                (maker[need], False) for need in (*edge.needs, *edge.after) if need in maker
+            ]
     return order

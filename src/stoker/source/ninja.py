@@ -1,7 +1,7 @@
 """What ninja's own files say of a build folder: its edges, and how long each took last time.
 
-Reads build.ninja and .ninja_log. Rules are not read and variables not expanded: CMake and torch's
-cpp_extension write paths out.
+Reads build.ninja and .ninja_log. Rules are not read, nor variables of a single edge: CMake and
+torch's cpp_extension write paths out, or behind a variable of the whole file.
 """
 
 import re
@@ -12,34 +12,62 @@ from stoker.model.value import Value
 # A path as it stands in a build line: a dollar sign escapes the character after it.
 _PATH = re.compile(r"(?:[^\s:|$]|\$[\s:|$]|\$\{?\w+\}?)+")
 _ESCAPED = re.compile(r"\$(.)")
+_VARIABLE = re.compile(r"^(\w+) = (.*)$", re.MULTILINE)
+_SET = re.compile(r"(?<!\$)\$\{(\w+)\}")
 _LOG_FIELDS = 5
 
 
 class Edge(Value, frozen=True, kw_only=True):
-    """One build statement; ``needs`` are all its inputs, also the implicit and order-only ones."""
+    """One build statement. A change of what it ``needs`` makes it run again; what it comes
+    ``after`` only has to be there first.
+    """
 
     outputs: tuple[str, ...]
     rule: str
     needs: tuple[str, ...]
+    after: tuple[str, ...] = ()
 
 
-def read_edges(folder: Path) -> tuple[Edge, ...]:
-    """None where there is no build.ninja, or one that cannot be read."""
+class Graph(Value, frozen=True, kw_only=True):
+    """``defaults``: what a call without targets makes; all where there are none."""
+
+    edges: tuple[Edge, ...] = ()
+    defaults: tuple[str, ...] = ()
+
+
+def read_graph(folder: Path) -> Graph:
+    """Empty where there is no build.ninja, or one that cannot be read."""
     try:
         text = (folder / "build.ninja").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        return ()
+        return Graph()
     text = text.replace("$\n", " ")
-    statements = (line[6:] for line in text.splitlines() if line.startswith("build "))
-    return tuple(edge for statement in statements if (edge := _edge(statement)))
+    variables = dict(_VARIABLE.findall(text))
+    lines = _SET.sub(lambda found: variables.get(found[1], ""), text).splitlines()
+    statements = (line[6:] for line in lines if line.startswith("build "))
+    defaults = (_paths(line[8:], 0)[0] for line in lines if line.startswith("default "))
+    return Graph(
+        edges=tuple(edge for statement in statements if (edge := _edge(statement))),
+        defaults=tuple(path for paths in defaults for path in paths),
+    )
+
+
+def read_edges(folder: Path) -> tuple[Edge, ...]:
+    return read_graph(folder).edges
 
 
 def _edge(statement: str) -> Edge | None:
     outputs, position = _paths(statement, 0)
     if statement[position : position + 1] != ":":
         return None
-    (rule, *needs), _ = _paths(statement.replace("||", " ").replace("|", " "), position + 1)
-    return Edge(outputs=tuple(outputs), rule=rule, needs=tuple(needs))
+    inputs, _, after = statement[position + 1 :].partition("||")
+    rule, *needs = _paths(inputs, 0)[0]
+    return Edge(
+        outputs=tuple(outputs),
+        rule=rule,
+        needs=tuple(needs),
+        after=tuple(_paths(after, 0)[0]) if after.strip() else (),
+    )
 
 
 def _paths(statement: str, position: int) -> tuple[list[str], int]:

@@ -1,0 +1,4 @@
+#pragma once
+
+const char* where();
+int total();
