@@ -69,7 +69,7 @@ def _slim(
     dry_run: bool,
     **wishes: Any,
 ) -> None:
-    from stoker.deliver.slim.cutting import SlimRequest
+    from stoker.deliver.slim.cuts import SlimRequest
     from stoker.deliver.slim.library import SlimOptions
     from stoker.flows.slimming import Wishes, find_target, gpu_targets, slim
     from stoker.model.errors import UsageError

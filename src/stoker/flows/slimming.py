@@ -11,7 +11,7 @@ from stoker.artifact.reader import open_file
 from stoker.deliver.slim import folder as in_folder
 from stoker.deliver.slim import in_place
 from stoker.deliver.slim import wheel as in_wheel
-from stoker.deliver.slim.cutting import Cut, SlimRequest, check_room, plan_cuts, write_cut
+from stoker.deliver.slim.cuts import Cut, SlimRequest, check_room, plan_cuts, write_cut
 from stoker.deliver.slim.nvidia import LICENCE, PRIVATE, refusal
 from stoker.deliver.slim.selection import check_served, parse_targets
 from stoker.flows.inspecting import find_installed

@@ -10,7 +10,7 @@ from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine.record import Row, written
 from stoker.artifact.folder_facts import files_of
 from stoker.deliver.slim import nvidia
-from stoker.deliver.slim.cutting import Cut, SlimRequest, check_room, plan_cuts, write_cuts
+from stoker.deliver.slim.cuts import Cut, SlimRequest, check_room, plan_cuts, write_cuts
 from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, sha256
 from stoker.deliver.slim.record import encode, make_record
 from stoker.deliver.slim.records import (

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stoker.deliver.slim.cutting import Cut, SlimRequest
+from stoker.deliver.slim.cuts import Cut, SlimRequest
 from stoker.deliver.slim.selection import target_words
 from stoker.model.slim import SlimRecord
 

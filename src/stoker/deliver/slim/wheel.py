@@ -14,7 +14,7 @@ from stoker.artifact.engine.identity import identify
 from stoker.artifact.engine.parallel import threads
 from stoker.artifact.headers import Headers
 from stoker.deliver.slim import nvidia
-from stoker.deliver.slim.cutting import Cut, SlimRequest, check_room, plan_cuts, write_cuts
+from stoker.deliver.slim.cuts import Cut, SlimRequest, check_room, plan_cuts, write_cuts
 from stoker.deliver.slim.record import encode, make_record, previous_label
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.slim import SLIM_MEMBER, SlimRecord

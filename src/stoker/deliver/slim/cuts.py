@@ -1,0 +1,124 @@
+"""Files to be slimmed together: planned first, written when all plans are known."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from stoker.artifact import elf
+from stoker.artifact.elf import Elf
+from stoker.artifact.engine.parallel import threads
+from stoker.artifact.printable import printable
+from stoker.artifact.reader import Reader, open_file
+from stoker.deliver.slim import nvidia
+from stoker.deliver.slim.arch_list import is_about, kept_words, write_words
+from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library
+from stoker.deliver.slim.selection import chooser
+from stoker.deliver.slim.writing import write_library
+from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.slim import LibrarySlim
+from stoker.model.units import size
+from stoker.model.value import Value
+from stoker.model.variant import GpuTarget
+
+
+class SlimRequest(Value, frozen=True, kw_only=True):
+    """``nvidia``: NVIDIA's own libraries too, for use on the spot."""
+
+    gpus: tuple[GpuTarget, ...]
+    options: SlimOptions = SlimOptions()
+    nvidia: bool = False
+
+
+class Cut(Value, frozen=True, kw_only=True):
+    """An ELF file and what becomes of it. ``plan`` None: its device code stays as it is."""
+
+    name: str
+    file: Path
+    summary: LibrarySlim
+    plan: LibraryPlan | None = None
+    listing: tuple[str, ...] | None = None  # what PyTorch's list of architectures is to say
+    nvidia: bool = False
+
+    @property
+    def changes(self) -> bool:
+        return self.plan is not None or self.listing is not None
+
+
+def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool = False) -> Cut:
+    """Of an ELF file; what is not understood in it is said in the summary."""
+    with open_file(file, printable(name)) as reader:
+        plan = plan_library(reader, chooser(request.gpus), request.options)
+        if not plan.changes:
+            return Cut(name=name, file=file, summary=plan.summary)
+        nvidias = nvidia_owned or nvidia.is_nvidia_library(name, _soname(reader))
+    if nvidias and not request.nvidia:
+        return Cut(name=name, file=file, summary=_left(plan.summary, nvidia.LICENCE))
+    return Cut(name=name, file=file, summary=plan.summary, plan=plan, nvidia=nvidias)
+
+
+def plan_cuts(
+    files: Mapping[str, Path], request: SlimRequest, *, nvidia_owned: frozenset[str] = frozenset()
+) -> tuple[Cut, ...]:
+    """Of ELF files by name, with the list that PyTorch shows of its architectures."""
+
+    def plan(name: str) -> Cut:
+        return plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
+
+    with ThreadPoolExecutor(threads()) as pool:
+        cuts = list(pool.map(plan, sorted(files)))
+    summaries = [cut.summary for cut in cuts]
+    return tuple(
+        msgspec.structs.replace(cut, listing=kept_words(cut.file, request.gpus))
+        if is_about(cut.name, summaries)
+        else cut
+        for cut in cuts
+    )
+
+
+def _soname(reader: Reader) -> str | None:
+    try:
+        return next(iter(Elf(reader).strings(elf.SONAME)), None)
+    except ArtifactError:
+        return None
+
+
+def _left(summary: LibrarySlim, why: str) -> LibrarySlim:
+    return LibrarySlim(
+        path=summary.path, before=summary.before, after=summary.before, skipped_because=why
+    )
+
+
+def write_cut(cut: Cut, target: Path) -> None:
+    """The file as it will be, with the permissions that it has."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if cut.plan is None:
+            shutil.copyfile(cut.file, target)
+        else:
+            with open_file(cut.file) as reader:
+                write_library(cut.plan, reader, target)
+        if cut.listing is not None:
+            write_words(target, cut.listing)
+        shutil.copymode(cut.file, target)
+    except OSError as error:
+        raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def write_cuts(cuts: Sequence[Cut], targets: Sequence[Path]) -> None:
+    with ThreadPoolExecutor(threads()) as pool:
+        for _ in pool.map(write_cut, cuts, targets):
+            pass
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Whether so much can be written there; the folder itself may not be there yet."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise StorageError(
+            f"there is not enough room in {folder}: up to {size(needed)} are needed, "
+            f"{size(free)} are free"
+        )

@@ -1,0 +1,119 @@
+"""Files replaced where they are: all or none, never written into, and put back."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, undo
+from stoker.model.errors import StorageError, UsageError
+
+OLD, NEW = b"old" * 100, b"new"
+NAMES = ("lib/a.so", "lib/b.so", "top.so")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    root = tmp_path / "root"
+    site = Site(root=root, store=root / "lib" / ".store")
+    for name in NAMES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(OLD + name.encode())
+        site.prepared(name).parent.mkdir(parents=True, exist_ok=True)
+        site.prepared(name).write_bytes(NEW + name.encode())
+    site.prepared("lib/note").write_bytes(b"more")
+    return site
+
+
+def contents(site: Site) -> dict[str, bytes]:
+    """Of everything outside the store."""
+    return {
+        str(path.relative_to(site.root)): path.read_bytes()
+        for path in sorted(site.root.rglob("*"))
+        if path.is_file() and not path.is_relative_to(site.store)
+    }
+
+
+BEFORE = {name: OLD + name.encode() for name in NAMES}
+AFTER = {**{name: NEW + name.encode() for name in NAMES}, "lib/note": b"more"}
+
+
+def test_replaced_and_put_back(site: Site) -> None:
+    cache = site.root.parent / "cache"
+    os.link(site.root / "lib/a.so", cache)
+    inode = cache.stat().st_ino
+    replace_prepared(site, [*NAMES, "lib/note"])
+    assert contents(site) == AFTER
+    assert cache.read_bytes() == OLD + b"lib/a.so"  # who shares the file sees nothing of it
+    assert (site.root / "lib/a.so").stat().st_ino != inode
+    assert undo(site.store) == NAMES
+    assert contents(site) == BEFORE
+    assert (site.root / "lib/a.so").stat().st_ino == inode
+    assert not site.store.exists()
+
+
+def test_an_environment_may_move(site: Site) -> None:
+    replace_prepared(site, [*NAMES, "lib/note"])
+    moved = site.root.rename(site.root.with_name("elsewhere"))
+    undo(moved / "lib" / ".store")
+    assert contents(Site(root=moved, store=moved / "lib" / ".store")) == BEFORE
+
+
+def test_one_that_fails_leaves_all_as_they_were(site: Site) -> None:
+    (site.root / "blocked").write_bytes(b"")
+    site.prepared("blocked").mkdir()
+    (site.prepared("blocked") / "x").write_bytes(b"")
+    with pytest.raises((StorageError, IsADirectoryError)):
+        replace_prepared(site, [*NAMES, "lib/note", "blocked"])
+    left = contents(site)
+    assert left.pop("blocked") == b""
+    assert left == BEFORE
+
+
+def test_a_place_that_cannot_be_written_to(site: Site) -> None:
+    """The folder of the last file is gone when its turn comes."""
+    site.prepared("gone").mkdir(parents=True)
+    site.prepared("gone/c.so").write_bytes(NEW)
+    with pytest.raises(StorageError, match=r"cannot replace .*gone"):
+        replace_prepared(site, [*NAMES, "lib/note", "gone/c.so"])
+    assert contents(site) == BEFORE
+
+
+@pytest.mark.parametrize("reached", range(5))
+def test_a_process_that_was_killed(site: Site, reached: int) -> None:
+    """The journal is there, and some files have been replaced: as after the kill."""
+    paths = [*NAMES, "lib/note"]
+    replace_prepared(site, paths)
+    for path in paths[reached:]:
+        if site.original(path).exists():
+            site.original(path).replace(site.root / path)
+        else:
+            (site.root / path).unlink()
+    undo(site.store)
+    assert contents(site) == BEFORE
+
+
+def test_killed_between_the_two_names(site: Site) -> None:
+    replace_prepared(site, [*NAMES, "lib/note"])
+    (site.root / "top.so").unlink()
+    os.link(site.original("top.so"), site.root / "top.so")
+    undo(site.store)
+    assert contents(site) == BEFORE
+
+
+def test_what_was_installed_since_is_not_touched(site: Site) -> None:
+    replace_prepared(site, [*NAMES, "lib/note"])
+    (site.root / "lib/b.so").write_bytes(b"newer")
+    with pytest.raises(UsageError, match=r"b\.so is not what stoker left") as raised:
+        undo(site.store)
+    assert "--discard" in raised.value.hints[0]
+    assert contents(site) == {**AFTER, "lib/b.so": b"newer"}
+
+
+def test_nothing_to_undo(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing can be undone"):
+        open_site(tmp_path / ".store")
+    (tmp_path / ".store").mkdir()
+    (tmp_path / ".store" / "journal.json").write_text("{]")
+    with pytest.raises(StorageError, match="cannot read"):
+        undo(tmp_path / ".store")
