@@ -21,6 +21,7 @@ LINKED, RELOCATABLE, SCATTERED = ".nv_fatbin", "__nv_relfatbin", ".cask_resource
 SECTIONS = (LINKED, RELOCATABLE, SCATTERED)
 
 _REGION = struct.Struct("<IHHQ")
+HEADER_SIZE = _REGION.size
 _REGION_START = struct.pack("<IHH", 0xBA55ED50, 1, _REGION.size)
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ENTRY_VERSION = 0x0101
@@ -75,6 +76,11 @@ class Region(NamedTuple):
     offset: int
     end: int
     entries: tuple[Entry, ...]
+
+
+def region_header(size: int) -> bytes:
+    """Of a region with ``size`` bytes of entries."""
+    return _REGION_START + struct.pack("<Q", size)
 
 
 def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterator[Region]:

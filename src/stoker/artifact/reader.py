@@ -13,6 +13,8 @@ from pathlib import Path
 
 from stoker.model.errors import ArtifactError, StorageError
 
+_CHUNK = 1 << 20
+
 
 class Reader(ABC):
     """Something of known size. A read gives exactly what was asked for, or an error with place."""
@@ -35,6 +37,11 @@ class Reader(ABC):
     def read_at(self, offset: int, length: int) -> bytes:
         """As ``read``, but what lies past the end is left out."""
         return self.read(offset, min(length, max(0, self.size - offset)))
+
+    def chunks(self, offset: int, length: int) -> Iterator[bytes]:
+        """A stretch of any length, part by part."""
+        for start in range(offset, offset + length, _CHUNK):
+            yield self.read(start, min(_CHUNK, offset + length - start))
 
     def error(self, message: str, offset: int | None = None) -> ArtifactError:
         return ArtifactError(message, file=self.file, member=self.member, offset=offset)

@@ -1,124 +1,207 @@
-"""Files to be slimmed together: planned first, written when all plans are known."""
+"""Freed stretches cut out of an ELF file: new offsets, program headers and section headers.
 
-import shutil
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+Cuts are whole pages, so that everything else keeps its address and may be mapped as before. A
+segment is split round a cut; the piece before it covers it with zeros in memory, so that whoever
+reads there finds no code instead of crashing. The program headers become more: they grow where
+they are if nothing is in the way, else they move into freed space. Pure.
+"""
 
-import msgspec
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from stoker.artifact import elf
-from stoker.artifact.elf import Elf
-from stoker.artifact.engine.parallel import threads
-from stoker.artifact.printable import printable
-from stoker.artifact.reader import Reader, open_file
-from stoker.deliver.slim import nvidia
-from stoker.deliver.slim.arch_list import is_about, kept_words, write_words
-from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library
-from stoker.deliver.slim.selection import chooser
-from stoker.deliver.slim.writing import write_library
-from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.slim import LibrarySlim
-from stoker.model.units import size
-from stoker.model.value import Value
-from stoker.model.variant import GpuTarget
+from stoker.artifact.elf import Elf, Section, Segment
+from stoker.deliver.slim.spans import Shift, Span, merged, up
+
+Overwritten = tuple[int, bytes]
+
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_FILE_HEADER = 64
+_SEGMENTS_OFFSET, _SECTIONS_OFFSET, _SEGMENT_COUNT = 32, 40, 56  # in the file header
+_MOST_CUTS = 512  # each is one more mapping; the largest come first
 
 
-class SlimRequest(Value, frozen=True, kw_only=True):
-    """``nvidia``: NVIDIA's own libraries too, for use on the spot."""
+class Cutting(NamedTuple):
+    """``shift`` gives the new offsets, at which ``overwritten`` bytes go over those copied."""
 
-    gpus: tuple[GpuTarget, ...]
-    options: SlimOptions = SlimOptions()
-    nvidia: bool = False
-
-
-class Cut(Value, frozen=True, kw_only=True):
-    """An ELF file and what becomes of it. ``plan`` None: its device code stays as it is."""
-
-    name: str
-    file: Path
-    summary: LibrarySlim
-    plan: LibraryPlan | None = None
-    listing: tuple[str, ...] | None = None  # what PyTorch's list of architectures is to say
-    nvidia: bool = False
-
-    @property
-    def changes(self) -> bool:
-        return self.plan is not None or self.listing is not None
+    shift: Shift
+    overwritten: tuple[Overwritten, ...]
 
 
-def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool = False) -> Cut:
-    """Of an ELF file; what is not understood in it is said in the summary."""
-    with open_file(file, printable(name)) as reader:
-        plan = plan_library(reader, chooser(request.gpus), request.options)
-        if not plan.changes:
-            return Cut(name=name, file=file, summary=plan.summary)
-        nvidias = nvidia_owned or nvidia.is_nvidia_library(name, _soname(reader))
-    if nvidias and not request.nvidia:
-        return Cut(name=name, file=file, summary=_left(plan.summary, nvidia.LICENCE))
-    return Cut(name=name, file=file, summary=plan.summary, plan=plan, nvidia=nvidias)
-
-
-def plan_cuts(
-    files: Mapping[str, Path], request: SlimRequest, *, nvidia_owned: frozenset[str] = frozenset()
-) -> tuple[Cut, ...]:
-    """Of ELF files by name, with the list that PyTorch shows of its architectures."""
-
-    def plan(name: str) -> Cut:
-        return plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
-
-    with ThreadPoolExecutor(threads()) as pool:
-        cuts = list(pool.map(plan, sorted(files)))
-    summaries = [cut.summary for cut in cuts]
-    return tuple(
-        msgspec.structs.replace(cut, listing=kept_words(cut.file, request.gpus))
-        if is_about(cut.name, summaries)
-        else cut
-        for cut in cuts
+def cut(
+    file: Elf, freed: Iterable[Span], *, ends: Mapping[int, int], dropped: Collection[int]
+) -> Cutting:
+    """``ends`` of sections that end earlier now, and the sections ``dropped``, are by index."""
+    freed = list(merged(freed))
+    check_unused(file, freed, {*ends, *dropped})
+    cuts = _cuts(file, freed)
+    headers = _headers_span(file, _count(file, cuts))
+    if headers.size > _room(file):
+        headers, freed = _moved_headers(file, freed, headers.size)
+        cuts = _cuts(file, freed)
+    shift = Shift(cuts)
+    segments = list(_segments(file, shift, headers))
+    sections = b"".join(_sections(file, shift, ends, dropped))
+    return Cutting(
+        shift,
+        (
+            (_SEGMENTS_OFFSET, struct.pack("<Q", shift(headers.start))),
+            (_SECTIONS_OFFSET, struct.pack("<Q", shift(file.header.sections_offset))),
+            (_SEGMENT_COUNT, struct.pack("<H", len(segments))),
+            (shift(headers.start), b"".join(_SEGMENT.pack(*segment) for segment in segments)),
+            (shift(file.header.sections_offset), sections),
+        ),
     )
 
 
-def _soname(reader: Reader) -> str | None:
-    try:
-        return next(iter(Elf(reader).strings(elf.SONAME)), None)
-    except ArtifactError:
-        return None
+def _cuts(file: Elf, freed: Iterable[Span]) -> list[Span]:
+    """Whole pages of what is freed; by address where it is loaded."""
+    found = []
+    for span in freed:
+        load = file.load_at(span.start)
+        distance = load.address - load.offset if load else -span.start
+        start = up(span.start + distance, file.page)
+        end = (span.end + distance) // file.page * file.page
+        if start < end:
+            found.append(Span(start - distance, end - distance))
+    return sorted(sorted(found, key=lambda span: -span.size)[:_MOST_CUTS])
 
 
-def _left(summary: LibrarySlim, why: str) -> LibrarySlim:
-    return LibrarySlim(
-        path=summary.path, before=summary.before, after=summary.before, skipped_because=why
-    )
+def _count(file: Elf, cuts: Iterable[Span]) -> int:
+    """Of program headers, once segments are split."""
+    return len(file.segments) + sum(file.load_at(span.start) is not None for span in cuts)
 
 
-def write_cut(cut: Cut, target: Path) -> None:
-    """The file as it will be, with the permissions that it has."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if cut.plan is None:
-            shutil.copyfile(cut.file, target)
+def _headers_span(file: Elf, count: int) -> Span:
+    start = file.header.segments_offset
+    return Span(start, start + count * _SEGMENT.size)
+
+
+def _room(file: Elf) -> int:
+    """Bytes that program headers may take where they are."""
+    start = file.header.segments_offset
+    load = file.load_at(start)
+    places = [load.offset + load.file_size if load else file.reader.size]
+    places += [section.offset for section in file.sections if section.file_size]
+    places += [segment.offset for segment in file.segments if segment.file_size]
+    places.append(file.header.sections_offset)
+    distance = load.address - load.offset if load else 0
+    places += [value - distance for tag, value in file.dynamic if tag in elf.TABLES]
+    return min(place for place in places if place > start) - start
+
+
+def _moved_headers(file: Elf, freed: Sequence[Span], size: int) -> tuple[Span, list[Span]]:
+    """A place for them at the start of the largest freed span that is loaded."""
+    loaded = [span for span in freed if file.load_at(span.start)]
+    largest = max(loaded, key=lambda span: span.size)
+    start = up(largest.start, 8)
+    headers = Span(start, start + size)
+    if not largest.covers(headers):
+        raise file.reader.error("there is no room for program headers")
+    if file.segments_of(elf.INTERPRETER):
+        # Linux before 5.18 takes the headers of a program to be as far from its first segment in
+        # memory as they are in the file.
+        raise file.reader.error("a program whose headers have no room to grow")
+    rest = Span(headers.end, largest.end)
+    return headers, [rest if span == largest else span for span in freed]
+
+
+def check_unused(file: Elf, spans: Iterable[Span], changed: Collection[int]) -> None:
+    """Nothing may be rewritten or cut that sections other than ``changed`` or headers need."""
+    needed = in_use(file, but=changed)
+    loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
+    for span in spans:
+        touched = [load for load in loads if load.overlaps(span)]
+        if any(span.overlaps(other) for other in needed) or len(touched) > 1:
+            raise file.reader.error("what was to be cut is also something else", span.start)
+        if touched and not touched[0].covers(span):
+            raise file.reader.error("what was to be cut is only partly loaded", span.start)
+
+
+def in_use(file: Elf, *, but: Collection[int] = ()) -> list[Span]:
+    """What headers and sections take; not those sections whose indexes are given."""
+    header = file.header
+    spans = [
+        Span(0, _FILE_HEADER),
+        _headers_span(file, len(file.segments)),
+        Span(header.sections_offset, header.sections_offset + len(file.sections) * _SECTION.size),
+    ]
+    spans += [span_of(part) for index, part in enumerate(file.sections) if index not in but]
+    spans += [span_of(part) for part in file.segments if part.type != elf.LOAD]
+    return spans
+
+
+def span_of(part: Section | Segment) -> Span:
+    """In the file."""
+    return Span(part.offset, part.offset + part.file_size)
+
+
+def _segments(file: Elf, shift: Shift, headers: Span) -> Iterator[Segment]:
+    for segment in file.segments:
+        if segment.type == elf.LOAD:
+            yield from _pieces(segment, shift)
+        elif segment.type == elf.PROGRAM_HEADERS:
+            yield _at(file, segment, headers, shift)
         else:
-            with open_file(cut.file) as reader:
-                write_library(cut.plan, reader, target)
-        if cut.listing is not None:
-            write_words(target, cut.listing)
-        shutil.copymode(cut.file, target)
-    except OSError as error:
-        raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
+            yield segment._replace(offset=shift(segment.offset))
 
 
-def write_cuts(cuts: Sequence[Cut], targets: Sequence[Path]) -> None:
-    with ThreadPoolExecutor(threads()) as pool:
-        for _ in pool.map(write_cut, cuts, targets):
-            pass
+def _pieces(segment: Segment, shift: Shift) -> Iterator[Segment]:
+    """A segment that is loaded, split round the cuts in it."""
+    whole = span_of(segment)
+    memory_end = segment.offset + segment.memory_size
+    start = segment.offset
+    for span in shift.cuts:
+        if whole.overlaps(span):
+            yield _piece(segment, Span(start, span.start), span.end, shift)
+            start = span.end
+    if start < memory_end or start == segment.offset:
+        yield _piece(segment, Span(start, whole.end), memory_end, shift)
 
 
-def check_room(folder: Path, needed: int) -> None:
-    """Whether so much can be written there; the folder itself may not be there yet."""
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise StorageError(
-            f"there is not enough room in {folder}: up to {size(needed)} are needed, "
-            f"{size(free)} are free"
+def _piece(segment: Segment, span: Span, memory_end: int, shift: Shift) -> Segment:
+    address = segment.address + span.start - segment.offset
+    offset = shift(span.start)
+    distance = address - offset
+    # The loader wants both to be alike up to the alignment, and a cut is of pages only.
+    alignment = min(segment.alignment, distance & -distance) if distance else segment.alignment
+    return segment._replace(
+        offset=offset,
+        address=address,
+        physical_address=segment.physical_address + span.start - segment.offset,
+        file_size=span.size,
+        memory_size=memory_end - span.start,
+        alignment=alignment,
+    )
+
+
+def _at(file: Elf, segment: Segment, headers: Span, shift: Shift) -> Segment:
+    load = file.load_at(headers.start)
+    distance = load.address - load.offset if load else 0
+    return segment._replace(
+        offset=shift(headers.start),
+        address=headers.start + distance,
+        physical_address=headers.start + distance,
+        file_size=headers.size,
+        memory_size=headers.size,
+    )
+
+
+def _sections(
+    file: Elf, shift: Shift, ends: Mapping[int, int], dropped: Collection[int]
+) -> Iterator[bytes]:
+    """Dropped ones become empty ones, since others are known by their number."""
+    for index, section in enumerate(file.sections):
+        yield (
+            bytes(_SECTION.size)
+            if index in dropped
+            else _SECTION.pack(*_shifted(section, shift, ends.get(index)))
         )
+
+
+def _shifted(section: Section, shift: Shift, end: int | None) -> Section:
+    offset = shift(section.offset)
+    size = section.size if end is None else shift(end) - offset
+    return section._replace(offset=offset, size=size)

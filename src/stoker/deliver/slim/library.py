@@ -1,31 +1,65 @@
-"""One library: which of its device code is kept, and the bytes that the slimmed file will have."""
+"""One library: which of its device code is kept, and the bytes that the slimmed file will have.
 
-from collections.abc import Callable, Iterable, Sequence
+A plan says which stretches of the original are copied where and which bytes go over them; all
+else is zeros. Whatever is not understood leaves the library as it is, and the plan says why.
+"""
 
+import struct
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from stoker.artifact import elf, fatbin
+from stoker.artifact.elf import Elf
 from stoker.artifact.fatbin import Entry
 from stoker.artifact.reader import Reader
-from stoker.model.slim import LibrarySlim, SlimLayout
+from stoker.artifact.relocations import RELATIVE
+from stoker.deliver.slim.cutting import Overwritten, check_unused, cut, span_of
+from stoker.deliver.slim.packing import Packing, pack
+from stoker.deliver.slim.regions import Choose, DeviceRegion, find_regions
+from stoker.deliver.slim.spans import Shift, Span, merged, without
+from stoker.deliver.slim.stripping import Stripping, find_unused
+from stoker.model.artifact import DeviceKind
+from stoker.model.errors import ArtifactError
+from stoker.model.slim import ArchSlim, LibrarySlim, SlimLayout
 from stoker.model.value import Value
-
-# Of the entries of one region, the indexes of those that are kept. None: a stub is kept for them.
-Choose = Callable[[Sequence[Entry]], Iterable[int]]
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):
-    """``layout`` None: moved where every pointer is understood, else pinned."""
+    """``pin``: no region moves, even where it could."""
 
     strip: bool = False
-    layout: SlimLayout | None = None
+    pin: bool = False
+
+
+class Copy(NamedTuple):
+    """Bytes of the original, and where they go."""
+
+    source: int
+    target: int
+    size: int
+
+
+class Rewrite(Value, frozen=True, kw_only=True):
+    size: int
+    copies: tuple[Copy, ...]
+    overwritten: tuple[Overwritten, ...]
 
 
 class LibraryPlan(Value, frozen=True, kw_only=True):
-    """``changes`` False: the library stays as it is, and ``summary`` says why if it should not."""
+    """``rewrite`` None: the library stays as it is; ``summary`` says why if it should not.
+
+    ``kept`` are the entries kept of each region, in the order of the original.
+    """
 
     summary: LibrarySlim
+    kept: tuple[tuple[Entry, ...], ...] = ()
+    rewrite: Rewrite | None = None
 
     @property
     def changes(self) -> bool:
-        return self.summary.layout is not None
+        return self.rewrite is not None
 
 
 def plan_library(reader: Reader, choose: Choose, options: SlimOptions | None = None) -> LibraryPlan:
@@ -33,4 +67,129 @@ def plan_library(reader: Reader, choose: Choose, options: SlimOptions | None = N
 
     Reads headers at many places, so ``reader`` had better be a file.
     """
-    raise NotImplementedError
+    unchanged = LibrarySlim(path=reader.name, before=reader.size, after=reader.size)
+    try:
+        return _plan(Elf(reader), choose, options or SlimOptions(), unchanged)
+    except ArtifactError as error:
+        return LibraryPlan(summary=replace(unchanged, skipped_because=str(error)))
+
+
+def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySlim) -> LibraryPlan:
+    if not options.strip and not file.named(*fatbin.SECTIONS):
+        return LibraryPlan(summary=unchanged)
+    _check(file)
+    regions = find_regions(file, choose, pin=options.pin)
+    stripping = find_unused(file) if options.strip else Stripping()
+    is_smaller = not all(region.is_whole for region in regions)
+    summary = replace(unchanged, archs=_archs(regions), **_counts(regions))
+    if not is_smaller and not stripping.freed:
+        return LibraryPlan(summary=summary)
+    rewrite = _rewrite(file, regions if is_smaller else [], stripping)
+    may_move = any(region.is_movable for region in regions)
+    layout = SlimLayout.MOVE if may_move else SlimLayout.PIN
+    return LibraryPlan(
+        summary=replace(summary, after=rewrite.size, layout=layout if is_smaller else None),
+        kept=tuple(region.kept for region in regions),
+        rewrite=rewrite,
+    )
+
+
+def _check(file: Elf) -> None:
+    if not file.is_wide_and_little or file.machine not in RELATIVE:
+        raise file.reader.error(f"libraries for {file.machine} are not slimmed")
+    if file.header.type not in (elf.SHARED, elf.EXECUTABLE) or not file.segments_of(elf.LOAD):
+        raise file.reader.error("it is not linked: link it first")
+
+
+def _counts(regions: Sequence[DeviceRegion]) -> dict[str, int]:
+    kept = sum(len(region.kept) for region in regions)
+    return {
+        "kept": kept,
+        "dropped": sum(len(region.region.entries) for region in regions) - kept,
+        "stubs": sum(region.has_stub for region in regions),
+    }
+
+
+def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:
+    """By kind, then by architecture."""
+    kept = {entry.offset for region in regions for entry in region.kept}
+    groups: dict[tuple[DeviceKind, int, str], list[Entry]] = {}
+    for region in regions:
+        for entry in region.region.entries:
+            groups.setdefault((entry.kind, entry.number, entry.suffix), []).append(entry)
+    return tuple(_arch(groups[key], kept) for key in sorted(groups))
+
+
+def _arch(entries: Sequence[Entry], kept: Container[int]) -> ArchSlim:
+    staying = [entry.payload_size for entry in entries if entry.offset in kept]
+    going = [entry.payload_size for entry in entries if entry.offset not in kept]
+    return ArchSlim(
+        arch=entries[0].arch,
+        kept=len(staying),
+        dropped=len(going),
+        kept_bytes=sum(staying),
+        dropped_bytes=sum(going),
+    )
+
+
+def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
+    packing = pack(file, regions)
+    ends = _ends(file, packing)
+    check_unused(file, packing.rewritten, ends)
+    freed = (*packing.freed, *stripping.freed)
+    cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
+    whole = Span(0, file.reader.size)
+    untouched = without(whole, (*packing.rewritten, *stripping.freed))
+    return Rewrite(
+        size=cutting.shift(whole.end),
+        copies=(
+            *(Copy(span.start, cutting.shift(span.start), span.size) for span in untouched),
+            *_copied_entries(packing, cutting.shift),
+        ),
+        overwritten=(
+            *cutting.overwritten,
+            *_region_headers(packing, cutting.shift),
+            *_addresses(file, packing, stripping, cutting.shift),
+        ),
+    )
+
+
+def _ends(file: Elf, packing: Packing) -> dict[int, int]:
+    """Where sections of device code end from now on; the index of every one that is rewritten."""
+    ends: dict[int, int] = {}
+    both = zip(file.section_names, file.sections, strict=True)
+    for index, (name, section) in enumerate(both):
+        inside = [one.span.end for one in packing.placed if span_of(section).covers(one.span)]
+        if name in fatbin.SECTIONS and inside:
+            end = section.offset + section.size
+            ends[index] = end if name == fatbin.SCATTERED else max(inside)
+    return ends
+
+
+def _copied_entries(packing: Packing, shift: Shift) -> Iterator[Copy]:
+    for placed in packing.placed:
+        target = shift(placed.offset) + fatbin.HEADER_SIZE
+        for span in merged(Span(entry.offset, entry.end) for entry in placed.region.kept):
+            yield Copy(span.start, target, span.size)
+            target += span.size
+
+
+def _region_headers(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
+    for placed in packing.placed:
+        size = placed.region.kept_size - fatbin.HEADER_SIZE
+        yield shift(placed.offset), fatbin.region_header(size)
+
+
+def _addresses(
+    file: Elf, packing: Packing, stripping: Stripping, shift: Shift
+) -> Iterator[Overwritten]:
+    """The new addresses of regions that moved, wherever the old ones stand."""
+    for placed in packing.placed:
+        if not placed.has_moved:
+            continue
+        for slot in placed.region.slots:
+            span = Span(slot, slot + 8)
+            if any(span.overlaps(other) for other in packing.rewritten):
+                raise file.reader.error("a pointer within device code", slot)
+            if not any(span.overlaps(other) for other in stripping.freed):
+                yield shift(slot), struct.pack("<Q", placed.address)

@@ -1,0 +1,110 @@
+"""Pointers that the loader sets when it loads a library: the RELA and RELR tables, and symbols.
+
+Only what a file says of itself: a pointer that code computes has no relocation. Knows the numbers
+of x86-64 and aarch64, 64-bit and little-endian.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stoker.artifact.elf import Elf
+
+RELATIVE = {"x86_64": 8, "aarch64": 1027}  # type of relocation: load address plus a number
+
+_RELA, _RELA_SIZE, _RELA_ENTRY = 7, 8, 9
+_REL_SIZE = 18
+_PLT, _PLT_SIZE, _PLT_KIND = 23, 2, 20
+_RELR, _RELR_SIZE = 36, 35
+_ENTRY = struct.Struct("<QIIq")  # place, type, symbol, number to add
+_ADDEND = 16  # where the number stands in an entry
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMBOL_VALUE = 8
+_WORD = 8
+_LARGEST_TABLE = 64 << 20
+_MOST_POINTERS = 1 << 22  # a bitmap of eight bytes makes 63
+
+
+class Pointer(NamedTuple):
+    """Eight bytes that will hold an address. ``addend``: offset in the file of the number."""
+
+    place: int
+    target: int
+    addend: int
+    is_relative: bool  # set to load address plus number, and nothing else
+
+
+class Symbol(NamedTuple):
+    """One that the file defines. ``slot``: offset in the file of its address."""
+
+    address: int
+    slot: int
+
+
+def read_pointers(file: Elf) -> Iterator[Pointer]:
+    """Of every relocation that adds to the load address, not to a symbol."""
+    if file.value(_REL_SIZE) or (file.value(_PLT_KIND) or _RELA) != _RELA:
+        raise file.reader.error("relocations of a kind that its machine does not use")
+    if file.value(_RELA_ENTRY) not in (None, _ENTRY.size):
+        raise file.reader.error(f"relocations of {file.value(_RELA_ENTRY)} bytes")
+    for address, size in ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)):
+        yield from _with_addends(file, address, size)
+    yield from _packed(file)
+
+
+def _with_addends(file: Elf, address: int, size: int) -> Iterator[Pointer]:
+    offset, content = _table(file, address, size, _ENTRY.size)
+    relative = RELATIVE.get(file.machine)
+    for index, (place, kind, symbol, number) in enumerate(_ENTRY.iter_unpack(content)):
+        if not symbol:
+            addend = offset + index * _ENTRY.size + _ADDEND
+            yield Pointer(place, number, addend, kind == relative)
+
+
+def _packed(file: Elf) -> Iterator[Pointer]:
+    """Places alone, an address or a bitmap of the 63 words that follow; numbers stand there."""
+    _, content = _table(file, _RELR, _RELR_SIZE, _WORD)
+    places = list(_places(file, content))
+    for place in places:
+        offset = file.offset_of(place)
+        (number,) = struct.unpack("<Q", file.reader.read(offset, _WORD))
+        yield Pointer(place, number, offset, True)
+
+
+def _places(file: Elf, content: bytes) -> Iterator[int]:
+    following, count = 0, 0
+    for (word,) in struct.iter_unpack("<Q", content):
+        if word & 1:
+            found = [following + _WORD * bit for bit in range(63) if word >> (bit + 1) & 1]
+            following += 63 * _WORD
+        else:
+            found = [word]
+            following = word + _WORD
+        count += len(found)
+        if count > _MOST_POINTERS:
+            raise file.reader.error(f"more than {_MOST_POINTERS} packed relocations")
+        yield from found
+
+
+def _table(file: Elf, address: int, size: int, entry: int) -> tuple[int, bytes]:
+    start, length = file.value(address), file.value(size)
+    if not start or not length:
+        return 0, b""
+    offset = file.offset_of(start)
+    if length > _LARGEST_TABLE or length % entry:
+        raise file.reader.error(f"a table of relocations of {length} bytes", offset)
+    return offset, file.reader.read(offset, length)
+
+
+def read_symbols(file: Elf, kind: int) -> Iterator[Symbol]:
+    """Those that the sections of one kind, ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS``, define."""
+    for section in file.sections:
+        if section.type != kind or not section.file_size:
+            continue
+        if section.file_size > 4 * _LARGEST_TABLE or section.file_size % _SYMBOL.size:
+            raise file.reader.error(f"{section.file_size} bytes of symbols", section.offset)
+        content = file.reader.read(section.offset, section.file_size)
+        for index, (_, _, _, home, address, _) in enumerate(_SYMBOL.iter_unpack(content)):
+            if home:
+                slot = section.offset + index * _SYMBOL.size + _SYMBOL_VALUE
+                yield Symbol(address, slot)

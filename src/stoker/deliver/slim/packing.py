@@ -1,0 +1,94 @@
+"""Where kept regions go: towards the front of their section, those that may not move excepted.
+
+Offsets are those of the file as it is; cutting what is freed out of it comes after. Pure.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from stoker.artifact import elf, fatbin
+from stoker.artifact.elf import Elf
+from stoker.deliver.slim.regions import DeviceRegion
+from stoker.deliver.slim.spans import Span, up, without
+
+_LARGEST_ALIGNMENT = 256
+
+
+class Placed(NamedTuple):
+    """A region and where it starts from now on."""
+
+    region: DeviceRegion
+    offset: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.offset, self.offset + self.region.kept_size)
+
+    @property
+    def address(self) -> int:
+        return self.region.address + self.offset - self.region.region.offset
+
+    @property
+    def has_moved(self) -> bool:
+        return self.offset != self.region.region.offset
+
+
+class Packing(NamedTuple):
+    """``rewritten`` holds every region and, where there is nothing else, what is between them."""
+
+    placed: tuple[Placed, ...]
+    rewritten: tuple[Span, ...]
+    freed: tuple[Span, ...]
+
+
+def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
+    placed: list[Placed] = []
+    rewritten: list[Span] = []
+    freed: list[Span] = []
+    for name, stretch in _stretches(file):
+        inside = [region for region in regions if _span(region).overlaps(stretch)]
+        if inside:
+            here = list(_place(inside, stretch.start))
+            scattered = name == fatbin.SCATTERED
+            touched = [_span(region) for region in inside] if scattered else [stretch]
+            placed += here
+            rewritten += touched
+            for span in touched:
+                freed += without(span, (one.span for one in here))
+    return Packing(tuple(placed), tuple(rewritten), tuple(freed))
+
+
+def _span(region: DeviceRegion) -> Span:
+    return Span(region.region.offset, region.region.end)
+
+
+def _stretches(file: Elf) -> Iterator[tuple[str, Span]]:
+    """Device code as it is loaded: a section that was slimmed before may be in several pieces."""
+    for name, section in file.named(*fatbin.SECTIONS):
+        for load in file.segments_of(elf.LOAD):
+            start = max(section.offset, load.offset)
+            end = min(section.offset + section.size, load.offset + load.file_size)
+            if start < end:
+                yield name, Span(start, end)
+
+
+def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
+    """In order, so that none overtakes the next: what is kept is never larger than what was."""
+    alignment = _alignment(regions)
+    following = start
+    for region in regions:
+        offset = region.region.offset
+        if region.is_movable:
+            distance = region.address - offset
+            offset = up(following + distance, alignment) - distance
+        placed = Placed(region, offset)
+        yield placed
+        following = placed.span.end
+
+
+def _alignment(regions: Sequence[DeviceRegion]) -> int:
+    """What all of them have now."""
+    bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
+    return bits & -bits

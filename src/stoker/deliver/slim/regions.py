@@ -1,0 +1,164 @@
+"""The regions of device code in a library: what is kept of each, and whether it may move.
+
+A region may move if a wrapper refers to it and every pointer to it is known. What a pointer into
+its middle refers to is not known, so such a region stays whole.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from stoker.artifact import elf, fatbin
+from stoker.artifact.elf import Elf
+from stoker.artifact.fatbin import Entry, Region
+from stoker.artifact.library import device_regions
+from stoker.artifact.relocations import read_pointers, read_symbols
+from stoker.artifact.wrappers import REGION_FIELD, read_wrappers
+from stoker.model.artifact import DeviceKind
+
+# Of the entries of one region, the indexes of those that are kept. None: a stub is kept for them.
+Choose = Callable[[Sequence[Entry]], Iterable[int]]
+
+ALIGNMENT = 8  # of regions and entries
+
+
+class DeviceRegion(NamedTuple):
+    """``slots`` are offsets in the file where its address stands, as eight bytes."""
+
+    section: str
+    region: Region
+    address: int
+    kept: tuple[Entry, ...]
+    has_stub: bool = False
+    is_movable: bool = False
+    slots: tuple[int, ...] = ()
+
+    @property
+    def kept_size(self) -> int:
+        """In bytes, with the header."""
+        return fatbin.HEADER_SIZE + sum(entry.end - entry.offset for entry in self.kept)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.kept) == len(self.region.entries)
+
+
+def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
+    """In the order of the file. ``pin``: none may move."""
+    found = [(section, region, _address(file, region)) for section, region in device_regions(file)]
+    if not found:
+        return []
+    references = _References(file, [(address, region) for _, region, address in found])
+    pin = pin or not references.are_understood
+    regions = []
+    for index, (section, region, address) in enumerate(found):
+        kept, has_stub = _kept(region, choose)
+        if index in references.opened or any(entry.offset % ALIGNMENT for entry in kept):
+            kept, has_stub = region.entries, False
+        regions.append(
+            DeviceRegion(
+                section=section,
+                region=region,
+                address=address,
+                kept=kept,
+                has_stub=has_stub,
+                is_movable=not pin and references.may_move(index),
+                slots=tuple(references.slots[index]),
+            )
+        )
+    return regions
+
+
+def _address(file: Elf, region: Region) -> int:
+    load = file.load_at(region.offset)
+    if load is None or region.end > load.offset + load.file_size:
+        raise file.reader.error("device code that is not loaded", region.offset)
+    address = load.address + region.offset - load.offset
+    if address % ALIGNMENT or region.offset % ALIGNMENT:
+        raise file.reader.error("device code at an odd place", region.offset)
+    return address
+
+
+def _kept(region: Region, choose: Choose) -> tuple[tuple[Entry, ...], bool]:
+    """In order; a region without any would not be answered for by the driver as it should."""
+    indexes = sorted(set(choose(region.entries))) if region.entries else []
+    if indexes or not region.entries:
+        return tuple(region.entries[index] for index in indexes), False
+    cubins = [entry for entry in region.entries if entry.kind is DeviceKind.CUBIN]
+    smallest = min(cubins or region.entries, key=lambda entry: entry.end - entry.offset)
+    return (smallest,), True
+
+
+class _References:
+    """What points to regions: by index, where its address stands, and who must not be touched."""
+
+    def __init__(self, file: Elf, regions: Sequence[tuple[int, Region]]):
+        self._file = file
+        self._starts = [address for address, _ in regions]
+        self._ends = [address + region.end - region.offset for address, region in regions]
+        self._order = sorted(range(len(regions)), key=self._starts.__getitem__)
+        self._sorted = [self._starts[index] for index in self._order]
+        self.slots: list[list[int]] = [[] for _ in regions]
+        self.opened: set[int] = set()  # something points into their middle
+        self._named: set[int] = set()  # a symbol that others can see stands at their start
+        self._wrapped: set[int] = set()
+        pointed = self._read_pointers()
+        self._read_symbols()
+        self.are_understood = self._read_wrappers(pointed)
+
+    def may_move(self, index: int) -> bool:
+        return index in self._wrapped and index not in self.opened | self._named
+
+    def _at(self, address: int) -> int | None:
+        """The region that an address lies in."""
+        position = bisect_right(self._sorted, address) - 1
+        if position < 0:
+            return None
+        index = self._order[position]
+        return index if address < self._ends[index] else None
+
+    def _read_pointers(self) -> dict[int, int]:
+        """The regions at whose start something points, by the place of the pointer."""
+        found: dict[int, int] = {}
+        for pointer in read_pointers(self._file):
+            index = self._at(pointer.target)
+            if index is None:
+                continue
+            if pointer.target != self._starts[index] or not pointer.is_relative:
+                self.opened.add(index)
+                continue
+            found[pointer.place] = index
+            self._add_slot(index, pointer.addend)
+            self._add_slot(index, self._file.offset_of(pointer.place))
+        return found
+
+    def _add_slot(self, index: int, offset: int) -> None:
+        """Linkers may or may not leave the address at the place as well as in the table."""
+        (number,) = struct.unpack("<Q", self._file.reader.read(offset, 8))
+        if number == self._starts[index] and offset not in self.slots[index]:
+            self.slots[index].append(offset)
+
+    def _read_symbols(self) -> None:
+        for symbol in read_symbols(self._file, elf.DYNAMIC_SYMBOLS):
+            index = self._at(symbol.address)
+            if index is not None:
+                at_start = symbol.address == self._starts[index]
+                (self._named if at_start else self.opened).add(index)
+        starts = {address: index for index, address in enumerate(self._starts)}
+        for symbol in read_symbols(self._file, elf.SYMBOL_TABLE):
+            if symbol.address in starts:
+                self.slots[starts[symbol.address]].append(symbol.slot)
+
+    def _read_wrappers(self, pointed: dict[int, int]) -> bool:
+        """Whether every wrapper refers to a region in a way that can be set anew."""
+        fixed = self._file.header.type == elf.EXECUTABLE  # at its address, without relocations
+        for wrapper in read_wrappers(self._file):
+            index = pointed.get(wrapper.address + REGION_FIELD)
+            if index is None and fixed and (at := self._at(wrapper.region)) is not None:
+                index = at if self._starts[at] == wrapper.region else None
+                self._add_slot(at, wrapper.offset + REGION_FIELD)
+            if index is None:
+                return False
+            self._wrapped.add(index)
+        return True

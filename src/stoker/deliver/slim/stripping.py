@@ -1,0 +1,51 @@
+"""What a library holds for nobody: symbol tables for debuggers, and space that edits left behind.
+
+patchelf moves tables that grow to the end of a file; the old ones stay behind, loaded and unused.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stoker.artifact import elf
+from stoker.artifact.elf import Elf
+from stoker.deliver.slim.cutting import in_use, span_of
+from stoker.deliver.slim.spans import Span, without
+
+
+class Stripping(NamedTuple):
+    """``dropped`` are indexes of sections."""
+
+    dropped: frozenset[int] = frozenset()
+    freed: tuple[Span, ...] = ()
+
+
+def find_unused(file: Elf) -> Stripping:
+    dropped = frozenset(_symbol_sections(file))
+    spans = [span_of(file.sections[index]) for index in dropped]
+    return Stripping(dropped, (*spans, *_dead_space(file)))
+
+
+def _symbol_sections(file: Elf) -> Iterator[int]:
+    """Symbol tables and their strings, if nothing else goes by them."""
+    users = Counter(section.link for section in file.sections)
+    for index, section in enumerate(file.sections):
+        if section.type != elf.SYMBOL_TABLE or section.flags & elf.ALLOCATED or users[index]:
+            continue
+        yield index
+        strings = section.link
+        own = users[strings] == 1 and strings not in (0, file.header.names_index)
+        if own and strings < len(file.sections):
+            yield strings
+
+
+def _dead_space(file: Elf) -> Iterator[Span]:
+    """Pages that are loaded, but neither of a section nor of anything that the loader reads."""
+    used = in_use(file)
+    tables = [value for tag, value in file.dynamic if tag in elf.TABLES]
+    for load in file.segments_of(elf.LOAD):
+        distance = load.address - load.offset
+        for gap in without(span_of(load), used):
+            read = any(gap.start <= table - distance < gap.end for table in tables)
+            if gap.size >= 2 * file.page and not read:  # so that one page at least is whole
+                yield gap
