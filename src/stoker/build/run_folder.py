@@ -11,12 +11,17 @@ import msgspec
 from stoker.model.build import BuildRecord, Stage
 from stoker.model.errors import StorageError
 from stoker.model.events import AnyEvent, Overview
-from stoker.outside import folders
+from stoker.outside import folders, locks
 from stoker.outside.files import write_whole
 
 RECORD = "record.json"
+LOCK = "lock"  # held while the build runs
 _ERROR = ("error", "failed", "fatal", "undefined reference", "no such file", "killed")
 _MOST_LINES = 15
+
+
+def root() -> Path:
+    return folders.state() / "runs"
 
 
 class RunFolder:
@@ -24,13 +29,14 @@ class RunFolder:
 
     def __init__(self, name: str):
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        self.path = folders.state() / "runs" / f"{moment}-{name}-{os.getpid()}"
+        self.path = root() / f"{moment}-{name}-{os.getpid()}"
         self._begun: list[Stage] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> "RunFolder":
         try:
             self.path.mkdir(parents=True)
+            self._stack.enter_context(locks.held(self.path / LOCK))
             self._events = self._stack.enter_context((self.path / "events.jsonl").open("wb", 0))
         except OSError as error:
             raise StorageError(f"cannot write in {self.path}: {error.strerror}") from error

@@ -4,11 +4,10 @@ A stage that is done leaves a stamp: digests of all that went into it. What a st
 known here.
 """
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from stoker.model.build import Stage
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.value import Value
-from stoker.outside import files, folders, process
+from stoker.outside import files, folders, locks, process
 
 MARK = "STOKER_WORK"  # in the environment of all that a build starts
 
@@ -30,8 +29,24 @@ class Stamp(Value, frozen=True, kw_only=True):
 
 def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
     """Another tree, variant or Python has another folder; changed options keep the same."""
-    told = hashlib.sha256(os.fsencode("\0".join((str(tree), variant, python))))
-    return folders.cache() / "builds" / f"{name}-{variant}-{told.hexdigest()[:12]}"
+    return root() / f"{name}-{variant}-{_sign(str(tree))}-{_sign(python)}"
+
+
+def work_folders(tree: Path) -> list[Path]:
+    """All that were made for a tree."""
+    return sorted(root().glob(f"*-{_sign(str(tree))}-*/"))
+
+
+def root() -> Path:
+    return folders.cache() / "builds"
+
+
+def lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _sign(text: str) -> str:
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:8]
 
 
 @contextmanager
@@ -47,17 +62,15 @@ def locked(path: Path) -> Iterator[None]:
     """A folder that only one build may use at a time; the lock stands beside it, and is let go
     when the process ends in whatever way.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        stream = path.with_name(f"{path.name}.lock").open("a")
-    except OSError as error:
-        raise StorageError(f"cannot use {path}: {error.strerror or error}") from error
-    with stream:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(locks.held(lock_of(path)))
+            path.mkdir(parents=True, exist_ok=True)
+        except locks.BusyError:
             hints = ["wait for it, or name another --variant"]
             raise StokerError(f"another build is at work in {path}", hints=hints) from None
+        except OSError as error:
+            raise StorageError(f"cannot use {path}: {error.strerror or error}") from error
         yield
 
 
