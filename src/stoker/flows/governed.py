@@ -12,13 +12,16 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import IO
 
+from msgspec.structs import replace
+
+from stoker.govern.cache_hits import CacheHits
 from stoker.govern.client import Client, private_folder, socket_path
 from stoker.govern.daemon import Options
 from stoker.govern.links import make_links
 from stoker.govern.policies import make_policy
 from stoker.machine.snapshot import read_machine
 from stoker.model.errors import StorageError
-from stoker.model.events import AnyEvent, Warned
+from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.machine import LimitKind, Machine
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
@@ -50,12 +53,18 @@ class Session:
     def __init__(self, client: Client, show: Show):
         self._client = client
         self._show = show
+        folder = Path(client.options.socket).parent
+        self._cache_log = folder / f"ccache-{os.getpid()}.log"
+        self._hits = CacheHits(self._cache_log)
         self._began = time.monotonic()
         self.stopped_by: int | None = None  # the signal that told us to end
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """What a command must be given so that its compiles ask."""
-        return _environment(self._client.options, base)
+        environment = _environment(self._client.options, base)
+        log = environment.setdefault("CCACHE_STATSLOG", str(self._cache_log))
+        self._hits = CacheHits(Path(log))
+        return environment
 
     def run(
         self,
@@ -75,6 +84,7 @@ class Session:
         """Nothing where the governor died."""
         for event in self._client.finish(status):
             self._show(event)
+        self._cache_log.unlink(missing_ok=True)
         return self._client.summary
 
     def _watch(self, child: subprocess.Popen[bytes], output: Echo | None) -> int:
@@ -97,10 +107,18 @@ class Session:
 
     def _hear(self) -> None:
         for event in self._client.events():
-            self._show(event)
+            self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
             text = "the governor has died; what is left of the build takes turns, one step per CPU"
             self._show(Warned(at=time.monotonic() - self._began, text=text))
+
+    def _with_hits(self, view: Overview) -> Overview:
+        """What the cache had is done, too, though the governor never heard of it."""
+        hits, left = self._hits.count(), view.total - view.done
+        if not hits or view.seconds_left is None or not left:
+            return replace(view, cache_hits=hits)
+        seconds = view.seconds_left * max(0, left - hits) / left
+        return replace(view, cache_hits=hits, seconds_left=seconds)
 
     @contextmanager
     def _signals_passed_on(self, child: subprocess.Popen[bytes]) -> Iterator[None]:

@@ -11,6 +11,7 @@ import resource
 import selectors
 import signal
 import socket
+import struct
 import sys
 import time
 from contextlib import suppress
@@ -25,6 +26,7 @@ from stoker.govern.command_line import step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs
 from stoker.govern.history import History
+from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import (
@@ -40,7 +42,7 @@ from stoker.govern.summary import Tally
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import Step
-from stoker.model.runs import Attempt
+from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import Value
 
 _TICK = 0.1  # seconds between looks at everything while anything runs
@@ -102,6 +104,7 @@ class Daemon:
         self._history = History()
         self._meter = Meter()
         self._graphs = Graphs()
+        self._outlook = Outlook()
         self._files = BuildFiles()
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
@@ -120,7 +123,7 @@ class Daemon:
         self._rows: dict[int, int] = {}  # row of a run in the history
         self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
-        self._viewed = self._metered = 0.0
+        self._viewed = self._metered = self._asked_first = 0.0
         self._had_clients = False
         self._warned: str | None = None
 
@@ -151,11 +154,19 @@ class Daemon:
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
-            self._emit(self._governor.overview(now))
+            self._emit(self._overview(now))
             self._history.flush()
             self._warn()
         for client in self._clients.values():
             self._send(client)
+
+    def _overview(self, now: float) -> Overview:
+        for steps in self._graphs.news():
+            self._outlook.expect(steps)
+        view = self._governor.overview(now)
+        seen = view.done + len(view.running) + view.waiting
+        left = self._outlook.seconds(now - self._asked_first, (s.seconds for s in view.running))
+        return replace(view, total=max(seen, view.done + self._outlook.steps), seconds_left=left)
 
     def _warn(self) -> None:
         if self._history.problem != self._warned:
@@ -235,7 +246,9 @@ class Daemon:
                 ask = read_ask(fields)
                 root = self._roots.get(ask.run, ask.directory)
                 step = step_of(ask.command, ask.directory, root, self._files)
-                path = self._graphs.path(ask.directory, step.output)
+                asker = _process_behind(peer.socket)
+                path = self._graphs.path(ask.run, ask.directory, step.output, asker)
+                self._asked_first = self._asked_first or now
                 self._governor.asked(connection, ask, _printable(step), path, now)
             case "started":
                 self._governor.started(connection, *read_numbers(fields, 1))
@@ -296,6 +309,7 @@ class Daemon:
             _kill_group(group)
             if peer := self._peers.get(connection):
                 self._close(peer)
+        self._graphs.forget(run)
         for known in (self._tallies, self._roots, self._rows):
             known.pop(run, None)
 
@@ -310,9 +324,20 @@ class Daemon:
                 client.unsent += message
 
     def _keep(self, run: int, attempt: Attempt) -> None:
+        if attempt.outcome is Outcome.DONE:
+            self._outlook.finished(attempt.record.step.output, attempt.record.seconds)
         if tally := self._tallies.get(run):
             tally.add(attempt)
             self._history.add(self._rows[run], attempt)
+
+
+def _process_behind(stream: socket.socket) -> int | None:
+    """Who connected, where the system tells."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    process, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, option, 12))
+    return int(process)
 
 
 def _kill_group(group: int | None) -> None:

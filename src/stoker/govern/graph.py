@@ -5,33 +5,95 @@ every path is 0.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
-from stoker.source.ninja import Edge, read_durations, read_edges
+from stoker.govern.outlook import steps_left
+from stoker.source.ninja import Edge, read_durations, read_graph
 
 _UNKNOWN = 1.0  # seconds of a step that was never made: then the number of steps counts
+_WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's options
 
 
 class Graphs:
+    """Of each build folder of each run."""
+
     def __init__(self) -> None:
-        self._paths: dict[str, dict[str, float]] = {}
+        self._paths: dict[tuple[int, str], dict[str, float]] = {}
+        self._left: list[dict[str, float | None]] = []
 
-    def path(self, folder: str, output: str) -> float:
-        """Seconds from the start of the step that makes ``output`` to the end of the build."""
-        if folder not in self._paths:
-            self._paths[folder] = {}
-            Thread(target=self._load, args=(folder,), daemon=True).start()
-        return self._paths[folder].get(output, 0.0)
+    def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
+        """Seconds from the start of the step that makes ``output`` to the end of the build.
 
-    def _load(self, folder: str) -> None:
-        self._paths[folder] = longest_paths(read_edges(Path(folder)), read_durations(Path(folder)))
+        ``asker`` is the process that asks: a ninja above it knows what is to be made.
+        """
+        key = run, folder
+        if key not in self._paths:
+            self._paths[key] = {}
+            targets = ninja_targets(asker) if asker else ()
+            Thread(target=self._load, args=(key, targets), daemon=True).start()
+        return self._paths[key].get(output, 0.0)
+
+    def forget(self, run: int) -> None:
+        self._paths = {key: paths for key, paths in self._paths.items() if key[0] != run}
+
+    def news(self) -> Iterator[dict[str, float | None]]:
+        """What is left to do in folders that were read since."""
+        while self._left:
+            yield self._left.pop()
+
+    def _load(self, key: tuple[int, str], targets: tuple[str, ...]) -> None:
+        folder = Path(key[1])
+        graph, durations = read_graph(folder), read_durations(folder)
+        self._paths[key] = longest_paths(graph.edges, durations)
+        ages = _Ages(folder)
+        self._left.append(steps_left(graph, durations, targets, ages.of))
+
+
+class _Ages:
+    """When files of a folder were changed, each asked once."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._known: dict[str, float | None] = {}
+
+    def of(self, path: str) -> float | None:
+        if path not in self._known:
+            try:
+                self._known[path] = (self._folder / path).stat().st_mtime
+            except (OSError, ValueError):
+                self._known[path] = None
+        return self._known[path]
+
+
+def ninja_targets(pid: int) -> tuple[str, ...]:
+    """What the ninja above a process was told to make; nothing where there is none, or no /proc."""
+    while pid > 1:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+            status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        except OSError:
+            return ()
+        if words and words[0].rpartition(b"/")[2] == b"ninja":
+            return tuple(_targets([word.decode(errors="surrogateescape") for word in words[1:]]))
+        pid = int(status.rpartition(")")[2].split()[1])
+    return ()
+
+
+def _targets(words: list[str]) -> Iterator[str]:
+    skip = False
+    for word in words:
+        if skip or word.startswith("-"):
+            skip = not skip and word in _WITH_A_VALUE
+        else:
+            yield word
 
 
 def longest_paths(edges: tuple[Edge, ...], durations: dict[str, float]) -> dict[str, float]:
     """For each output, the seconds along the longest chain of steps from it to the end."""
     maker = {output: index for index, edge in enumerate(edges) for output in edge.outputs}
-    needs = [{maker[need] for need in edge.needs if need in maker} for edge in edges]
+    needs = [{maker[n] for n in (*edge.needs, *edge.after) if n in maker} for edge in edges]
     users = Counter(need for each in needs for need in each)
     longest = [0.0] * len(edges)
     ready = [index for index in range(len(edges)) if not users[index]]

@@ -107,7 +107,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
             and state.now - step.started < self.settling
             for step in state.running
         )
-        return max(0, max(1, state.cpus // 4) - fresh)
+        return max(0, max(2, state.cpus // 4) - fresh)
 
 
 def _any_fits(state: State, forecast: Forecast) -> bool:

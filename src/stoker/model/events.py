@@ -53,7 +53,9 @@ class RunningStep(Value, frozen=True, kw_only=True):
 
 
 class Overview(Event, frozen=True, kw_only=True, tag="overview"):
-    """The governor's view, some times a second."""
+    """The governor's view, some times a second. ``total``: steps done, and all that are known to
+    come; ``seconds_left`` where earlier steps tell.
+    """
 
     limit: int
     used: int
@@ -62,6 +64,9 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     waiting: int
     done: int
     repeats: int
+    total: int = 0
+    seconds_left: float | None = None
+    cache_hits: int = 0
 
 
 class Warned(Event, frozen=True, kw_only=True, tag="warning"):

@@ -38,7 +38,8 @@ def test_escapes_and_kinds_of_inputs(tmp_path: Path) -> None:
     )
     (found,) = read_edges(tmp_path)
     assert found.outputs == ("with space.o", "extra.d")
-    assert found.needs == ("a:b.c", "header.h", "order", "more")
+    assert found.needs == ("a:b.c", "header.h")
+    assert found.after == ("order", "more")
 
 
 @given(st.text(max_size=200))

@@ -6,6 +6,7 @@ from typing import TextIO
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stoker.model.events import (
     AnyEvent,
@@ -41,7 +42,7 @@ def overview(
 ) -> Overview:
     return Overview(
         at=at, limit=8 * GIB, used=2 * GIB, neighbour=0, running=running, waiting=30, done=5,
-        repeats=repeats,
+        repeats=repeats, total=35,
     )  # fmt: skip
 
 
@@ -75,8 +76,12 @@ def test_a_bar_is_as_wide_as_it_must_be(part: int, whole: int, width: int) -> No
 
 def test_status_line() -> None:
     line = status_line(overview())
-    assert line == "memory #####............... 2.0 GiB of 8.0 GiB | 0 running, 30 waiting, 5 done"
+    assert line == (
+        "memory #####............... 2.0 GiB of 8.0 GiB | 5 of 35 done, 0 running, 30 waiting"
+    )
     assert status_line(overview(repeats=2)) == f"{line}, 2 repeated"
+    assert status_line(replace(overview(), cache_hits=3)) == f"{line}, 3 from the cache"
+    assert status_line(replace(overview(), seconds_left=90.0)) == f"{line} | 90 s left"
 
 
 def test_the_largest_step_comes_first_and_folders_are_left_out() -> None:

@@ -1,0 +1,126 @@
+"""What is left of a build, by files and by what was finished."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECTS
+from stoker.govern.graph import Graphs, ninja_targets
+from stoker.govern.outlook import Outlook, steps_left
+from stoker.source.ninja import Edge, Graph, read_graph
+
+COMPILER, LINKER = "CXX_COMPILER__lib", "CXX_SHARED_LIBRARY_LINKER__lib"
+GRAPH = Graph(
+    edges=(
+        Edge(outputs=("made.cpp",), rule="CUSTOM_COMMAND", needs=("made.py",)),
+        Edge(outputs=("ordered",), rule="phony", needs=(), after=("made.cpp",)),
+        Edge(outputs=("made.o",), rule=COMPILER, needs=("made.cpp",)),
+        Edge(outputs=("a.o",), rule=COMPILER, needs=("a.cpp",), after=("ordered",)),
+        Edge(outputs=("lib.so",), rule=LINKER, needs=("a.o", "made.o")),
+        Edge(outputs=("b.o",), rule=COMPILER, needs=("b.cpp",)),
+        Edge(outputs=("all",), rule="phony", needs=("lib.so",)),
+    ),
+    defaults=("all",),
+)
+SOURCES = {"made.py": 1.0, "a.cpp": 1.0, "b.cpp": 1.0}
+MADE = {"made.cpp": 2.0, "made.o": 3.0, "a.o": 3.0, "b.o": 3.0, "lib.so": 4.0}
+
+
+def left(ages: dict[str, float], *targets: str) -> set[str]:
+    return set(steps_left(GRAPH, {}, targets, ages.get))
+
+
+def test_at_first_everything_the_defaults_need_is_left_and_what_never_asks_does_not_count() -> None:
+    assert left(SOURCES) == {"made.o", "a.o", "lib.so"}
+
+
+def test_what_is_newer_than_its_inputs_is_done() -> None:
+    assert left(SOURCES | MADE) == set()
+
+
+def test_a_change_reaches_what_is_made_of_it_and_nothing_beside() -> None:
+    assert left(SOURCES | MADE | {"a.cpp": 9.0}) == {"a.o", "lib.so"}
+
+
+def test_an_order_is_no_dependency() -> None:
+    assert left(SOURCES | MADE | {"made.py": 9.0}) == {"made.o", "lib.so"}
+
+
+def test_only_what_the_targets_need() -> None:
+    assert left(SOURCES, "b.o") == {"b.o"}
+
+
+def test_durations_of_last_time() -> None:
+    assert steps_left(GRAPH, {"a.o": 7.0}, ("a.o",), SOURCES.get) == {"a.o": 7.0}
+
+
+def test_a_cycle_does_not_hang_the_outlook() -> None:
+    edges = tuple(Edge(outputs=(o,), rule="cc", needs=(n,)) for o, n in ("ab", "ba"))
+    assert steps_left(Graph(edges=edges), {}, (), lambda _: None) == {}
+
+
+def test_seconds_left() -> None:
+    outlook = Outlook()
+    assert outlook.seconds(1.0, ()) is None  # nothing is known to come
+    outlook.expect({"a": None, "b": 6.0, "c": None})
+    assert outlook.seconds(1.0, ()) is None  # nothing was seen of how long a step takes
+    outlook.finished("a", 4.0)
+    assert outlook.steps == 2
+    assert outlook.seconds(4.0, ()) == pytest.approx(10.0)  # one at a time
+    assert outlook.seconds(2.0, ()) == pytest.approx(5.0)  # two
+    assert outlook.seconds(4.0, (2.0,)) == pytest.approx(8.0 / 1.5)
+    outlook.finished("b", 6.0)
+    outlook.finished("c", 6.0)
+    assert outlook.seconds(4.0, ()) is None
+
+
+def test_a_real_folder_before_and_after(need: Callable[[str], str], tmp_path: Path) -> None:
+    cmake, ninja = need("cmake"), need("ninja")
+    configure = [cmake, "-S", str(PROJECTS / "mini-cmake"), "-B", str(tmp_path), "-G", "Ninja"]
+    subprocess.run(configure, check=True, capture_output=True)
+    graph = read_graph(tmp_path)
+    assert graph.defaults == ("all",)
+
+    def age(path: str) -> float | None:
+        file = tmp_path / path
+        return file.stat().st_mtime if file.exists() else None
+
+    steps = steps_left(graph, {}, (), age)
+    assert steps
+    assert all((tmp_path / output).suffix != ".a" for output in steps)
+    subprocess.run([ninja, "-C", tmp_path], check=True, capture_output=True)
+    assert steps_left(graph, {}, (), age) == {}
+
+
+def test_the_targets_of_the_ninja_above(need: Callable[[str], str], tmp_path: Path) -> None:
+    ninja = need("ninja")
+    (tmp_path / "build.ninja").write_text(
+        "rule who\n  command = echo $$$$ > $out.new; mv $out.new $out; "
+        "until [ -e go ]; do sleep 0.05; done\nbuild one: who\nbuild two: who\n"
+    )
+    command = [ninja, "-C", str(tmp_path), "-j", "2", "-v", "one"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+        try:
+            while not (tmp_path / "one").exists():
+                assert running.poll() is None
+            shell = int((tmp_path / "one").read_text())
+            assert ninja_targets(shell) == ("one",)
+        finally:
+            (tmp_path / "go").touch()
+    assert ninja_targets(os.getpid()) == ()
+
+
+def test_graphs_tell_what_they_have_read(tmp_path: Path) -> None:
+    (tmp_path / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
+    graphs = Graphs()
+    graphs.path(1, str(tmp_path), "a.o", None)
+    news: list[dict[str, float | None]] = []
+    while not news:
+        news += graphs.news()
+    assert news == [{"a.o": None}]
+    assert graphs.path(1, str(tmp_path), "a.o", None) == 1.0
+    graphs.forget(1)
+    assert graphs.path(1, str(tmp_path), "a.o", None) == 0.0
