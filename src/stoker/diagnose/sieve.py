@@ -12,18 +12,16 @@ from stoker.diagnose.cleaning import LONGEST, clean
 from stoker.diagnose.values import Line
 from stoker.model.value import Value
 
-_CHUNK = 4 * 1024**2  # the first one and the last two are kept whole
+_CHUNK = 2 * 1024**2  # the first one and the last two are kept whole
 _AROUND = 8 * 1024  # bytes kept before and after an error in the others
-_MOST_MARKED = 8 * 1024**2  # bytes kept of them in all
+_MOST_MARKED = 4 * 1024**2  # bytes kept of them in all
 # Looked for one after another: `bytes.find` is many times quicker than any alternation. Each is
 # rare in the lines of a build that goes well, such as `-Wno-error` or `ErrorReport.cpp`.
 _WORDS = (
     b"rror:",  # of compilers, linkers, make's and Python's exceptions
-    b"rror :",
     b" error C",
     b" error LNK",
     b"Error at ",
-    b"] Error ",
     b"ERROR",
     b"FAILED",
     b"fatal ",

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from stoker.diagnose.steps import Steps
@@ -11,9 +11,7 @@ from stoker.knowledge.failures import Failure, Sign, failures
 from stoker.knowledge.patterns import any_of, literals
 from stoker.model.value import Value
 
-_MOST_HITS = 1000  # of one pattern that are remembered
-
-_Hits = Mapping[str, Sequence[int]]  # of each pattern, in order
+_MOST_HITS = 1000  # of one sign that are looked into
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -27,73 +25,92 @@ class Match(Value, frozen=True, kw_only=True):
 
 
 def find_matches(lines: Sequence[Line], steps: Steps) -> list[Match]:
-    """Of each sign every place where all that it asks for holds."""
+    """Every place where a sign has all that it asks for."""
     hits = _hits(lines)
+    anywhere = _Anywhere(lines)
     return [
         match
         for cause in failures().values()
         for sign in cause.sign
-        if _is_possible(sign, lines, hits)
-        for match in _matches(cause, sign, lines, steps, hits)
+        if hits.get(sign.match) and _is_possible(sign, anywhere)
+        for line in hits[sign.match]
+        if (match := _match(cause, sign, line, lines, steps, anywhere))
     ]
 
 
-def _hits(lines: Sequence[Line]) -> _Hits:
-    """Patterns are tried only on lines that have one of their literals."""
-    table = _patterns_by_literal()
-    maybe = re.compile(any_of(table)) if table else re.compile(r"(?!)")
+class _Anywhere:
+    """Where in the whole log a pattern is found first, looked for once."""
+
+    def __init__(self, lines: Sequence[Line]):
+        self._lines = lines
+        self._found: dict[str, int | None] = {}
+
+    def first(self, pattern: str) -> int | None:
+        if pattern not in self._found:
+            self._found[pattern] = _first(pattern, self._lines, range(len(self._lines)))
+        return self._found[pattern]
+
+    def has(self, pattern: str) -> bool:
+        return self.first(pattern) is not None
+
+
+def _hits(lines: Sequence[Line]) -> Mapping[str, Sequence[int]]:
+    """The lines of each sign's pattern, which is tried only where one of its literals is."""
+    literal, patterns = _table()
     found: dict[str, list[int]] = defaultdict(list)
     for index, line in enumerate(lines):
-        if maybe.search(line.text):
-            for pattern in _found_in(line.text, table):
-                if len(found[pattern]) < _MOST_HITS:
-                    found[pattern].append(index)
+        candidates = {one for there in literal.finditer(line.text) for one in patterns[there[1]]}
+        for pattern in candidates:
+            if len(found[pattern.pattern]) < _MOST_HITS and pattern.search(line.text):
+                found[pattern.pattern].append(index)
     return found
 
 
-def _found_in(text: str, table: Mapping[str, Iterable[re.Pattern[str]]]) -> set[str]:
-    candidates = {one for literal, some in table.items() if literal in text for one in some}
-    return {pattern.pattern for pattern in candidates if pattern.search(text)}
-
-
 @cache
-def _patterns_by_literal() -> Mapping[str, frozenset[re.Pattern[str]]]:
-    table: dict[str, set[re.Pattern[str]]] = defaultdict(set)
+def _table() -> tuple[re.Pattern[str], Mapping[str, frozenset[re.Pattern[str]]]]:
+    """A pattern that finds literals, and whose they may be: of words that begin alike it finds
+    only the shortest.
+    """
+    owners: dict[str, set[re.Pattern[str]]] = defaultdict(set)
     for cause in failures().values():
-        for pattern in {text for sign in cause.sign for text in sign.patterns}:
-            for literal in literals(pattern):
-                table[literal].add(re.compile(pattern))
-    return {literal: frozenset(patterns) for literal, patterns in table.items()}
+        for sign in cause.sign:
+            for literal in literals(sign.match):
+                owners[literal].add(re.compile(sign.match))
+    patterns = {
+        begin: frozenset(one for word in owners if word.startswith(begin) for one in owners[word])
+        for begin in owners
+    }
+    return re.compile(f"(?=({any_of(owners)}))"), patterns
 
 
-def _is_possible(sign: Sign, lines: Sequence[Line], hits: _Hits) -> bool:
-    if sign.match not in hits or any(pattern in hits for pattern in sign.excludes):
+def _is_possible(sign: Sign, anywhere: _Anywhere) -> bool:
+    if sign.project and not anywhere.has(re.escape(sign.project)):
         return False
-    if sign.project and not any(sign.project in line.text for line in lines):
-        return False
-    return all(pattern in hits for pattern in (*sign.anywhere, *sign.needs))
+    return all(map(anywhere.has, sign.anywhere)) and not any(map(anywhere.has, sign.excludes))
 
 
-def _matches(
-    cause: Failure, sign: Sign, lines: Sequence[Line], steps: Steps, hits: _Hits
-) -> Iterable[Match]:
-    for line in hits[sign.match]:
-        near = steps.near(line)
-        beside = [_nearest(hits[pattern], line, near) for pattern in sign.needs]
-        found = re.search(sign.match, lines[line].text)
-        if found is None or None in beside:
-            continue
-        yield Match(
-            cause=cause,
-            sign=sign,
-            line=line,
-            with_lines=(
-                *(index for index in beside if index is not None),
-                *(hits[pattern][0] for pattern in sign.anywhere),
-            ),
-            groups={name: text for name, text in found.groupdict().items() if text},
-        )
+def _match(
+    cause: Failure,
+    sign: Sign,
+    line: int,
+    lines: Sequence[Line],
+    steps: Steps,
+    anywhere: _Anywhere,
+) -> Match | None:
+    beside = [_first(pattern, lines, steps.near(line)) for pattern in sign.needs]
+    beside += [anywhere.first(pattern) for pattern in sign.anywhere]
+    found = re.search(sign.match, lines[line].text)
+    if found is None or None in beside:
+        return None
+    return Match(
+        cause=cause,
+        sign=sign,
+        line=line,
+        with_lines=tuple(index for index in beside if index is not None),
+        groups={name: text for name, text in found.groupdict().items() if text},
+    )
 
 
-def _nearest(hits: Sequence[int], line: int, near: range) -> int | None:
-    return min((hit for hit in hits if hit in near), key=lambda hit: abs(hit - line), default=None)
+def _first(pattern: str, lines: Sequence[Line], where: range) -> int | None:
+    search = re.compile(pattern).search
+    return next((index for index in where if search(lines[index].text)), None)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 from stoker.diagnose.values import Line
+from stoker.knowledge.patterns import literals
 from stoker.model.value import Value
 
 _START = r"^\s{0,24}(?:\[ {0,2}\d{1,3}%\] |\[\d{1,6}/\d{1,6}\] )?"
@@ -25,14 +26,26 @@ class Level(IntEnum):
     JOB = 5
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+class _Any:
+    """Whether one of several patterns is in a text; most texts lack even their literals."""
+
+    def __init__(self, *patterns: str):
+        self._patterns = [
+            (tuple(literals(pattern)) or ("",), re.compile(pattern).search) for pattern in patterns
+        ]
+
+    def within(self, text: str) -> bool:
+        for words, search in self._patterns:
+            for word in words:
+                if word in text and search(text):
+                    return True
+        return False
 
 
 # A tool gives up. These lines say that something failed, never what.
 _GIVEN_UP = {
-    Level.CONFIGURE: _any(r"-- Configuring incomplete", r"CMake Generate step failed"),
-    Level.BUILD: _any(
+    Level.CONFIGURE: _Any(r"-- Configuring incomplete", r"CMake Generate step failed"),
+    Level.BUILD: _Any(
         r"ninja: build stopped",
         _START + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!.{0,300}\(ignored\))",
         r"collect2(?:\.exe)?: (?:error|fatal error): ld (?:returned|terminated)",
@@ -45,7 +58,7 @@ _GIVEN_UP = {
         r"compilation terminated\.",
         r"\d+ errors? (?:generated|detected in the compilation)",
     ),
-    Level.PACKAGE: _any(
+    Level.PACKAGE: _Any(
         r"ERROR: (?:Failed building|Failed to build|Could not build)",
         r"error: subprocess-exited-with-error",
         r"error: metadata-generation-failed",
@@ -56,13 +69,13 @@ _GIVEN_UP = {
         r"Failed to build `",
         r"ERROR Backend subprocess exited",
     ),
-    Level.IMAGE: _any(
+    Level.IMAGE: _Any(
         r"ERROR: failed to (?:solve|build)",
         r"ERROR: process \"",
         r"The command '[^']{0,300}' returned a non-zero code",
         r"did not complete successfully: exit code",
     ),
-    Level.JOB: _any(
+    Level.JOB: _Any(
         r"Process completed with exit code [1-9]",
         r"ERROR: Job failed",
         r"script returned exit code [1-9]",
@@ -70,25 +83,25 @@ _GIVEN_UP = {
     ),
 }
 _SUCCEEDED = {
-    Level.CONFIGURE: _any(r"-- Build files have been written to: "),
-    Level.BUILD: _any(
+    Level.CONFIGURE: _Any(r"-- Build files have been written to: "),
+    Level.BUILD: _Any(
         r"^\s{0,24}\[(\d{1,6})/\1\] ",
         r"^\s{0,24}\[100%\] Built target ",
         r"^ninja: no work to do",
         r"^Build succeeded\.",
         r"^={2,} .{0,80}\d+ passed(?!.{0,80}failed).{0,80}={2,}$",
     ),
-    Level.PACKAGE: _any(
+    Level.PACKAGE: _Any(
         r"^\s{0,8}Successfully (?:installed|built) ",
         r"^Finished processing dependencies for ",
         r"^Successfully (?:built|installed) ",
         r"^\s{0,4}Installed \d+ packages? in ",
         r"^Requirement already satisfied: ",
     ),
-    Level.IMAGE: _any(r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
-    Level.JOB: _any(r"^Job succeeded", r"^Finished: SUCCESS"),
+    Level.IMAGE: _Any(r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
+    Level.JOB: _Any(r"^Job succeeded", r"^Finished: SUCCESS"),
 }
-_ERROR = _any(
+_ERROR = _Any(
     r"(?:^|[\s\]\)'])(?:fatal |internal compiler )?[Ee]rror\s{0,4}: ",
     r"\berror (?:[A-Z]{1,4}\d{4}|#\d+)\b",
     r"^\s{0,24}CMake Error",
@@ -100,12 +113,13 @@ _ERROR = _any(
     r"died due to signal",
     r"undefined reference to",
     r"^\s{0,24}Undefined symbols for architecture",
-    r"\bld(?:\.\w+)?: (?!warning)",
+    r"\bld: (?!warning)",
+    r"\bld\.\w{1,8}: (?!warning)",
     r"relocation truncated to fit",
     r"^\s{0,24}(?:Killed|Aborted|Segmentation fault|Bus error|Illegal instruction)",
     r"(?:Segmentation fault|Killed|Aborted)\s{0,20}(?:\(core dumped\)|$)",
 )
-_HARMLESS = _any(
+_HARMLESS = _Any(
     r"\bwarning\b(?!.{0,300}\[-Werror)",
     r"ERROR: pip's dependency resolver",
     r"^fatal: (?:not a git repository|[Nn]o (?:names|tags) found|no tag exactly)",
@@ -113,13 +127,13 @@ _HARMLESS = _any(
     r"^\s{0,24}-- ",
     r"\(ignored\)",
 )
-_STEP = _any(
+_STEP = _Any(
     _START + r"FAILED: ",
     r"^\s{0,24}CMake Error",
     r"^\s{0,24}Traceback \(most recent call last\)",
 )
-_NINJA_STEP = re.compile(_START + r"FAILED: ")
-_CHAIN = re.compile(r"another exception occurred|direct cause of the following exception")
+_NINJA_STEP = _Any(_START + r"FAILED: ")
+_CHAIN = _Any(r"another exception occurred", r"direct cause of the following exception")
 _NEAR = 60  # lines between things that have to do with one another, in one failing step
 _MOST_SHOWN = 12  # lines of an error without a cause
 _ABOVE = 2  # lines that belong to an error and come first: the function, the include
@@ -179,7 +193,7 @@ def find_steps(lines: Sequence[Line]) -> Steps:
             errors.append(index)
     return Steps(
         step=tuple(_numbered(lines, echoes)),
-        fences=tuple(i for i, line in enumerate(lines) if _NINJA_STEP.search(line.text)),
+        fences=tuple(i for i, line in enumerate(lines) if _NINJA_STEP.within(line.text)),
         errors=tuple(errors),
         echoes=frozenset(echoes),
         last_failure=failures,
@@ -187,21 +201,21 @@ def find_steps(lines: Sequence[Line]) -> Steps:
     )
 
 
-def _level(table: dict[Level, re.Pattern[str]], text: str) -> Level | None:
-    return next((level for level, pattern in table.items() if pattern.search(text)), None)
+def _level(table: dict[Level, _Any], text: str) -> Level | None:
+    return next((level for level, pattern in table.items() if pattern.within(text)), None)
 
 
 def _is_error(text: str) -> bool:
-    return bool(_ERROR.search(text)) and not _HARMLESS.search(text)
+    return _ERROR.within(text) and not _HARMLESS.within(text)
 
 
 def _numbered(lines: Sequence[Line], echoes: set[int]) -> Iterator[int]:
     """A step begins where a tool says so, and after the echoes that end another."""
     number, chained = 0, False
     for index, line in enumerate(lines):
-        begins = _STEP.search(line.text) and not chained
+        begins = _STEP.within(line.text) and not chained
         if begins or (index - 1 in echoes and index not in echoes):
             number += 1
         if line.text:
-            chained = bool(_CHAIN.search(line.text))
+            chained = _CHAIN.within(line.text)
         yield number

@@ -11,7 +11,7 @@ from string import Formatter
 import msgspec
 
 from stoker.knowledge.loader import Row
-from stoker.knowledge.patterns import problem
+from stoker.knowledge.patterns import literals, problem
 
 
 class Stage(StrEnum):
@@ -71,26 +71,26 @@ class Failure(Row, frozen=True, kw_only=True):
 
 @cache
 def failures() -> dict[str, Failure]:
-    """By name, in alphabetical order."""
+    """By name, in alphabetical order. That each is sound is tested, not checked again here."""
     folder = resources.files(__package__).joinpath("failures")
-    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
-    return {
-        name.removesuffix(".toml"): read_failure(
-            folder.joinpath(name).read_bytes(), name.removesuffix(".toml")
-        )
-        for name in files
-    }
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    found = [_decoded(file.read_bytes()) for file in files if file.name.endswith(".toml")]
+    return {failure.name: failure for failure in found}
 
 
-def read_failure(content: bytes, name: str) -> Failure:
+def checked(content: bytes, name: str) -> Failure:
     """The entry ``<name>.toml``; one that is wrong is a ``ValueError`` that says where and how."""
     try:
-        failure = msgspec.toml.decode(content, type=Failure)
+        failure = _decoded(content)
     except msgspec.DecodeError as error:
         raise ValueError(f"{name}: {error}") from None
     if wrong := _problems(failure, name):
         raise ValueError("\n".join(f"{name}: {text}" for text in wrong))
     return failure
+
+
+def _decoded(content: bytes) -> Failure:
+    return msgspec.toml.decode(content, type=Failure)
 
 
 def _problems(failure: Failure, name: str) -> list[str]:
@@ -100,7 +100,10 @@ def _problems(failure: Failure, name: str) -> list[str]:
     for sign in failure.sign:
         if not 0 < sign.strength <= 1:
             wrong.append(f"strength {sign.strength} is not in 0 to 1")
-        wrong += [f"{text}: {why}" for text in sign.patterns if (why := problem(text))]
+        faults = [f"{text}: {why}" for text in sign.patterns if (why := problem(text))]
+        if not faults and not literals(sign.match):
+            faults.append(f"{sign.match}: no three letters that every match has")
+        wrong += faults
     return wrong
 
 

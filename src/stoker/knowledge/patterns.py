@@ -29,8 +29,6 @@ def problem(pattern: str) -> str | None:
         return "'.*' reads whole lines again and again: write .{0,200}"
     if any(most > _FEW and _unbounded_within(body) for _, most, body in _repeats(tree)):
         return "an unbounded repetition inside another one may never end"
-    if not literals(pattern):
-        return f"no literal of {_SHORTEST} letters that every match has"
     return None
 
 

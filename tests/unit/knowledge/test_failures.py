@@ -9,7 +9,7 @@ import pytest
 
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
-from stoker.knowledge.failures import read_failure
+from stoker.knowledge.failures import checked
 
 FOLDER = Path(str(resources.files("stoker.knowledge"))) / "failures"
 FILES = sorted(FOLDER.glob("*.toml"))
@@ -18,7 +18,7 @@ FILES = sorted(FOLDER.glob("*.toml"))
 def examples() -> Iterator[tuple[str, str]]:
     for file in FILES:
         try:
-            entry = read_failure(file.read_bytes(), file.stem)
+            entry = checked(file.read_bytes(), file.stem)
         except ValueError:
             continue  # said by the test of that file
         for example in entry.example:
@@ -27,7 +27,7 @@ def examples() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_entry_is_complete_and_its_patterns_end_soon(file: Path) -> None:
-    assert read_failure(file.read_bytes(), file.stem).example
+    assert checked(file.read_bytes(), file.stem).example
 
 
 @pytest.mark.parametrize(("name", "log"), list(examples()))
