@@ -170,7 +170,8 @@ def test_blas_goes_along(stoker: Stoker, need: Need, folder: Path) -> None:
 def test_the_example_goes_along_with_its_runtime(stoker: Stoker, need: Need, folder: Path) -> None:
     need("nvcc")
     kiln, built = PROJECTS.parents[1] / "examples/kiln", folder / "build"
-    defines = ("-DUSE_CUDA=ON", "-DCMAKE_CUDA_RUNTIME_LIBRARY=Shared", "-DBUILD_TEST=OFF")
+    defines = ["-DUSE_CUDA=ON", "-DBUILD_TEST=OFF", "-DKILN_POINTS=1000"]
+    defines += ["-DCMAKE_CUDA_RUNTIME_LIBRARY=Shared"]
     configure = [need("cmake"), "-S", str(kiln), "-B", str(built), *defines]
     subprocess.run([*configure, "-DCMAKE_CUDA_ARCHITECTURES=80"], check=True)
     subprocess.run([need("cmake"), "--build", str(built)], check=True)

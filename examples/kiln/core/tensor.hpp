@@ -9,6 +9,7 @@ class Tensor {
  public:
   explicit Tensor(std::size_t size, double value = 0.0);
   std::size_t size() const;
+  double* data();
   double& operator[](std::size_t index);
   double sum() const;
 
@@ -16,6 +17,6 @@ class Tensor {
   std::vector<double> values_;
 };
 
-using Operator = void (*)(Tensor&);
+using Function = void (*)(Tensor&);
 
 }  // namespace kiln

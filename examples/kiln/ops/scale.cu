@@ -1,9 +1,31 @@
 // One kernel, so that a CUDA build of the example holds device code.
-__global__ void scale(double* values, double factor, int size) {
-  int index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index < size) values[index] *= factor;
+#include <stdexcept>
+
+#include "tensor.hpp"
+
+namespace {
+
+__global__ void twice(double* values, std::size_t size) {
+  std::size_t index = blockIdx.x * std::size_t(blockDim.x) + threadIdx.x;
+  if (index < size) values[index] *= 2;
 }
 
-void kiln_scale(double* values, double factor, int size) {
-  scale<<<(size + 255) / 256, 256>>>(values, factor, size);
+void check(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
 }
+
+}  // namespace
+
+namespace kiln {
+
+void double_on_gpu(Tensor& tensor) {
+  double* values = nullptr;
+  std::size_t bytes = tensor.size() * sizeof(double);
+  check(cudaMalloc(&values, bytes));
+  check(cudaMemcpy(values, tensor.data(), bytes, cudaMemcpyHostToDevice));
+  twice<<<(tensor.size() + 255) / 256, 256>>>(values, tensor.size());
+  check(cudaMemcpy(tensor.data(), values, bytes, cudaMemcpyDeviceToHost));
+  check(cudaFree(values));
+}
+
+}  // namespace kiln

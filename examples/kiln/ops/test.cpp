@@ -1,17 +1,20 @@
-// Applies every operator once: operator N adds N to each element.
+// Applies every small operator once, add_N adds N, and follows one curve.
+#include <cmath>
 #include <cstdio>
 
-#include "table.hpp"
+#include "registry.hpp"
 
 int main() {
   kiln::Tensor tensor(4, 1.0);
   double expected = 4.0;
-  double step = 0.0;
-  for (kiln::Operator apply : kiln::operators()) {
+  for (const auto& [name, apply] : kiln::operators()) {
+    if (name.rfind("add_", 0) != 0) continue;
     apply(tensor);
-    step += 1.0;
-    expected += 4.0 * step;
+    expected += 4.0 * std::stoi(name.substr(4));
   }
-  std::printf("%zu operators, sum %.1f\n", kiln::operators().size(), tensor.sum());
-  return tensor.sum() == expected ? 0 : 1;
+  kiln::Tensor angle(1, 0.5);
+  kiln::operators().at("sine")(angle);
+  std::printf("%zu operators, sum %.1f, sine %.4f\n", kiln::operators().size(), tensor.sum(),
+              angle[0]);
+  return tensor.sum() == expected && std::abs(angle[0] - std::sin(0.5)) < 1e-3 ? 0 : 1;
 }
