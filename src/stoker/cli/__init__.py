@@ -21,6 +21,7 @@ COMMANDS = {
     "simulate": "Say what a measured build would come to on another machine.",
     "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
     "package": "Make a wheel portable: run paths, requirements, bundled libraries, tags.",
+    "slim": "Keep the device code of chosen GPUs in a wheel or library; cut out the rest.",
     "verify": "Check a wheel against its plan and its tags; try it in a clean environment.",
     "completion": "Print the completion script of a shell.",
 }

@@ -110,9 +110,9 @@ def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
         if wishes.dry_run or not _changed(cuts):
             return _report(cuts)
         _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=wishes.force)
-        made = in_wheel.write_wheel(wheel, cuts, request, into)
+        made, become = in_wheel.write_wheel(wheel, cuts, request, into)
         return _report(
-            cuts, before=path.stat().st_size, after=made.stat().st_size, output=str(made)
+            become, before=path.stat().st_size, after=made.stat().st_size, output=str(made)
         )
 
 
@@ -163,7 +163,7 @@ def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimR
     check_served([cut.summary for cut in cuts], request.gpus)
     if wishes.dry_run or not _changed(cuts):
         return _report(cuts)
-    in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
+    cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
     notes = () if wishes.discard else (_kept(cuts, target.store),)
     return _report(cuts, output=str(place), notes=notes)
@@ -197,8 +197,13 @@ def _report(
     output: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> SlimReport:
-    rows = [cut.summary for cut in cuts]
-    told = tuple(row for row in rows if row.archs or row.skipped_because or row.layout)
+    told = tuple(
+        cut.summary
+        for cut in cuts
+        if cut.summary.archs
+        or cut.summary.skipped_because
+        or cut.summary.after < cut.summary.before
+    )
     return SlimReport(
         before=sum(row.before for row in told) if before is None else before,
         after=sum(row.after for row in told) if after is None else after,

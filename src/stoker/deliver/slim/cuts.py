@@ -1,7 +1,7 @@
 """Files to be slimmed together: planned first, written when all plans are known."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -107,10 +107,26 @@ def write_cut(cut: Cut, target: Path) -> None:
         raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def write_cuts(cuts: Sequence[Cut], targets: Sequence[Path]) -> None:
+def write_cuts(
+    cuts: Iterable[Cut], target: Callable[[Cut], Path]
+) -> tuple[tuple[Cut, ...], tuple[Cut, ...]]:
+    """Write those that change, each to its target; what was written, and all as they became.
+
+    One that does not pass its check is left as it is.
+    """
+
+    def write(cut: Cut) -> Cut:
+        if not cut.changes:
+            return cut
+        try:
+            write_cut(cut, target(cut))
+        except ArtifactError as error:
+            return Cut(name=cut.name, file=cut.file, summary=_left(cut.summary, str(error)))
+        return cut
+
     with ThreadPoolExecutor(threads()) as pool:
-        for _ in pool.map(write_cut, cuts, targets):
-            pass
+        become = tuple(pool.map(write, cuts))
+    return tuple(cut for cut in become if cut.changes), become
 
 
 def check_room(folder: Path, needed: int) -> None:

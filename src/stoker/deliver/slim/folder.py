@@ -75,7 +75,7 @@ def _is_elf(path: Path) -> bool:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool) -> None:
+def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool) -> tuple[Cut, ...]:
     """Replace the files that change; ``keep`` their originals in the store, to be put back."""
     if store.exists():
         raise UsageError(
@@ -87,13 +87,15 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
     affected = owners(cut.file for cut in changed)
     site = Site(root=_root(store, affected), store=store)
     try:
-        paths = _prepare(site, changed, affected, request, keep=keep)
+        written, become = write_cuts(cuts, lambda cut: site.prepared(_under(site, cut.file)))
+        paths = _prepare(site, written, affected, request, keep=keep)
     except BaseException:
         shutil.rmtree(store, ignore_errors=True)
         raise
     replace_prepared(site, paths)
     if not keep:
         shutil.rmtree(store, ignore_errors=True)
+    return become
 
 
 def _root(store: Path, affected: Iterable[Installed]) -> Path:
@@ -110,9 +112,8 @@ def _prepare(
     *,
     keep: bool,
 ) -> list[str]:
-    """New files in the store; their names under the root."""
+    """What goes along with the new files in the store; all names under the root."""
     names = [_under(site, cut.file) for cut in changed]
-    write_cuts(changed, [site.prepared(name) for name in names])
     for cut, name in zip(changed, names, strict=True):
         _give(site.prepared(name), cut.file)
     rows = {absolute(cut.file): _row(site, name) for cut, name in zip(changed, names, strict=True)}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from stoker.artifact.fatbin import Entry
 from stoker.artifact.runs_on import needed_code
-from stoker.deliver.slim.library import Choose
+from stoker.deliver.slim.regions import Choose
 from stoker.model.errors import UsageError
 from stoker.model.machine import Machine
 from stoker.model.slim import LibrarySlim

@@ -76,16 +76,18 @@ def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
         raise ArtifactError(str(error), file=str(wheel.path)) from None
 
 
-def write_wheel(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest, into: Path) -> Path:
+def write_wheel(
+    wheel: Wheel, cuts: Collection[Cut], request: SlimRequest, into: Path
+) -> tuple[Path, tuple[Cut, ...]]:
     """The wheel as planned, in the folder ``into``, where it appears when it is whole."""
-    changed = [cut for cut in cuts if cut.changes]
-    targets = [cut.file.with_suffix(".slim") for cut in changed]
-    write_cuts(changed, targets)
-    contents = {
-        cut.name: Content.of_file(target) for cut, target in zip(changed, targets, strict=True)
-    }
-    contents |= _metadata(wheel, make_record(request, changed))
-    return rewrite(wheel, Edit(contents=contents), into)
+    written, become = write_cuts(cuts, _slimmed_file)
+    contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
+    contents |= _metadata(wheel, make_record(request, written))
+    return rewrite(wheel, Edit(contents=contents), into), become
+
+
+def _slimmed_file(cut: Cut) -> Path:
+    return cut.file.with_suffix(".slim")
 
 
 def _metadata(wheel: Wheel, record: SlimRecord) -> Mapping[str, Content]:
