@@ -41,34 +41,34 @@ class Symbol(NamedTuple):
     slot: int
 
 
-def read_pointers(file: Elf) -> Iterator[Pointer]:
-    """Of every relocation that adds to the load address, not to a symbol."""
+def read_pointers(file: Elf, within: range) -> Iterator[Pointer]:
+    """Those into ``within``, of every relocation that adds to the load address, not to a symbol."""
     if file.value(_REL_SIZE) or (file.value(_PLT_KIND) or _RELA) != _RELA:
         raise file.reader.error("relocations of a kind that its machine does not use")
     if file.value(_RELA_ENTRY) not in (None, _ENTRY.size):
         raise file.reader.error(f"relocations of {file.value(_RELA_ENTRY)} bytes")
     for address, size in ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)):
-        yield from _with_addends(file, address, size)
-    yield from _packed(file)
+        yield from _with_addends(file, address, size, within)
+    yield from _packed(file, within)
 
 
-def _with_addends(file: Elf, address: int, size: int) -> Iterator[Pointer]:
+def _with_addends(file: Elf, address: int, size: int, within: range) -> Iterator[Pointer]:
     offset, content = _table(file, address, size, _ENTRY.size)
     relative = RELATIVE.get(file.machine)
     for index, (place, kind, symbol, number) in enumerate(_ENTRY.iter_unpack(content)):
-        if not symbol:
+        if number in within and not symbol:
             addend = offset + index * _ENTRY.size + _ADDEND
             yield Pointer(place, number, addend, kind == relative)
 
 
-def _packed(file: Elf) -> Iterator[Pointer]:
+def _packed(file: Elf, within: range) -> Iterator[Pointer]:
     """Places alone, an address or a bitmap of the 63 words that follow; numbers stand there."""
     _, content = _table(file, _RELR, _RELR_SIZE, _WORD)
-    places = list(_places(file, content))
-    for place in places:
+    for place in _places(file, content):
         offset = file.offset_of(place)
         (number,) = struct.unpack("<Q", file.reader.read(offset, _WORD))
-        yield Pointer(place, number, offset, True)
+        if number in within:
+            yield Pointer(place, number, offset, True)
 
 
 def _places(file: Elf, content: bytes) -> Iterator[int]:
@@ -96,15 +96,15 @@ def _table(file: Elf, address: int, size: int, entry: int) -> tuple[int, bytes]:
     return offset, file.reader.read(offset, length)
 
 
-def read_symbols(file: Elf, kind: int) -> Iterator[Symbol]:
-    """Those that the sections of one kind, ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS``, define."""
+def read_symbols(file: Elf, kind: int, within: range) -> Iterator[Symbol]:
+    """Those that sections of one kind, ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS``, define there."""
     for section in file.sections:
         if section.type != kind or not section.file_size:
             continue
-        if section.file_size > 4 * _LARGEST_TABLE or section.file_size % _SYMBOL.size:
+        if section.file_size > _LARGEST_TABLE or section.file_size % _SYMBOL.size:
             raise file.reader.error(f"{section.file_size} bytes of symbols", section.offset)
         content = file.reader.read(section.offset, section.file_size)
         for index, (_, _, _, home, address, _) in enumerate(_SYMBOL.iter_unpack(content)):
-            if home:
+            if address in within and home:
                 slot = section.offset + index * _SYMBOL.size + _SYMBOL_VALUE
                 yield Symbol(address, slot)

@@ -15,6 +15,7 @@ from stoker.artifact.library import device_regions
 from stoker.artifact.reader import Reader
 from stoker.artifact.relocations import read_pointers, read_symbols
 from stoker.artifact.wrappers import REGION_FIELD, read_wrappers
+from stoker.deliver.slim.cutting import span_of
 from stoker.deliver.slim.spans import Span, merged, without
 from stoker.model.errors import ArtifactError
 
@@ -28,19 +29,15 @@ class _Comparison:
     def __init__(self, before: Elf, after: Elf):
         self._before = before
         self._after = after
-        self._old = [region for _, region in device_regions(before)]
-        self._new = [region for _, region in device_regions(after)]
-        self._old_places = _by_address(before, self._old)
-        self._new_places = _by_address(after, self._new)
-        self._slots: list[Span] = []  # offsets in the original where addresses of regions stand
+        self._old = _Code(before)
+        self._new = _Code(after)
 
     def check(self, kept: Sequence[Sequence[Entry]]) -> None:
         self._check_segments()
         self._check_regions(kept)
-        self._check_pointers()
-        self._check_symbols()
-        self._check_wrappers()
-        self._check_sections()
+        if self._old.wrapped() != self._new.wrapped():
+            raise self._wrong("a wrapper does not lead to its region")
+        self._check_sections(list(merged(self._changed_slots())))
 
     def _wrong(self, what: str, offset: int | None = None) -> ArtifactError:
         return self._after.reader.error(
@@ -64,59 +61,38 @@ class _Comparison:
             raise self._wrong("segments overlap")
 
     def _check_regions(self, kept: Sequence[Sequence[Entry]]) -> None:
-        if not len(self._old) == len(self._new) == len(kept):
-            raise self._wrong(f"{len(self._new)} regions of device code, not {len(self._old)}")
-        for region, entries in zip(self._new, kept, strict=True):
+        old, new = self._old.regions, self._new.regions
+        if not len(old) == len(new) == len(kept):
+            raise self._wrong(f"{len(new)} regions of device code, not {len(old)}")
+        for region, entries in zip(new, kept, strict=True):
             if len(region.entries) != len(entries):
                 raise self._wrong("a region has other entries", region.offset)
-            for new, old in zip(region.entries, entries, strict=True):
-                if not self._same(old.offset, new.offset, old.end - old.offset):
-                    raise self._wrong("an entry of device code is another", new.offset)
+            for made, entry in zip(region.entries, entries, strict=True):
+                if not self._same(entry.offset, made.offset, entry.end - entry.offset):
+                    raise self._wrong("an entry of device code is another", made.offset)
 
-    def _check_pointers(self) -> None:
-        """Whatever pointed to a region still does, and everything else to what it did."""
-        both = zip(read_pointers(self._before), read_pointers(self._after), strict=True)
-        for old, new in both:
-            if not self._leads_alike(old.target, new.target) or old.place != new.place:
-                raise self._wrong(f"a pointer at {old.place:#x} leads elsewhere")
-            if old.target != new.target:
-                self._add_slots(old.addend, self._before.offset_of(old.place))
+    def _changed_slots(self) -> Iterator[Span]:
+        """Where the address of a region stood in the original, and now its new one stands."""
+        for offset, number in self._old.slots():
+            moved = self._moved(offset)
+            if moved is None:  # it was stripped
+                continue
+            old, new = _number(self._before, offset), _number(self._after, moved)
+            if old == self._old.addresses[number] and new == self._new.addresses[number]:
+                yield Span(offset, offset + 8)
 
-    def _check_symbols(self) -> None:
-        if not any(section.type == elf.SYMBOL_TABLE for section in self._after.sections):
-            return
-        both = zip(
-            read_symbols(self._before, elf.SYMBOL_TABLE),
-            read_symbols(self._after, elf.SYMBOL_TABLE),
-            strict=True,
+    def _moved(self, offset: int) -> int | None:
+        """Where a byte of a section is now."""
+        for old, new in zip(self._before.sections, self._after.sections, strict=True):
+            if old.offset <= offset < old.offset + old.file_size and any(new):
+                return offset - old.offset + new.offset
+        return None
+
+    def _check_sections(self, slots: Sequence[Span]) -> None:
+        """Byte by byte, all but device code, addresses of regions and what was stripped."""
+        numbered = zip(
+            self._before.section_names, self._before.sections, self._after.sections, strict=True
         )
-        for old, new in both:
-            if not self._leads_alike(old.address, new.address):
-                raise self._wrong(f"the symbol of {old.address:#x} is elsewhere")
-            if old.address != new.address:
-                self._add_slots(old.slot)
-
-    def _leads_alike(self, old: int, new: int) -> bool:
-        region = self._old_places.get(old)
-        return region == self._new_places.get(new) and (old == new or region is not None)
-
-    def _add_slots(self, *offsets: int) -> None:
-        self._slots += [Span(offset, offset + 8) for offset in offsets]
-
-    def _check_wrappers(self) -> None:
-        """Those without relocations, of a program at fixed addresses, are looked at here only."""
-        both = zip(read_wrappers(self._before), read_wrappers(self._after), strict=True)
-        for old, new in both:
-            if old.address != new.address or not self._leads_alike(old.region, new.region):
-                raise self._wrong(f"the wrapper at {old.address:#x} leads elsewhere")
-            if old.region != new.region:
-                self._add_slots(old.offset + REGION_FIELD)
-
-    def _check_sections(self) -> None:
-        """Byte by byte, all but device code, slots and what was stripped."""
-        before, after = self._before, self._after
-        slots = list(merged(self._slots))
-        numbered = zip(before.section_names, before.sections, after.sections, strict=True)
         for name, old, new in numbered:
             if name in fatbin.SECTIONS or not any(new):
                 continue
@@ -124,7 +100,7 @@ class _Comparison:
                 raise self._wrong(f"the section {name} is another")
             if old.flags & elf.ALLOCATED and old.file_size:
                 self._check_place(name, new)
-            for span in _without_slots(old, slots):
+            for span in without(span_of(old), slots):
                 if not self._same(span.start, span.start - old.offset + new.offset, span.size):
                     raise self._wrong(f"the section {name} has other bytes", span.start)
 
@@ -139,19 +115,51 @@ class _Comparison:
         return all(one == other for one, other in both)
 
 
-def _without_slots(section: Section, slots: Sequence[Span]) -> Iterator[Span]:
-    return without(Span(section.offset, section.offset + section.file_size), slots)
+class _Code:
+    """The regions of a file, their addresses, and what leads to them."""
+
+    def __init__(self, file: Elf):
+        self._file = file
+        self.regions = [region for _, region in device_regions(file)]
+        self.addresses = [_address(file, region) for region in self.regions]
+        self._numbers = {address: number for number, address in enumerate(self.addresses)}
+        starts = self.addresses or [0]
+        self._extent = range(min(starts), max(starts) + 1)
+
+    def wrapped(self) -> list[int | None]:
+        """The number of the region that each wrapper leads to."""
+        set_by_loader = {
+            pointer.place: self._numbers.get(pointer.target)
+            for pointer in read_pointers(self._file, self._extent)
+        }
+        return [
+            set_by_loader.get(wrapper.address + REGION_FIELD, self._numbers.get(wrapper.region))
+            for wrapper in read_wrappers(self._file)
+        ]
+
+    def slots(self) -> Iterator[tuple[int, int]]:
+        """Where the address of a region may stand in the file, and the number of the region."""
+        for pointer in read_pointers(self._file, self._extent):
+            if pointer.target in self._numbers:
+                yield pointer.addend, self._numbers[pointer.target]
+                yield self._file.offset_of(pointer.place), self._numbers[pointer.target]
+        for symbol in read_symbols(self._file, elf.SYMBOL_TABLE, self._extent):
+            if symbol.address in self._numbers:
+                yield symbol.slot, self._numbers[symbol.address]
+        for wrapper in read_wrappers(self._file):
+            if wrapper.region in self._numbers:
+                yield wrapper.offset + REGION_FIELD, self._numbers[wrapper.region]
 
 
-def _by_address(file: Elf, regions: Sequence[Region]) -> dict[int, int]:
-    """The number of each region by its address."""
-    found = {}
-    for number, region in enumerate(regions):
-        load = file.load_at(region.offset)
-        if load is None or region.end > load.offset + load.file_size:
-            raise file.reader.error("device code that is not loaded", region.offset)
-        found[load.address + region.offset - load.offset] = number
-    return found
+def _number(file: Elf, offset: int) -> int:
+    return int.from_bytes(file.reader.read(offset, 8), "little")
+
+
+def _address(file: Elf, region: Region) -> int:
+    load = file.load_at(region.offset)
+    if load is None or region.end > load.offset + load.file_size:
+        raise file.reader.error("device code that is not loaded", region.offset)
+    return load.address + region.offset - load.offset
 
 
 def _memory(file: Elf) -> list[tuple[int, Span]]:

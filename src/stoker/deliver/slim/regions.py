@@ -99,6 +99,7 @@ class _References:
         self._ends = [address + region.end - region.offset for address, region in regions]
         self._order = sorted(range(len(regions)), key=self._starts.__getitem__)
         self._sorted = [self._starts[index] for index in self._order]
+        self._everywhere = range(self._sorted[0], max(self._ends))
         self.slots: list[list[int]] = [[] for _ in regions]
         self.opened: set[int] = set()  # something points into their middle
         self._named: set[int] = set()  # a symbol that others can see stands at their start
@@ -121,7 +122,7 @@ class _References:
     def _read_pointers(self) -> dict[int, int]:
         """The regions at whose start something points, by the place of the pointer."""
         found: dict[int, int] = {}
-        for pointer in read_pointers(self._file):
+        for pointer in read_pointers(self._file, self._everywhere):
             index = self._at(pointer.target)
             if index is None:
                 continue
@@ -140,13 +141,13 @@ class _References:
             self.slots[index].append(offset)
 
     def _read_symbols(self) -> None:
-        for symbol in read_symbols(self._file, elf.DYNAMIC_SYMBOLS):
+        for symbol in read_symbols(self._file, elf.DYNAMIC_SYMBOLS, self._everywhere):
             index = self._at(symbol.address)
             if index is not None:
                 at_start = symbol.address == self._starts[index]
                 (self._named if at_start else self.opened).add(index)
         starts = {address: index for index, address in enumerate(self._starts)}
-        for symbol in read_symbols(self._file, elf.SYMBOL_TABLE):
+        for symbol in read_symbols(self._file, elf.SYMBOL_TABLE, self._everywhere):
             if symbol.address in starts:
                 self.slots[starts[symbol.address]].append(symbol.slot)
 
