@@ -72,26 +72,23 @@ def switched_off(
 ) -> tuple[SwitchedOff, ...]:
     """``asked``: names that were to be on. One of which nothing was found out is not judged."""
     return tuple(
-        SwitchedOff(name=name, lines=_reason(name, log, tree), libraries=_libraries(name, log))
-        for name in asked
-        if name in found and not is_on(found[name])
+        _judged(name, log, tree) for name in asked if name in found and not is_on(found[name])
     )
 
 
-def _reason(name: str, log: str, tree: SourceTree) -> tuple[str, ...]:
+def _judged(name: str, log: str, tree: SourceTree) -> SwitchedOff:
+    telling = [line.strip() for line in log.splitlines() if _TELLING.search(line)]
+    about = [line for line in telling if _stem(name) in line.upper()]
+    lines = list(dict.fromkeys(about or filter(_NOT_FOUND.search, telling)))[:_MOST_LINES]
+    missing = [found.lower() for found in _NOT_FOUND.findall("\n".join(lines))]
     option = tree.option(name)
-    condition = (f"{name} needs {option.condition}",) if option and option.condition else ()
-    lines = [line.strip() for line in log.splitlines() if _TELLING.search(line)]
-    about = [line for line in lines if _stem(name) in line.upper()]
-    return (
-        *dict.fromkeys((about or [*filter(_NOT_FOUND.search, lines)])[:_MOST_LINES]),
-        *condition,
+    if option and option.condition:
+        lines.append(f"{name} needs {option.condition}")
+    return SwitchedOff(
+        name=name,
+        lines=tuple(lines),
+        libraries=tuple(dict.fromkeys([_stem(name).lower(), *missing])),
     )
-
-
-def _libraries(name: str, log: str) -> tuple[str, ...]:
-    missing = [found.lower() for found in _NOT_FOUND.findall(log)]
-    return tuple(dict.fromkeys([_stem(name).lower(), *missing]))
 
 
 def _stem(name: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-# What versions, editors and Python keep in a tree, and what was built there.
-_LEFT_OUT = (".git", "__pycache__", "build")
+# What git, editors and Python keep in a tree.
+_LEFT_OUT = (".git", "__pycache__")
 _LEFT_OUT_ENDS = (".egg-info", ".pyc", ".swp", "~")
 
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,9 +21,10 @@ from stoker.flows.staging import Staging
 from stoker.govern.history import History
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest
-from stoker.model.errors import StorageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.events import AnyEvent
 from stoker.model.plan import Plan
+from stoker.model.source import SourceTree
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.plan.estimate import estimate
@@ -66,7 +67,7 @@ def build(
         subject = survey(_of_tree(asked, source.path))
         plan = adapt(make_plan(subject, estimate(subject)))
         work = stack.enter_context(held(_work_folder(subject)))
-        folder = stack.enter_context(RunFolder(subject.name))
+        folder = stack.enter_context(RunFolder(f"{_tree(subject).name}-{subject.name}"))
         case = _Case(asked, request, watcher, subject, plan, work, folder)
         watcher.say(f"{case.title}; run folder {folder.path}")
         governed = stack.enter_context(
@@ -79,12 +80,16 @@ def _of_tree(asked: Request, path: str) -> Request:
     return msgspec.structs.replace(asked, options={**asked.options, "source": path})
 
 
+def _tree(subject: Subject) -> SourceTree:
+    assert subject.tree is not None  # a source was named
+    return subject.tree
+
+
 def _work_folder(subject: Subject) -> Path:
-    assert subject.tree is not None
-    python = subject.toolbox.python
+    tree, python = _tree(subject), subject.toolbox.python
     return work_folder(
-        Path(subject.tree.path),
-        name=subject.tree.name,
+        Path(tree.path),
+        name=tree.name,
         variant=subject.name,
         python=f"{python.executable} {python.version}",
     )
@@ -111,7 +116,7 @@ class _Case:
         work: Work,
         folder: RunFolder,
     ):
-        assert subject.tree is not None
+        tree = _tree(subject)
         self._asked = asked
         self._request = request
         self._watcher = watcher
@@ -119,8 +124,7 @@ class _Case:
         self._plan = plan
         self._work = work
         self._folder = folder
-        self._git = read_git_state(Path(subject.tree.path))
-        tree = subject.tree
+        self._git = read_git_state(Path(tree.path))
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
     def show(self, event: AnyEvent) -> None:
@@ -184,16 +188,16 @@ class _Case:
         )
 
     def _attach_steps(self) -> None:
-        """What the governor measured, from its history."""
+        """What the governor measured, from its history, where anything was."""
         history = History()
         try:
             what = f"stoker build {self._folder.path.name}"
             run = next((run for run in history.runs() if run.command == what), None)
-            measured = run is not None and bool(history.attempts(run.id))
         finally:
             history.close()
-        if run is not None and measured:
-            self._folder.attach("steps.json", write_trace(find_trace(str(run.id))))
+        if run is not None:
+            with suppress(UsageError):
+                self._folder.attach("steps.json", write_trace(find_trace(str(run.id))))
 
     def _shell(self, staging: Staging) -> None:
         shell = os.environ.get("SHELL", "/bin/sh")

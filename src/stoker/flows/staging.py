@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -90,6 +90,8 @@ class Staging:
         self.folder = self.way.tree  # where the last command ran, for who wants to look
 
     def run(self) -> tuple[Path, ...]:
+        if self._request.fresh and (self.way.build / "CMakeCache.txt").exists():
+            files.remove_whole(self.way.build)  # of a tree that is built in place
         self._do(Stage.PREPARE, self._prepare, self._prepare_inputs)
         if self.way.configure:
             self._compile_all()
@@ -147,10 +149,7 @@ class Staging:
     def _prepare(self, log: Log) -> tuple[Path, ...]:
         hindrances = self._hindrances()
         if hindrances:
-            raise MissingError(
-                hindrances[0].title,
-                hints=[line for finding in hindrances for line in _mending(finding)],
-            )
+            raise MissingError(hindrances[0].title, hints=_mending(hindrances))
         if self._isolation is Isolation.NONE:
             return ()
         isolated = Isolated(self._work.environment, self._executing(log))
@@ -240,7 +239,7 @@ class Staging:
         for one in off:
             row = next((row for row in features().values() if row.option == one.name), None)
             wanted = (row.library,) if row and row.library else one.libraries
-            hints += [f"  $ {line}" for name in wanted for line in self._install_line(name)]
+            hints += _commands(line for name in wanted for line in self._install_line(name))
         hints.append(f"to build without it: {' '.join(f'-D {one.name}=OFF' for one in off)}")
         raise MissingError(f"{names} was asked for, but switched itself off", hints=hints)
 
@@ -314,7 +313,7 @@ class Staging:
 
     def _no_source(self) -> tuple[Path, ...]:
         """Folders that may lie in the tree and change by the build itself."""
-        return (self._out, self._work.path)
+        return (self._out, self._work.path, self.way.build)
 
     def _products_digest(self) -> str:
         return file_digest(self.way.build / ".ninja_log")
@@ -355,8 +354,8 @@ class Staging:
                 log.line(f"    {line}")
         if not verification.ok:
             wrong = [f for f in verification.findings if f.severity is Severity.ERROR]
-            hints = [line for finding in wrong for line in _mending(finding)]
-            raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
+            message = f"{wrong[0].title} (the wheel is {wheel})"
+            raise StokerError(message, hints=_mending(wrong))
         return ()
 
     def _deliver(self, wheel: Path) -> Path:
@@ -414,5 +413,15 @@ class Staging:
         return execute
 
 
-def _mending(finding: Finding) -> list[str]:
-    return [finding.title, *finding.evidence.splitlines(), *(f"  $ {line}" for line in finding.fix)]
+def _mending(findings: Sequence[Finding]) -> list[str]:
+    """What was found and what mends it; the first one's title is the error's message."""
+    lines = [
+        line
+        for finding in findings
+        for line in (finding.title, *finding.evidence.splitlines(), *_commands(finding.fix))
+    ]
+    return lines[1:]
+
+
+def _commands(lines: Iterable[str]) -> list[str]:
+    return [f"  $ {line}" for line in lines]

@@ -19,6 +19,7 @@ from stoker.model.units import duration, size
 _ROWS = 2
 _LEAST_LINES = 6  # of a window; below that the command gets it all
 _LOG_EVERY = 30.0
+_PROBE = "CMakeFiles/CMakeScratch/"  # where CMake tries out what compiles; failing is an answer
 _NO_NEWS = (0, 130, 143)  # done, or ended by the user
 
 
@@ -142,7 +143,7 @@ def notable(event: AnyEvent) -> str:
         case StepRepeats():
             took = f"after {duration(event.seconds)} at {size(event.peak)}"
             return f"{event.title}: {event.why} {took}; it will be run again"
-        case StepEnds(status=status) if status not in _NO_NEWS:
+        case StepEnds(status=status) if status not in _NO_NEWS and _PROBE not in event.title:
             return f"{event.title}: failed with status {status}"
         case Warned():
             return event.text

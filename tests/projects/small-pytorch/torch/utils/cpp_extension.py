@@ -1,0 +1,1 @@
+"""Here because a PyTorch tree has it."""
