@@ -3,14 +3,18 @@
     python benchmarks/governor.py [--cuda] [--rounds 3] [--heavy 4] [--light 12] [--limit-mb 2600]
 
 Each row is the median of its rounds: wall time, kills by the kernel, attempts repeated, peak of the
-limit, and ratios to the bounds and to the best hand-picked -j that lost no step. Needs root and a
-memory cgroup. Results go to results/governor-<workload>-<architecture>.json.
+limit, ratios to the bounds and to the best hand-picked -j that lost no step, whether all objects
+are those of an undisturbed build, and what `stoker simulate` said beforehand, from a build with
+ample memory. Needs root and a memory cgroup. Results go to
+results/governor-<workload>-<architecture>-<limit>.json.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -30,6 +34,7 @@ from stoker.model.units import size
 RESULTS = Path(__file__).parent / "results"
 BIN = Path(sys.executable).parent
 GROUP = "stoker-bench"
+TEMPORARY = re.compile(rb"tmpxft_[0-9a-f]{8}_[0-9a-f]{8}")  # nvcc names a symbol after it
 Row = dict[str, Any]
 
 
@@ -45,6 +50,9 @@ class Group:
         if not version1:
             names = ("memory.max", "memory.peak", "memory.events")
         self._limit, self._peak, self._events = (self.path / name for name in names)
+        self.set_limit(limit)
+
+    def set_limit(self, limit: int) -> None:
         self._limit.write_text(str(limit))
 
     def kills(self) -> int:
@@ -72,6 +80,8 @@ class Bench:
         self.build = folder / "build"
         self.group = Group(limit)
         self.homes = {name: folder / name for name in ("cold", "warm", "others")}
+        self.undisturbed: dict[str, str] = {}
+        self.simulated: dict[str, float] = {}
 
     def environment(self, home: str) -> dict[str, str]:
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
@@ -84,6 +94,38 @@ class Bench:
         command += ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja"]
         subprocess.run(command, env=self.environment("warm"), check=True, capture_output=True)
 
+    def undisturb(self, ample: int, cpus: int) -> None:
+        """With ample memory: the objects as they must be, what "warm" knows, and what the
+        simulator makes of that.
+        """
+        self.group.set_limit(ample)
+        self.plain(1)
+        self.undisturbed = self.objects()
+        self.governed("adaptive", "warm")
+        self.group.set_limit(self.limit)
+        policies = ("adaptive", "levels", "two-phase")
+        command = ["stoker", "simulate", self.last_run(), "--cpus", str(cpus)]
+        command += ["--memory", str(self.limit), "--policy", ",".join(policies), "--json"]
+        said = self.output(command)
+        self.simulated = {row["policy"]: row["wall_seconds"] for row in said["results"]}
+
+    def last_run(self) -> str:
+        return str(self.output(["stoker", "history", "--json"])[0]["id"])
+
+    def output(self, command: list[str]) -> Any:
+        env = self.environment("warm")
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=False)
+        return json.loads(done.stdout)
+
+    def objects(self) -> dict[str, str]:
+        """Digest of each, but for the name of a temporary file."""
+        return {
+            str(path.relative_to(self.build)): hashlib.sha256(
+                TEMPORARY.sub(b"", path.read_bytes())
+            ).hexdigest()
+            for path in sorted(self.build.rglob("*.o"))
+        }
+
     def clean(self) -> None:
         ninja = ["ninja", "-C", str(self.build), "-t", "clean"]
         subprocess.run(ninja, env=self.environment("warm"), check=True, capture_output=True)
@@ -92,7 +134,8 @@ class Bench:
         self.clean()
         command = ["ninja", "-C", str(self.build), f"-j{jobs}", "-k0"]
         status, seconds, kills = self.group.run(command, self.environment("warm"))
-        return {"status": status, "wall_s": seconds, "oom_kills": kills}
+        same = self.objects() == self.undisturbed
+        return {"status": status, "wall_s": seconds, "oom_kills": kills, "same objects": same}
 
     def governed(self, policy: str, home: str) -> Row:
         self.clean()
@@ -104,7 +147,10 @@ class Bench:
         command += ["--summary", str(summary), "--", "ninja", "-C", str(self.build)]
         status, seconds, kills = self.group.run(command, self.environment(home))
         told = json.loads(summary.read_text()) if summary.exists() else {}
-        return {**told, "status": status, "wall_s": seconds, "oom_kills": kills}
+        measured = {"status": status, "wall_s": seconds, "oom_kills": kills}
+        simulated = self.simulated.get(policy) if home != "cold" else None
+        same = self.objects() == self.undisturbed
+        return {**told, **measured, "same objects": same, "simulated_s": simulated}
 
 
 def rows(bench: Bench, cpus: int) -> dict[str, Callable[[], Row]]:
@@ -118,10 +164,10 @@ def rows(bench: Bench, cpus: int) -> dict[str, Callable[[], Row]]:
     return {**plain, **governed}
 
 
-def measure(bench: Bench, rounds: int, cpus: int) -> dict[str, list[Row]]:
+def measure(bench: Bench, rounds: int, cpus: int, ample: int) -> dict[str, list[Row]]:
     kinds = rows(bench, cpus)
     bench.prepare()
-    bench.governed("adaptive", "warm")  # what "warm" knows: one build before
+    bench.undisturb(ample, cpus)
     measured: dict[str, list[Row]] = defaultdict(list)
     for number in range(rounds):
         for name, run in kinds.items():
@@ -154,6 +200,10 @@ def summarise(measured: dict[str, list[Row]]) -> list[Row]:
             ),
             "lower_bound_share": bounds["lower_bound_s"] / seconds[name],
             "reserving_bound_share": bounds["reserving_bound_s"] / seconds[name],
+            "same objects": all(row["same objects"] for row in runs),
+            "simulated_share": runs[0]["simulated_s"] / seconds[name]
+            if runs[0].get("simulated_s")
+            else None,
             "to_best_swept": seconds[name] / best if best and whole[name] else None,
             "governor_cpu_share": statistics.median(r["governor_cpu_s"] / r["cpu_s"] for r in runs)
             if all(r.get("cpu_s") for r in runs)
@@ -166,7 +216,7 @@ def summarise(measured: dict[str, list[Row]]) -> list[Row]:
 def table(summary: list[Row]) -> str:
     head = (
         f"{'':16} {'wall':>8} {'whole':>6} {'kills':>10} {'repeated':>10} {'peak':>6} "
-        f"{'lower':>6} {'reserv.':>7} {'to best':>8}"
+        f"{'lower':>6} {'reserv.':>7} {'to best':>8} {'same':>5} {'simulated':>9}"
     )
     return "\n".join([head, *map(_line, summary)])
 
@@ -176,7 +226,8 @@ def _line(row: Row) -> str:
         f"{row['row']:16} {row['wall_s']:7.1f}s {'yes' if row['lost no step'] else 'NO':>6} "
         f"{'/'.join(map(str, row['oom_kills'])):>10} {'/'.join(map(str, row['repeated'])):>10} "
         f"{_share(row['peak_share']):>6} {_share(row['lower_bound_share']):>6} "
-        f"{_share(row['reserving_bound_share']):>7} {_ratio(row['to_best_swept']):>8}"
+        f"{_share(row['reserving_bound_share']):>7} {_ratio(row['to_best_swept']):>8} "
+        f"{'yes' if row['same objects'] else 'NO':>5} {_share(row['simulated_share']):>9}"
     )
 
 
@@ -202,7 +253,9 @@ def main() -> None:
         make(Path(folder) / "source", arguments.heavy, arguments.light, 1)
         bench = Bench(Path(folder), arguments.limit_mb << 20)
         try:
-            measured = measure(bench, arguments.rounds, machine.cpu.usable)
+            measured = measure(
+                bench, arguments.rounds, machine.cpu.usable, machine.memory.limit.limit
+            )
         finally:
             bench.group.drop()
     summary = summarise(measured)
@@ -219,7 +272,7 @@ def main() -> None:
         "rows": summary,
     }
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"governor-{kind}-{platform.machine()}.json"
+    path = RESULTS / f"governor-{kind}-{platform.machine()}-{arguments.limit_mb}.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {path.name}", file=sys.stderr)
 

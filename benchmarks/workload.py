@@ -1,7 +1,8 @@
 """Generates a C++ project of heavy and light compiles: workload.py FOLDER --heavy 6 --light 20.
 
 A heavy file is one array whose initialiser the preprocessor multiplies: gcc needs about 370 bytes
-an element, so 3 to 5 million elements are 1.1 to 1.9 GB. A light file is functions.
+an element, so 3 to 5 million elements are 1.1 to 1.9 GB. A light file is functions. For nvcc the
+same array stands beside a kernel: cudafe++ and gcc need 0.6 to 0.9 GB for 2 to 3.5 million.
 """
 
 import argparse
@@ -31,15 +32,10 @@ int light_{index}_{number}(std::vector<std::string>& words) {{
 }}
 """
 KERNELS = """\
-template <int N> __device__ float chain(float x) {{
-  float y = x * {seed}.0f;
-  #pragma unroll
-  for (int i = 0; i < 24; ++i) y = __fmaf_rn(y, x, float(i * N)) + __sinf(y);
-  return y + chain<N - 1>(y);
-}}
-template <> __device__ float chain<0>(float x) {{ return x; }}
 template <int N> __global__ void kernel_{index}(float* out) {{
-  out[threadIdx.x] = chain<N>(out[0]);
+  float y = out[0];
+  for (int i = 0; i < N; ++i) y = __fmaf_rn(y, {seed}.0f, float(i)) + __sinf(y);
+  out[threadIdx.x] = y;
 }}
 {instances}
 """
@@ -79,18 +75,21 @@ def generate(folder: Path, heavy: int, light: int, seed: int) -> None:
 
 
 def generate_cuda(folder: Path, heavy: int, light: int, seed: int) -> None:
-    """Kernels for nvcc; a heavy file has deeper recursion and more of it."""
+    """The same for nvcc: every file has kernels, the heavy ones a large array beside them."""
     chance = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
     for index in range(heavy + light):
-        count, deepest = (25, 130) if index < heavy else (2, 12)
-        depths = range(deepest - count, deepest)
-        instances = "".join(INSTANCE.format(index=index, depth=depth) for depth in depths)
-        files[f"kernels_{index}.cu"] = KERNELS.format(
-            seed=chance.randint(1, 999), index=index, instances=instances
-        )
-    files["CMakeLists.txt"] = CMAKE_CUDA.format(sources=" ".join(files))
+        instances = "".join(INSTANCE.format(index=index, depth=depth) for depth in range(1, 9))
+        number = chance.randint(1, 999)
+        text = KERNELS.format(seed=number, index=index, instances=instances)
+        if index < heavy:
+            elements = " ".join(["E5"] * chance.randint(20, 35))
+            text += HEAVY.format(seed=number, tenfold=TENFOLD, index=index, elements=elements)
+        files[f"{'heavy' if index < heavy else 'light'}_{index}.cu"] = text
+    names = list(files)
+    chance.shuffle(names)
+    files["CMakeLists.txt"] = CMAKE_CUDA.format(sources=" ".join(names))
     for name, text in files.items():
         (folder / name).write_text(text)
 
