@@ -37,6 +37,11 @@ def work_folders(tree: Path) -> list[Path]:
     return sorted(root().glob(f"*-{_sign(str(tree))}-*/"))
 
 
+def in_tree_folder(tree: Path) -> Path:
+    """That of builds in the tree itself, of whatever variant."""
+    return work_folder(tree, name="in-tree", variant="any", python="")
+
+
 def root() -> Path:
     return folders.cache() / "builds"
 

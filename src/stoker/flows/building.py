@@ -13,7 +13,7 @@ from stoker.build.acquire.store import acquired
 from stoker.build.run_folder import RunFolder
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.surroundings import redacted
-from stoker.build.work import Work, held, locked, work_folder
+from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.planning import survey
 from stoker.flows.simulating import find_trace
@@ -209,4 +209,4 @@ def _alone_in(staging: Staging) -> AbstractContextManager[None]:
     """A tree that is built in place serves one build at a time, of whatever variant."""
     if not staging.way.in_tree:
         return nullcontext()
-    return locked(work_folder(staging.way.tree, name="in-tree", variant="any", python=""))
+    return locked(in_tree_folder(staging.way.tree))

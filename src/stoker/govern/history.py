@@ -6,7 +6,7 @@ full, learning stops and the build goes on.
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -152,6 +152,21 @@ class History:
             )
             for row in rows
         )
+
+    def attempts_by_run(self) -> dict[int, int]:
+        """How many each run has."""
+        return dict(self._database.execute("SELECT run, count(*) FROM attempt GROUP BY run"))
+
+    def forget(self, runs: Collection[int]) -> None:
+        """Delete runs with all that was measured in them, and give the space back."""
+        rows = [(run,) for run in runs]
+        try:
+            self._database.executemany("DELETE FROM attempt WHERE run = ?", rows)
+            self._database.executemany("DELETE FROM run WHERE id = ?", rows)
+            self._database.commit()
+            self._database.execute("VACUUM")
+        except sqlite3.Error as error:
+            self._lose(error)
 
     def _attempts(self, condition: str, values: tuple[object, ...]) -> Iterable[Attempt]:
         rows = self._database.execute(

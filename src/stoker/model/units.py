@@ -3,6 +3,8 @@
 import re
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?")
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw]?)")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
@@ -21,6 +23,14 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def second_count(text: str) -> float | None:
+    """``30d``, ``12h``, ``2w``, ``0``; ``None`` where it is no length of time."""
+    found = _TIME.fullmatch(text.strip().lower())
+    if not found or (found[1].strip("0.") and not found[2]):
+        return None
+    return float(found[1]) * _SECONDS.get(found[2], 0)
 
 
 def byte_count(text: str) -> int | None:

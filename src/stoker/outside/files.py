@@ -66,6 +66,7 @@ def remove_whole(path: Path) -> None:
     try:
         aside = path.rename(path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(4)}"))
         with suppress(FileNotFoundError):  # another process may be clearing leftovers
+            open_up(aside)
             shutil.rmtree(aside)
     except OSError as error:
         raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
@@ -78,3 +79,22 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
     """
     pattern = f".{glob.escape(name) if name else '*'}{_ASIDE}*"
     return sorted(path for path in folder.glob(pattern) if path.is_dir())
+
+
+def open_up(folder: Path) -> None:
+    """Folders that a build has closed, even to us, can be deleted after this."""
+    for place, subfolders, _ in os.walk(folder):
+        for path in (Path(place, name) for name in subfolders):
+            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
+                path.chmod(0o700)
+
+
+def size_on_disk(folder: Path) -> int:
+    """Bytes that deleting it would free; what cannot be read counts nothing."""
+    seen: dict[tuple[int, int], int] = {}
+    for place, subfolders, names in os.walk(folder):
+        for name in (*subfolders, *names):
+            with suppress(OSError):
+                status = Path(place, name).lstat()
+                seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(seen.values())

@@ -5,6 +5,7 @@ The file's time says when it was last held. Unaware of what a lock stands for.
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,11 +27,9 @@ def held(
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with _opened(file) as descriptor:
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(descriptor, kind):
             if waiting is None:
-                raise BusyError(f"another process holds {file}") from None
+                raise BusyError(f"another process holds {file}")
             waiting()
             fcntl.flock(descriptor, kind)
         if _is_at(file, descriptor):
@@ -40,6 +39,30 @@ def held(
     # It was deleted by the holder before us, so a newcomer would lock another.
     with held(file, shared=shared, waiting=waiting) as descriptor:
         yield descriptor
+
+
+def is_held(file: Path) -> bool:
+    """By whomever, shared or not. Does not count as a use of it."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _taken(descriptor, fcntl.LOCK_EX)
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, kind: int) -> bool:
+    """Who only looks whether it is held holds it for that moment: so try for a few."""
+    for pause in (0.0, 0.01, 0.05, 0.1):
+        time.sleep(pause)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
 
 
 @contextmanager

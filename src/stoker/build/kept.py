@@ -1,0 +1,71 @@
+"""The folders that builds leave: builds, runs, sources, toolchains. Found, measured and removed.
+
+Which of them should go is not decided here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.build import run_folder, work
+from stoker.build.acquire import store as sources
+from stoker.build.toolchain import store as toolchains
+from stoker.model.cleaning import Kept, Kind
+from stoker.outside import files, locks
+
+# Where each kind is, and the lock of each folder there.
+_PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
+    Kind.BUILDS: (work.root, work.lock_of),
+    Kind.RUNS: (run_folder.root, lambda path: path / run_folder.LOCK),
+    Kind.SOURCES: (sources.root, sources.lock_of),
+    Kind.TOOLCHAINS: (toolchains.root, toolchains.lock_of),
+}
+
+
+def kept(kind: Kind) -> Iterator[Kept]:
+    """All of one kind, also what killed processes left half made or half deleted."""
+    if kind not in _PLACES:
+        return
+    root, lock_of = _PLACES[kind]
+    if kind is Kind.TOOLCHAINS:
+        toolchains.installed()  # clears what is left there, and knows what is in the making
+    for path in sorted(root().glob("*/" if kind is not Kind.TOOLCHAINS else "[!.]*/")):
+        yield _described(kind, path, lock_of(path))
+
+
+def kept_of(tree: Path) -> Iterator[Kept]:
+    """The build folders of one tree, also that within it if it was built in place."""
+    in_tree = work.in_tree_folder(tree)
+    for path in work.work_folders(tree):
+        place = tree / "build" if path == in_tree else path
+        if place.is_dir():
+            yield _described(Kind.BUILDS, place, work.lock_of(path))
+
+
+def remove(entry: Kept) -> bool:
+    """Whether it is gone; what somebody uses by now is left alone."""
+    path, lock = Path(entry.path), Path(entry.lock)
+    if not path.exists():
+        return True
+    try:
+        with locks.held(lock):
+            files.remove_whole(path)
+            lock.unlink(missing_ok=True)
+    except locks.BusyError:
+        return False
+    return True
+
+
+def _described(kind: Kind, path: Path, lock: Path) -> Kept:
+    used = path.stat().st_mtime
+    with suppress(OSError):
+        used = lock.stat().st_mtime
+    return Kept(
+        kind=kind,
+        name=path.name,
+        path=str(path),
+        bytes=files.size_on_disk(path),
+        used=used,
+        busy=locks.is_held(lock),
+        lock=str(lock),
+    )

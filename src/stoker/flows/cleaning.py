@@ -1,0 +1,81 @@
+"""`stoker clean` and `stoker gc`: what there is, and away with what was chosen."""
+
+import os
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from stoker.build.kept import kept, kept_of
+from stoker.build.kept import remove as remove_folder
+from stoker.govern.history import History
+from stoker.model.cleaning import Cleaning, Kept, Kind
+from stoker.model.errors import StorageError, UsageError
+from stoker.plan.cleaning import choose
+
+_LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
+
+
+def survey(kinds: Collection[Kind], *, older_than: float, keep: int) -> Cleaning:
+    """Of everything that stoker keeps."""
+    found = [entry for kind in kinds for entry in kept(kind)]
+    if Kind.HISTORY in kinds:
+        found += _history()
+    return choose(found, before=time.time() - older_than, keep=keep)
+
+
+def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
+    """Of the builds of one source tree."""
+    tree = Path(os.path.realpath(source))
+    if not tree.is_dir():
+        hints = ["`stoker gc builds` knows those of archives, URLs and packages, too"]
+        raise UsageError(f"there is no folder {source}", hints=hints)
+    return choose(kept_of(tree), before=time.time() - older_than, keep=keep)
+
+
+def remove(cleaning: Cleaning) -> Cleaning:
+    """What did go, and what stayed after all since somebody began to use it."""
+    forgotten = [entry for entry in cleaning.chosen if entry.kind is Kind.HISTORY]
+    _forget(forgotten)
+    gone, problems = list(forgotten), []
+    for entry in cleaning.chosen:
+        try:
+            if entry not in forgotten and remove_folder(entry):
+                gone.append(entry)
+        except StorageError as error:
+            problems.append(error)
+    if problems:
+        raise problems[0]
+    left = [entry for entry in cleaning.chosen if entry not in gone]
+    return Cleaning(chosen=tuple(gone), spared=(*cleaning.spared, *left))
+
+
+def _history() -> Iterator[Kept]:
+    """One for each run; what it takes on disk is its share by the number of steps."""
+    history = History()
+    try:
+        runs, counts = history.runs(), history.attempts_by_run()
+        whole = history.path.stat().st_size if history.path.exists() else 0
+    finally:
+        history.close()
+    steps = sum(counts.values()) or 1
+    for run in runs:
+        yield Kept(
+            kind=Kind.HISTORY,
+            name=str(run.id),
+            path=str(history.path),
+            bytes=whole * counts.get(run.id, 0) // steps,
+            used=run.ended or run.started,
+            busy=run.ended is None and time.time() - run.started < _LONGEST_RUN,
+        )
+
+
+def _forget(entries: Collection[Kept]) -> None:
+    if not entries:
+        return
+    history = History()
+    try:
+        history.forget([int(entry.name) for entry in entries])
+    finally:
+        history.close()
+    if history.problem:
+        raise StorageError(history.problem)

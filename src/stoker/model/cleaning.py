@@ -1,0 +1,36 @@
+"""What stoker keeps on disk, and what of it can go."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+
+
+class Kind(StrEnum):
+    BUILDS = "builds"
+    RUNS = "runs"
+    SOURCES = "sources"
+    TOOLCHAINS = "toolchains"
+    HISTORY = "history"
+
+
+class Kept(Value, frozen=True, kw_only=True):
+    """A folder, or a run in the history. ``busy``: somebody uses it now."""
+
+    kind: Kind
+    name: str
+    path: str
+    bytes: int  # on disk
+    used: float  # when it last was, in seconds since 1970
+    busy: bool = False
+    lock: str = ""  # the file that whoever uses it holds
+
+
+class Cleaning(Value, frozen=True, kw_only=True):
+    """What goes and what stays."""
+
+    chosen: tuple[Kept, ...]
+    spared: tuple[Kept, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(kept.bytes for kept in self.chosen)

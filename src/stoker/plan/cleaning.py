@@ -1,0 +1,17 @@
+"""What can go: by age and number. Knows neither the clock nor the disk."""
+
+from collections.abc import Iterable
+
+from stoker.model.cleaning import Cleaning, Kept, Kind
+
+
+def choose(kept: Iterable[Kept], *, before: float, keep: int = 0) -> Cleaning:
+    """All last used before a time, except what is busy and the ``keep`` newest of each kind."""
+    chosen: list[Kept] = []
+    spared: list[Kept] = []
+    seen = dict.fromkeys(Kind, 0)
+    for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
+        seen[entry.kind] += 1
+        goes = not entry.busy and entry.used <= before and seen[entry.kind] > keep
+        (chosen if goes else spared).append(entry)
+    return Cleaning(chosen=tuple(chosen), spared=tuple(spared))

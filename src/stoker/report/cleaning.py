@@ -1,0 +1,50 @@
+"""What goes and what stays, as a table."""
+
+import time
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.model.cleaning import Cleaning, Kept, Kind
+from stoker.model.units import duration, size
+
+_MOST_OF_A_KIND = 12
+_DAY = 86_400
+
+
+def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableType:
+    """The largest of each kind that goes by name, the rest in one line; what is in use by name."""
+    now = time.time() if now is None else now
+    table = Table(box=None, pad_edge=False)
+    for column, justify in (("kind", "left"), ("size", "right"), ("unused for", "right")):
+        table.add_column(column, header_style="dim", justify=justify)  # type: ignore[arg-type]
+    table.add_column("", overflow="fold")
+    for row in _rows(cleaning.chosen, now):
+        table.add_row(*map(Text, row))
+    lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
+    return Group(table, *lines) if cleaning.chosen else Group(*lines)
+
+
+def _rows(chosen: Iterable[Kept], now: float) -> Iterable[tuple[str, str, str, str]]:
+    for kind in Kind:
+        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.bytes)
+        for kept in entries[:_MOST_OF_A_KIND]:
+            name = f"run {kept.name}" if kind is Kind.HISTORY else kept.path
+            yield kind.value, size(kept.bytes), _age(now - kept.used), name
+        if rest := entries[_MOST_OF_A_KIND:]:
+            yield kind.value, size(sum(kept.bytes for kept in rest)), "", f"and {len(rest)} more"
+
+
+def _age(seconds: float) -> str:
+    days = int(seconds / _DAY)
+    return f"{days} d" if days > 1 else duration(max(0.0, seconds))
+
+
+def nothing_text(cleaning: Cleaning) -> str:
+    """Why there is nothing to remove."""
+    if not cleaning.spared:
+        return "there is nothing"
+    kept = sum(entry.bytes for entry in cleaning.spared)
+    return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

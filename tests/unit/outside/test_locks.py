@@ -1,0 +1,37 @@
+"""Locks: who holds one, who waits, and what becomes of one that was deleted."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from held_locks import held_elsewhere
+from stoker.outside import locks
+
+
+def test_lock_waits_or_says_so(tmp_path: Path) -> None:
+    lock = tmp_path / "deep/lock"
+    with held_elsewhere(lock, "shared"):
+        with locks.held(lock, shared=True):
+            pass
+        with pytest.raises(locks.BusyError), locks.held(lock):
+            pass
+    assert not locks.is_held(lock)
+    assert not locks.is_held(tmp_path / "absent")
+    with ExitStack() as other:
+        other.enter_context(held_elsewhere(lock))
+        with locks.held(lock, waiting=other.close):
+            assert locks.is_held(lock)
+
+
+def test_a_deleted_lock_is_nobodys(tmp_path: Path) -> None:
+    """Whoever waited for a lock that its holder deleted must not believe to hold it."""
+    lock = tmp_path / "lock"
+
+    with ExitStack() as first:
+        first.enter_context(locks.held(lock))
+        first.callback(lock.unlink)
+        with locks.held(lock, waiting=first.close):
+            assert lock.exists()
+            with pytest.raises(locks.BusyError), locks.held(lock):
+                pass
