@@ -6,6 +6,8 @@ Pure: reads nothing, asks the machine nothing; facts about it come with the run.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from stoker.diagnose.secrets import redact
 from stoker.diagnose.sieve import Log
 from stoker.diagnose.signs import Match, find_matches
@@ -29,16 +31,77 @@ def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None
     matches = [match for match in find_matches(log.lines, steps) if _counts(match, steps)]
     if not matches and not steps.failed:
         return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total)
-    best = _apart(_independent(_best_of_each(matches, steps), steps))
     findings = [
-        _finding(confidence, match, matches, log.lines, file, facts or {})
-        for confidence, match in best
+        finding_of(
+            match.cause,
+            strength,
+            _evidence_of(match, matches, log.lines, file),
+            {**(facts or {}), **_pastable(match.groups)},
+        )
+        for strength, match in _independent(_best_of_each(matches, steps), steps)
     ]
     return Diagnosis(
         status=Status.FAILED if findings else Status.UNKNOWN,
-        findings=tuple(findings),
+        findings=tuple(apart(findings)),
         unexplained=() if findings else tuple(_first_error(log.lines, steps, file)),
         lines=log.total,
+    )
+
+
+def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
+    """Of several logs of one build."""
+    best: dict[str, Finding] = {}
+    for finding in sorted(_all_findings(diagnoses), key=lambda finding: -finding.confidence):
+        best.setdefault(finding.cause, finding)
+    statuses = {diagnosis.status for diagnosis in diagnoses}
+    ranked = (Status.FAILED, Status.UNKNOWN)
+    return Diagnosis(
+        status=next((one for one in ranked if one in statuses), Status.NOTHING_FAILED),
+        findings=tuple(apart(best.values())),
+        unexplained=next((one.unexplained for one in diagnoses if one.unexplained), ()),
+        lines=sum(diagnosis.lines for diagnosis in diagnoses),
+    )
+
+
+def _all_findings(diagnoses: Iterable[Diagnosis]) -> Iterator[Finding]:
+    for diagnosis in diagnoses:
+        yield from diagnosis.findings
+
+
+def apart(ranked: Iterable[Finding]) -> Iterator[Finding]:
+    """No two have the same confidence."""
+    limit = 1.0
+    for finding in ranked:
+        confidence = round(min(finding.confidence, limit), 2)
+        limit = confidence - _APART
+        yield msgspec.structs.replace(finding, confidence=confidence)
+
+
+def finding_of(
+    cause: Failure, confidence: float, evidence: tuple[Evidence, ...], known: Mapping[str, str]
+) -> Finding:
+    return Finding(
+        cause=cause.name,
+        title=cause.title,
+        stage=cause.stage,
+        confidence=confidence,
+        evidence=evidence,
+        why=" ".join(cause.why.split()),
+        fix=filled(cause, known),
+        links=cause.threads,
+        misled_by=cause.misled_by,
+    )
+
+
+def filled(cause: Failure, known: Mapping[str, str]) -> tuple[Fix, ...]:
+    """The fixes of a cause; what is not known of their parameters has its default."""
+    values = cause.defaults | {name: redact(text) for name, text in known.items()}
+    return tuple(
+        Fix(
+            text=fix.text.format_map(values),
+            commands=tuple(command.format_map(values) for command in fix.commands),
+        )
+        for fix in cause.fix
     )
 
 
@@ -81,49 +144,16 @@ def _independent(
         yield strength, match
 
 
-def _apart(ranked: Iterable[tuple[float, Match]]) -> Iterator[tuple[float, Match]]:
-    """No two have the same confidence."""
-    limit = 1.0
-    for strength, match in ranked:
-        confidence = round(min(strength, limit), 2)
-        limit = confidence - _APART
-        yield confidence, match
+def _pastable(groups: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in groups.items() if _PASTABLE(text)}
 
 
-def _finding(
-    confidence: float,
-    match: Match,
-    matches: Iterable[Match],
-    lines: Sequence[Line],
-    file: str,
-    facts: Mapping[str, str],
-) -> Finding:
-    cause = match.cause
-    others = [other.line for other in matches if other.cause is cause]
-    shown = sorted(dict.fromkeys([match.line, *match.with_lines, *others][:_MOST_EVIDENCE]))
-    return Finding(
-        cause=cause.name,
-        title=cause.title,
-        stage=cause.stage,
-        confidence=confidence,
-        evidence=tuple(_evidence(lines[index], file) for index in shown),
-        why=" ".join(cause.why.split()),
-        fix=filled(cause, {**facts, **match.groups}),
-        links=cause.threads,
-        misled_by=cause.misled_by,
-    )
-
-
-def filled(cause: Failure, known: Mapping[str, str]) -> tuple[Fix, ...]:
-    """The fixes of a cause; what is not known of their parameters has its default."""
-    values = cause.defaults | {name: text for name, text in known.items() if _PASTABLE(text)}
-    return tuple(
-        Fix(
-            text=fix.text.format_map(values),
-            commands=tuple(command.format_map(values) for command in fix.commands),
-        )
-        for fix in cause.fix
-    )
+def _evidence_of(
+    match: Match, matches: Iterable[Match], lines: Sequence[Line], file: str
+) -> tuple[Evidence, ...]:
+    others = [other.line for other in matches if other.cause is match.cause]
+    shown = list(dict.fromkeys([match.line, *match.with_lines, *others]))[:_MOST_EVIDENCE]
+    return tuple(_evidence(lines[index], file) for index in sorted(shown))
 
 
 def _evidence(line: Line, file: str) -> Evidence:

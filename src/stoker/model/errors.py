@@ -15,6 +15,7 @@ class ExitStatus(IntEnum):
     OK = 0
     FAILED = 1  # the work was tried, or the checks were made, and the answer is no
     USAGE = 2  # the request itself is wrong: nothing was tried
+    NOTHING_FAILED = 3  # of `stoker diagnose`: the log tells of no failure
     MISSING = 4  # a tool, a library or the package index is not there
     STORAGE = 5  # a file or folder could not be read or written, or the disk is full
     NOT_EXECUTABLE = 126  # of `stoker run`: the command could not be started, as in a shell

@@ -1,0 +1,44 @@
+"""`stoker diagnose`: the cause of a failed build, from its log."""
+
+import click
+
+from stoker.model.errors import ExitStatus, UsageError
+
+
+@click.command()
+@click.argument("what", metavar="LOG|-|RUN")
+@click.option("--run", metavar="N", help="The run of `stoker history` that wrote the log.")
+@click.option("--json", "as_json", is_flag=True, help="Causes, evidence and fixes as JSON.")
+@click.option("--fix-script", is_flag=True, help="Print the fixes as a shell script; runs nothing.")
+def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> ExitStatus:
+    """Name the cause of a failed build, show the evidence and give the fix.
+
+    \b
+    stoker diagnose build.log        any log: pip, cmake, ninja, make, docker, CI
+    pip install . 2>&1 | stoker diagnose -
+    stoker diagnose RUN              a folder that `stoker build` left, or a number of
+                                     `stoker history`: with what was measured
+
+    Ends with 0 when a cause was found, 1 when it failed for an unknown one, 3 when nothing failed.
+    """
+    from stoker.diagnose.values import Status
+    from stoker.flows.diagnosing import diagnose_what
+    from stoker.report import diagnosis as report
+    from stoker.report.plan import show
+
+    if as_json and fix_script:
+        raise UsageError("--json and --fix-script: take one", hints=["the JSON holds the fixes"])
+    diagnosis = diagnose_what(what, run)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(diagnosis)).decode())
+    elif fix_script:
+        click.echo(report.fix_script(diagnosis), nl=False)
+    else:
+        show(report.page(diagnosis))
+    return {
+        Status.FAILED: ExitStatus.OK,
+        Status.UNKNOWN: ExitStatus.FAILED,
+        Status.NOTHING_FAILED: ExitStatus.NOTHING_FAILED,
+    }[diagnosis.status]

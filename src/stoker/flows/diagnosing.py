@@ -1,0 +1,130 @@
+"""`stoker diagnose`: a log, a run or both, from wherever they are to a diagnosis."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
+from stoker.diagnose.parameters import parameters
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Diagnosis
+from stoker.diagnose.verdict import diagnose, merged
+from stoker.govern.history import History
+from stoker.machine.snapshot import read_machine
+from stoker.machine.tools import read_toolbox
+from stoker.model.build import StageEnd, StageResult
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.runs import Run, RunSummary
+from stoker.model.value import Value
+
+T = TypeVar("T")
+
+_HINTS = ("give a log file, - for standard input, a run folder, or a run of `stoker history`",)
+
+
+class _Record(Value, frozen=True, kw_only=True):
+    """What matters here of record.json in a run folder."""
+
+    stages: tuple[StageResult, ...] = ()
+    summary: RunSummary | None = None
+
+
+def diagnose_what(what: str, run: str | None = None) -> Diagnosis:
+    """``what``: a file, ``-``, a run folder or a run's number; ``run`` tells more of a file's."""
+    if what == "-":
+        return _of_stream(sys.stdin.buffer, run)
+    path = Path(what)
+    try:
+        if path.is_dir():
+            return diagnose_folder(path)
+        if not path.exists() and what.isdecimal():
+            return _of_run(_find_run(what))
+        with path.open("rb") as stream:
+            return _of_stream(stream, run, file=what)
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no log or run '{what}'", hints=_HINTS) from error
+    except OSError as error:
+        raise StorageError(f"cannot read {what}: {error.strerror}") from error
+
+
+def diagnose_folder(folder: Path) -> Diagnosis:
+    """Of a run of `stoker build`: the logs of its failed stages, or all where none is named."""
+    record = _record(folder)
+    facts = _facts("")
+    logs = list(_failed_logs(folder, record))
+    if not logs and not record.stages:
+        raise UsageError(f"no *.log in {folder}", hints=_HINTS)
+    diagnosis = merged([_of_file(log, facts) for log in logs])
+    return with_measured(diagnosis, of_summary(record.summary), facts)
+
+
+def diagnose_output(stream: BinaryIO, summary: RunSummary | None, command: str) -> Diagnosis:
+    """What a command of `stoker run` printed, as far as it was kept."""
+    facts = _facts(command)
+    return with_measured(diagnose(read_log(stream), facts=facts), of_summary(summary), facts)
+
+
+def _of_stream(stream: BinaryIO, run: str | None, file: str = "") -> Diagnosis:
+    if run is None:
+        return diagnose(read_log(stream), file=file)
+    found = _find_run(run)
+    facts = _facts(found.command)
+    diagnosis = diagnose(read_log(stream), file=file, facts=facts)
+    return with_measured(diagnosis, _measured(found), facts)
+
+
+def _of_run(run: Run) -> Diagnosis:
+    return with_measured(merged([]), _measured(run), _facts(run.command))
+
+
+def _of_file(log: Path, facts: Mapping[str, str]) -> Diagnosis:
+    with log.open("rb") as stream:
+        return diagnose(read_log(stream), file=log.name, facts=facts)
+
+
+def _failed_logs(folder: Path, record: _Record) -> Iterator[Path]:
+    if not record.stages:
+        yield from sorted(folder.glob("*.log"))
+    for stage in record.stages:
+        if stage.end is StageEnd.FAILED and (folder / Path(stage.log).name).exists():
+            yield folder / Path(stage.log).name
+
+
+def _record(folder: Path) -> _Record:
+    record = _read(folder / "record.json", _Record)
+    return record or _Record(summary=_read(folder / "summary.json", RunSummary))
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """One that is broken is as good as none: the logs are there."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _find_run(number: str) -> Run:
+    history = History()
+    try:
+        found = [run for run in history.runs() if str(run.id) == number]
+    finally:
+        history.close()
+    if not found:
+        raise UsageError(f"the history has no run {number}", hints=["stoker history"])
+    return found[0]
+
+
+def _measured(run: Run) -> Measured:
+    history = History()
+    try:
+        return of_attempts(history.attempts(run.id), run.summary)
+    finally:
+        history.close()
+
+
+def _facts(command: str) -> Mapping[str, str]:
+    return parameters(read_machine(), read_toolbox(os.environ), command)

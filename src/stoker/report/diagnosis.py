@@ -1,0 +1,151 @@
+"""A diagnosis as a terminal page, as one line, as a script; a cause as its page in the docs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from stoker.diagnose.values import Diagnosis, Evidence, Finding, Status
+from stoker.diagnose.verdict import filled
+from stoker.knowledge.failures import Failure, Fix
+
+_WIDEST = 400  # characters of a line of evidence on a terminal
+
+
+def page(diagnosis: Diagnosis) -> RenderableType:
+    if diagnosis.status is Status.NOTHING_FAILED:
+        return Text(f"Nothing failed; lines read: {diagnosis.lines}.")
+    parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
+    if diagnosis.unexplained:
+        parts += _unexplained(diagnosis.unexplained)
+    return Group(*parts)
+
+
+def short(diagnosis: Diagnosis) -> str:
+    """The best finding in two lines, for whoever did not ask; empty where there is none."""
+    for finding in diagnosis.findings[:1]:
+        evidence = _where(finding.evidence[0]) + finding.evidence[0].text.strip()[:_WIDEST]
+        hint = f"`stoker explain {finding.cause}` tells what to do"
+        return f"stoker: {finding.title}; {hint}\n  {evidence}\n"
+    return ""
+
+
+def fix_script(diagnosis: Diagnosis) -> str:
+    """For a shell, to be read first: the first fix of each finding, others as comments."""
+    lines = ["#!/bin/sh", "# From `stoker diagnose`. Read it before you run it."]
+    for finding in diagnosis.findings:
+        lines += ["", f"# {finding.cause}: {finding.title}"]
+        for number, fix in enumerate(finding.fix):
+            before = "# " if number else ""
+            lines += [f"# {'Or: ' if number else ''}{fix.text}"]
+            lines += [before + line for command in fix.commands for line in command.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def cause_page(cause: Failure) -> RenderableType:
+    """What is known of a cause, with the defaults in its fixes."""
+    return Group(
+        _title(cause.name, f"{cause.title} ({cause.stage})"),
+        _said("Why", " ".join(cause.why.split())),
+        *_fixes(filled(cause, {})),
+        *_more(cause.misled_by, cause.threads),
+    )
+
+
+def cause_list(causes: Iterable[Failure]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for cause in causes:
+        table.add_row(cause.name, cause.stage, cause.title)
+    return table
+
+
+def reference(causes: Sequence[Failure]) -> str:
+    """docs/reference/causes.md."""
+    lines = [
+        "# Causes of failed builds",
+        "",
+        f"{len(causes)} causes, generated from `src/stoker/knowledge/failures/`;",
+        "`stoker diagnose LOG` names them, `stoker explain CAUSE` prints one.",
+        "",
+        "| cause | stage | what it is |",
+        "|---|---|---|",
+        *(f"| [{one.name}](#{one.name}) | {one.stage} | {one.title} |" for one in causes),
+    ]
+    for cause in causes:
+        lines += ["", *_markdown(cause)]
+    return "\n".join(lines) + "\n"
+
+
+def _finding(finding: Finding) -> Iterator[RenderableType]:
+    yield _title(finding.cause, f"{finding.title}  ({finding.confidence:.0%} sure)")
+    for evidence in finding.evidence:
+        yield _indented(_line(evidence))
+    yield _said("Why", finding.why)
+    yield from _fixes(finding.fix)
+    yield from _more(finding.misled_by, finding.links)
+
+
+def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
+    head = Text("It failed, and the cause is unknown. The first error:", style="bold")
+    tail = "`stoker explain` lists the known causes; docs/how-to/add-a-cause.md adds one."
+    return [head, *(_indented(_line(evidence)) for evidence in lines), Text(tail, style="dim")]
+
+
+def _title(name: str, text: str) -> Text:
+    return Text.assemble((name, "bold red"), "  ", text)
+
+
+def _line(evidence: Evidence) -> Text:
+    return Text.assemble((_where(evidence), "dim"), evidence.text[:_WIDEST])
+
+
+def _where(evidence: Evidence) -> str:
+    place = f"{evidence.file or 'line'}:{evidence.line}" if evidence.line else "measured"
+    return f"{place}: "
+
+
+def _fixes(fixes: Iterable[Fix]) -> Iterator[RenderableType]:
+    for number, fix in enumerate(fixes):
+        yield _said("Or" if number else "Fix", fix.text)
+        for command in fix.commands:
+            yield Padding(Text.assemble(("$ ", "dim"), command), (0, 0, 0, 8), expand=False)
+
+
+def _more(misled_by: Iterable[str], links: Iterable[str]) -> Iterator[RenderableType]:
+    for text in misled_by:
+        yield _said("Not", text)
+    for link in links:
+        yield _said("See", link)
+
+
+def _said(word: str, text: str) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=5, style="bold")
+    grid.add_column(overflow="fold")
+    grid.add_row(word, Text(text))
+    return _indented(grid)
+
+
+def _indented(what: RenderableType) -> Padding:
+    return Padding(what, (0, 0, 0, 2), expand=False)
+
+
+def _markdown(cause: Failure) -> Iterator[str]:
+    yield f"## {cause.name}"
+    yield f"{cause.title[0].upper()}{cause.title[1:]}. Stage: {cause.stage}."
+    yield ""
+    yield " ".join(cause.why.split())
+    for fix in filled(cause, {}):
+        yield ""
+        yield f"{fix.text}:" if fix.commands else f"{fix.text}."
+        if fix.commands:
+            yield from ("```sh", *fix.commands, "```")
+    if cause.misled_by:
+        yield from ("", "Do not be misled:", *(f"- {text}" for text in cause.misled_by))
+    if cause.threads:
+        yield from ("", "Seen in " + ", ".join(f"<{link}>" for link in cause.threads))
