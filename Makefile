@@ -27,11 +27,8 @@ $(READY): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch])
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $(READY)
 
-# Until `stoker build` is there: what this machine lacks for the example, and the plan of it.
 demo: venv
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/stoker doctor --source examples/kiln
-	@echo
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/stoker plan --source examples/kiln
+	@$(BIN)/python examples/demo.py .demo
 
 test: venv
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -7,7 +7,6 @@ from pathlib import Path
 CURVES = {
     "sine": math.sin,
     "exponential": lambda x: math.exp(x - 1),
-    "logarithm": math.log1p,
     "root": math.sqrt,
 }
 CURVE = """\
