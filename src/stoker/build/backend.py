@@ -1,6 +1,7 @@
 """Wheels through the standard build interface, whatever the project's back end is."""
 
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +53,9 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
             raise subprocess.CalledProcessError(status, list(cmd))
 
     try:
-        yield ProjectBuilder(tree, python, runner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are in the log of the stage
+            yield ProjectBuilder(tree, python, runner)
     except BuildBackendException as error:
         said = str(error) if not isinstance(error.exception, subprocess.CalledProcessError) else ""
         raise CommandError("the build back end failed", output=said) from error

@@ -67,6 +67,13 @@ class Isolated:
                 hints=["--isolation none builds with the packages that are here"],
             )
 
+    @staticmethod
+    def version(folder: Path, package: str) -> str | None:
+        """Of a package in the environment."""
+        found = folder.glob(f"lib/python*/site-packages/{package}-*.dist-info")
+        name = next((path.name for path in found), None)
+        return name.removesuffix(".dist-info").partition("-")[2] if name else None
+
     def _link(self, parts: str) -> None:
         here = self.folder / "here"
         here.mkdir()

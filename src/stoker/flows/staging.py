@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -324,7 +325,7 @@ class Staging:
         return {
             "wheel": file_digest(wheel),
             "mode": self._request.mode,
-            "plan": digest(self._recorded()),
+            "plan": digest([self._recorded(), self._requirement_of_torch()]),
             "stoker": __version__,
         }
 
@@ -340,11 +341,24 @@ class Staging:
             member = f"{opened.dist_info}/{PLAN_MEMBER}"
             edit = Edit(contents={member: Content.of_bytes(recorded)})
             with_plan = rewrite(opened, edit, self._work.packed / "with-plan")
-        request = PackageRequest(mode=Mode(self._request.mode))
+        request = PackageRequest(mode=Mode(self._request.mode), **self._requirement_of_torch())
         planned, packaged = package(with_plan, request, self._work.packed)
         for note in planned.notes:
             log.line(f"note: {note}")
         return (Path(packaged.path),)
+
+    def _requirement_of_torch(self) -> dict[str, Any]:
+        """An extension fits only the PyTorch it was built with, whether its setup.py says so."""
+        version = self._torch() if self.tree.kind is ProjectKind.EXTENSION else None
+        if version is None:
+            return {}
+        return {"torch": version, "requires": (f"torch=={version.partition('+')[0]}",)}
+
+    def _torch(self) -> str | None:
+        """The version that the back end saw."""
+        if self._isolation is not Isolation.FULL:
+            return self._subject.toolbox.python.packages.get("torch")
+        return Isolated.version(self._work.environment, "torch")
 
     def _verify(self, wheel: Path, log: Log) -> tuple[Path, ...]:
         verification = verify(wheel)
