@@ -19,6 +19,7 @@ RELOCATABLE, EXECUTABLE, SHARED = 1, 2, 3  # types of file
 SYMBOL_TABLE, NO_BITS, DYNAMIC_SYMBOLS = 2, 8, 11  # types of section
 ALLOCATED = 2  # a flag of sections: they are loaded
 LOAD, DYNAMIC, INTERPRETER, NOTE, PROGRAM_HEADERS = 1, 2, 3, 4, 6  # types of segment
+READABLE = 4  # a flag of segments
 SECTION_NOTE = 7
 NEEDED, STRING_TABLE, STRING_TABLE_SIZE, SONAME, RPATH, RUNPATH = 1, 5, 10, 14, 15, 29  # tags
 VERSIONS_NEEDED = 0x6FFFFFFE

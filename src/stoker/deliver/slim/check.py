@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from stoker.artifact import elf, fatbin
-from stoker.artifact.elf import Elf, Section
+from stoker.artifact.elf import Elf, Section, Segment
 from stoker.artifact.fatbin import Entry, Region
 from stoker.artifact.library import device_regions
 from stoker.artifact.reader import Reader
@@ -33,7 +33,8 @@ class _Comparison:
         self._new = _Code(after)
 
     def check(self, kept: Sequence[Sequence[Entry]]) -> None:
-        self._check_segments()
+        self._check_headers()
+        self._check_memory()
         self._check_regions(kept)
         if self._old.wrapped() != self._new.wrapped():
             raise self._wrong("a wrapper does not lead to its region")
@@ -44,21 +45,45 @@ class _Comparison:
             f"the slimmed library would be wrong, so it is not written: {what}", offset
         )
 
-    def _check_segments(self) -> None:
-        """The same memory is loaded, with the same rights, in order, as the loader wants it."""
+    def _check_headers(self) -> None:
+        """Only places and numbers of headers may differ, and where things are in the file."""
         before, after = self._before, self._after
+        if before.reader.read(0, 16) != after.reader.read(0, 16) or before.header != (
+            after.header._replace(
+                segments_offset=before.header.segments_offset,
+                sections_offset=before.header.sections_offset,
+                segment_count=before.header.segment_count,
+            )
+        ):
+            raise self._wrong("the file header is another")
         if before.dynamic != after.dynamic:
             raise self._wrong("the dynamic section is another")
-        if _memory(before) != _memory(after):
+        if list(_not_loaded(before)) != list(_not_loaded(after)):
+            raise self._wrong("a segment is another")
+
+    def _check_memory(self) -> None:
+        """The same memory is loaded, with the same rights, in order, as the loader wants it."""
+        old, new = self._before.segments_of(elf.LOAD), self._after.segments_of(elf.LOAD)
+        known = {load.address for load in old}
+        shared = [load for load in new if load.address in known or not self._holds_headers(load)]
+        if _memory(old) != _memory(shared):
             raise self._wrong("other memory is loaded")
-        loads = after.segments_of(elf.LOAD)
-        for load in loads:
+        for load in new:
             if load.alignment > 1 and (load.address - load.offset) % load.alignment:
                 raise self._wrong(f"a segment at {load.address:#x} cannot be mapped")
             if load.file_size > load.memory_size:
                 raise self._wrong(f"a segment at {load.address:#x} is larger than its memory")
-        if any(one.address + one.memory_size > two.address for one, two in pairwise(loads)):
+        if any(one.address + one.memory_size > two.address for one, two in pairwise(new)):
             raise self._wrong("segments overlap")
+        if _share_bytes(new) and not _share_bytes(old):
+            raise self._wrong("segments share bytes of the file")
+
+    def _holds_headers(self, load: Segment) -> bool:
+        """A segment of their own is where program headers may have moved to."""
+        header = self._after.header
+        size = header.segment_count * header.segment_size
+        place = load.offset, load.file_size, load.memory_size, load.flags
+        return place == (header.segments_offset, size, size, elf.READABLE)
 
     def _check_regions(self, kept: Sequence[Sequence[Entry]]) -> None:
         old, new = self._old.regions, self._new.regions
@@ -94,19 +119,25 @@ class _Comparison:
             self._before.section_names, self._before.sections, self._after.sections, strict=True
         )
         for name, old, new in numbered:
-            if name in fatbin.SECTIONS or not any(new):
+            if not any(new):  # it was stripped
                 continue
-            if old._replace(offset=0) != new._replace(offset=0):
+            is_code = name in fatbin.SECTIONS
+            if old != new._replace(offset=old.offset, size=old.size if is_code else new.size):
                 raise self._wrong(f"the section {name} is another")
-            if old.flags & elf.ALLOCATED and old.file_size:
-                self._check_place(name, new)
-            for span in without(span_of(old), slots):
+            self._check_loaded(name, new)
+            for span in without(span_of(old), slots) if not is_code else ():
                 if not self._same(span.start, span.start - old.offset + new.offset, span.size):
                     raise self._wrong(f"the section {name} has other bytes", span.start)
 
-    def _check_place(self, name: str, new: Section) -> None:
-        if self._after.offset_of(new.address) != new.offset:
+    def _check_loaded(self, name: str, section: Section) -> None:
+        """What is loaded has to come from where the section says; device code may be in pieces."""
+        if not section.flags & elf.ALLOCATED or not section.file_size:
+            return
+        load = self._after.load_at(section.offset)
+        if load is None or section.address - load.address != section.offset - load.offset:
             raise self._wrong(f"the section {name} is loaded from elsewhere")
+        if name not in fatbin.SECTIONS and not span_of(load).covers(span_of(section)):
+            raise self._wrong(f"the section {name} is not loaded to its end")
 
     def _same(self, old: int, new: int, size: int) -> bool:
         both = zip(
@@ -162,10 +193,23 @@ def _address(file: Elf, region: Region) -> int:
     return load.address + region.offset - load.offset
 
 
-def _memory(file: Elf) -> list[tuple[int, Span]]:
+def _share_bytes(loads: Sequence[Segment]) -> bool:
+    spans = sorted(span_of(load) for load in loads if load.file_size)
+    return any(one.overlaps(two) for one, two in pairwise(spans))
+
+
+def _not_loaded(file: Elf) -> Iterator[Segment]:
+    """Segments that only say what is where; their place in the file has to follow from it."""
+    for segment in file.segments:
+        if segment.type not in (elf.LOAD, elf.PROGRAM_HEADERS):
+            follows = not segment.file_size or file.offset_of(segment.address) == segment.offset
+            yield segment._replace(offset=0) if follows else segment
+
+
+def _memory(loads: Sequence[Segment]) -> list[tuple[int, Span]]:
     """Stretches of memory with their rights; neighbours with the same ones are one."""
     found: list[tuple[int, Span]] = []
-    for load in file.segments_of(elf.LOAD):
+    for load in loads:
         span = Span(load.address, load.address + load.memory_size)
         if found and found[-1] == (load.flags, Span(found[-1][1].start, span.start)):
             found[-1] = (load.flags, Span(found[-1][1].start, span.end))

@@ -3,11 +3,12 @@
 Cuts are whole pages, so that everything else keeps its address and may be mapped as before. A
 segment is split round a cut; the piece before it covers it with zeros in memory, so that whoever
 reads there finds no code instead of crashing. The program headers become more: they grow where
-they are if nothing is in the way, else they move into freed space. Pure.
+they are if nothing is in the way, else they move to the end, into a segment of their own. Pure.
 """
 
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from stoker.artifact import elf
@@ -20,6 +21,7 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _FILE_HEADER = 64
 _SEGMENTS_OFFSET, _SECTIONS_OFFSET, _SEGMENT_COUNT = 32, 40, 56  # in the file header
+_HIGHEST_ADDRESS = 1 << 47  # of a process, on every system
 _MOST_CUTS = 512  # each is one more mapping; the largest come first
 
 
@@ -27,6 +29,7 @@ class Cutting(NamedTuple):
     """``shift`` gives the new offsets, at which ``overwritten`` bytes go over those copied."""
 
     shift: Shift
+    size: int
     overwritten: tuple[Overwritten, ...]
 
 
@@ -34,26 +37,33 @@ def cut(
     file: Elf, freed: Iterable[Span], *, ends: Mapping[int, int], dropped: Collection[int]
 ) -> Cutting:
     """``ends`` of sections that end earlier now, and the sections ``dropped``, are by index."""
-    freed = list(merged(freed))
+    freed = list(_apart(file, freed))
     check_unused(file, freed, {*ends, *dropped})
-    cuts = _cuts(file, freed)
-    headers = _headers_span(file, _count(file, cuts))
-    if headers.size > _room(file):
-        headers, freed = _moved_headers(file, freed, headers.size)
-        cuts = _cuts(file, freed)
-    shift = Shift(cuts)
-    segments = list(_segments(file, shift, headers))
-    sections = b"".join(_sections(file, shift, ends, dropped))
+    shift = Shift(_cuts(file, freed))
+    segments, place = _with_headers(file, list(_segments(file, shift)), shift)
+    headers = b"".join(_SEGMENT.pack(*segment) for segment in segments)
+    sections = shift(file.header.sections_offset)
     return Cutting(
-        shift,
-        (
-            (_SEGMENTS_OFFSET, struct.pack("<Q", shift(headers.start))),
-            (_SECTIONS_OFFSET, struct.pack("<Q", shift(file.header.sections_offset))),
+        shift=shift,
+        size=max(shift(file.reader.size), place + len(headers)),
+        overwritten=(
+            (_SEGMENTS_OFFSET, struct.pack("<Q", place)),
+            (_SECTIONS_OFFSET, struct.pack("<Q", sections)),
             (_SEGMENT_COUNT, struct.pack("<H", len(segments))),
-            (shift(headers.start), b"".join(_SEGMENT.pack(*segment) for segment in segments)),
-            (shift(file.header.sections_offset), sections),
+            (place, headers),
+            (sections, b"".join(_sections(file, shift, ends, dropped))),
         ),
     )
+
+
+def _apart(file: Elf, freed: Iterable[Span]) -> Iterator[Span]:
+    """Merged, but not across the border of what is loaded."""
+    loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
+    borders = sorted({border for load in loads for border in load})
+    for span in merged(freed):
+        inner = [border for border in borders if span.start < border < span.end]
+        for start, end in pairwise([span.start, *inner, span.end]):
+            yield Span(start, end)
 
 
 def _cuts(file: Elf, freed: Iterable[Span]) -> list[Span]:
@@ -69,14 +79,43 @@ def _cuts(file: Elf, freed: Iterable[Span]) -> list[Span]:
     return sorted(sorted(found, key=lambda span: -span.size)[:_MOST_CUTS])
 
 
-def _count(file: Elf, cuts: Iterable[Span]) -> int:
-    """Of program headers, once segments are split."""
-    return len(file.segments) + sum(file.load_at(span.start) is not None for span in cuts)
+def _with_headers(file: Elf, segments: list[Segment], shift: Shift) -> tuple[list[Segment], int]:
+    """The segments with those that tell where program headers are, and where they are."""
+    size = len(segments) * _SEGMENT.size
+    if size <= _room(file):
+        place = shift(file.header.segments_offset)
+        return [_sized(segment, size) for segment in segments], place
+    if file.segments_of(elf.INTERPRETER):
+        # Linux before 5.18 takes the headers of a program to be as far from its first segment in
+        # memory as they are in the file.
+        raise file.reader.error("a program whose headers have no room to grow")
+    tail = _tail(file, segments, shift(file.reader.size))
+    last = max(index for index, segment in enumerate(segments) if segment.type == elf.LOAD)
+    moved = [
+        tail._replace(type=elf.PROGRAM_HEADERS, alignment=segment.alignment)
+        if segment.type == elf.PROGRAM_HEADERS
+        else segment
+        for segment in segments
+    ]
+    return [*moved[: last + 1], tail, *moved[last + 1 :]], tail.offset
 
 
-def _headers_span(file: Elf, count: int) -> Span:
-    start = file.header.segments_offset
-    return Span(start, start + count * _SEGMENT.size)
+def _sized(segment: Segment, size: int) -> Segment:
+    if segment.type != elf.PROGRAM_HEADERS:
+        return segment
+    return segment._replace(file_size=size, memory_size=size)
+
+
+def _tail(file: Elf, segments: Sequence[Segment], end: int) -> Segment:
+    """Behind all that is there, in the file and in memory, one more segment that holds them."""
+    loads = file.segments_of(elf.LOAD)
+    loaded = max(segment.address + segment.memory_size for segment in loads)
+    offset = up(end, 8)
+    address = up(loaded, file.page) + offset % file.page
+    if address > _HIGHEST_ADDRESS:
+        raise file.reader.error(f"a segment reaches to address {loaded:#x}")
+    size = (len(segments) + 1) * _SEGMENT.size
+    return Segment(elf.LOAD, elf.READABLE, offset, address, address, size, size, file.page)
 
 
 def _room(file: Elf) -> int:
@@ -90,22 +129,6 @@ def _room(file: Elf) -> int:
     distance = load.address - load.offset if load else 0
     places += [value - distance for tag, value in file.dynamic if tag in elf.TABLES]
     return min(place for place in places if place > start) - start
-
-
-def _moved_headers(file: Elf, freed: Sequence[Span], size: int) -> tuple[Span, list[Span]]:
-    """A place for them at the start of the largest freed span that is loaded."""
-    loaded = [span for span in freed if file.load_at(span.start)]
-    largest = max(loaded, key=lambda span: span.size)
-    start = up(largest.start, 8)
-    headers = Span(start, start + size)
-    if not largest.covers(headers):
-        raise file.reader.error("there is no room for program headers")
-    if file.segments_of(elf.INTERPRETER):
-        # Linux before 5.18 takes the headers of a program to be as far from its first segment in
-        # memory as they are in the file.
-        raise file.reader.error("a program whose headers have no room to grow")
-    rest = Span(headers.end, largest.end)
-    return headers, [rest if span == largest else span for span in freed]
 
 
 def check_unused(file: Elf, spans: Iterable[Span], changed: Collection[int]) -> None:
@@ -125,7 +148,7 @@ def in_use(file: Elf, *, but: Collection[int] = ()) -> list[Span]:
     header = file.header
     spans = [
         Span(0, _FILE_HEADER),
-        _headers_span(file, len(file.segments)),
+        Span(header.segments_offset, header.segments_offset + len(file.segments) * _SEGMENT.size),
         Span(header.sections_offset, header.sections_offset + len(file.sections) * _SECTION.size),
     ]
     spans += [span_of(part) for index, part in enumerate(file.sections) if index not in but]
@@ -138,12 +161,10 @@ def span_of(part: Section | Segment) -> Span:
     return Span(part.offset, part.offset + part.file_size)
 
 
-def _segments(file: Elf, shift: Shift, headers: Span) -> Iterator[Segment]:
+def _segments(file: Elf, shift: Shift) -> Iterator[Segment]:
     for segment in file.segments:
         if segment.type == elf.LOAD:
             yield from _pieces(segment, shift)
-        elif segment.type == elf.PROGRAM_HEADERS:
-            yield _at(file, segment, headers, shift)
         else:
             yield segment._replace(offset=shift(segment.offset))
 
@@ -174,18 +195,6 @@ def _piece(segment: Segment, span: Span, memory_end: int, shift: Shift) -> Segme
         file_size=span.size,
         memory_size=memory_end - span.start,
         alignment=alignment,
-    )
-
-
-def _at(file: Elf, segment: Segment, headers: Span, shift: Shift) -> Segment:
-    load = file.load_at(headers.start)
-    distance = load.address - load.offset if load else 0
-    return segment._replace(
-        offset=shift(headers.start),
-        address=headers.start + distance,
-        physical_address=headers.start + distance,
-        file_size=headers.size,
-        memory_size=headers.size,
     )
 
 

@@ -141,7 +141,7 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
     whole = Span(0, file.reader.size)
     untouched = without(whole, (*packing.rewritten, *stripping.freed))
     return Rewrite(
-        size=cutting.shift(whole.end),
+        size=cutting.size,
         copies=(
             *(Copy(span.start, cutting.shift(span.start), span.size) for span in untouched),
             *_copied_entries(packing, cutting.shift),

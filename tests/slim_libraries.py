@@ -1,0 +1,143 @@
+"""Libraries whose device code is made up but whose pointers, segments and loader are real.
+
+``region_of(number)`` of a library gives the address that its wrapper holds once it is loaded.
+"""
+
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from built_libraries import CUBIN, Need, entry, region
+from stoker.artifact.elf import Elf
+from stoker.artifact.library import device_regions
+from stoker.artifact.reader import open_file
+from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.deliver.slim.regions import Choose
+from stoker.outside import process
+
+LARGE = 200 << 10  # more than a few of the largest pages
+
+_SOURCE = """
+struct wrapper { int mark, version; const void* region; void* list; };
+#define WRAPPER __attribute__((section(".nvFatBinSegment"), used)) static struct wrapper
+static const char text[] = "text that stands before and behind";
+static int zeros[50000];
+static __thread int of_thread;
+int answer(void) { return text[3] == 't' && !zeros[777] && !of_thread++ ? 42 : 0; }
+"""
+_LIBRARY = ("-shared", "-fPIC")
+
+
+def code(seed: int, size: int = LARGE) -> bytes:
+    """Bytes that are like no others."""
+    return random.Random(seed).randbytes(size)
+
+
+def cubins(seed: int, *archs: int, size: int = LARGE) -> bytes:
+    """A region with one entry for each architecture."""
+    return region([entry(CUBIN, arch, code(1000 * seed + arch, size)) for arch in archs])
+
+
+def build_library(
+    need: Need,
+    folder: Path,
+    regions: Sequence[bytes],
+    *flags: str,
+    wrapped: Collection[int] | None = None,
+    more: str = "",
+    alignment: int = 8,
+    name: str = "libmill.so",
+    kind: Sequence[str] = _LIBRARY,
+) -> Path:
+    """By gcc. Those ``wrapped`` have a wrapper, all unless told; ``more`` is C."""
+    source = [_SOURCE]
+    for number, content in enumerate(regions):
+        (folder / f"{number}.bin").write_bytes(content)
+        lines = [
+            '.section .nv_fatbin,\\"a\\"',
+            f".balign {alignment}",
+            f'region{number}: .incbin \\"{number}.bin\\"',
+            ".text",
+        ]
+        source.append('asm("' + "\\n".join(lines) + '");')
+        source.append(f'extern const char region{number}[] __attribute__((visibility("hidden")));')
+    wrapped = range(len(regions)) if wrapped is None else sorted(wrapped)
+    source += [
+        f"WRAPPER wrapper{number} = {{0x466243b1, 1, region{number}, 0}};" for number in wrapped
+    ]
+    cases = [f"if (number == {number}) return wrapper{number}.region;" for number in wrapped]
+    source.append(f"const void* region_of(int number) {{ {' '.join(cases)} return 0; }}")
+    path = folder / f"{name}.c"
+    path.write_text("\n".join([*source, more]))
+    command = [need("gcc"), "-O1", *kind, str(path), "-o", str(folder / name), *flags]
+    process.check(command, timeout=120, cwd=folder)
+    return folder / name
+
+
+def said_to_be(machine: int, path: Path) -> bytes:
+    """A library of this machine as if it were for another: for reading, not for loading."""
+    relative = {62: 8, 183: 1027}  # x86-64 and aarch64
+    content = bytearray(path.read_bytes())
+    with open_file(path) as reader:
+        file = Elf(reader)
+        ((_, table),) = file.named(".rela.dyn")
+    struct.pack_into("<H", content, 18, machine)
+    for offset in range(table.offset, table.offset + table.size, 24):
+        (kind,) = struct.unpack_from("<I", content, offset + 8)
+        if kind == relative[file.header.machine]:
+            struct.pack_into("<I", content, offset + 8, relative[machine])
+    return bytes(content)
+
+
+def only(*archs: str) -> Choose:
+    """Chooses entries by the names of their architectures alone."""
+    return lambda entries: [index for index, one in enumerate(entries) if one.arch in archs]
+
+
+def slim(
+    path: Path, made: Path, *archs: str, pin: bool = False, strip: bool = False
+) -> LibraryPlan:
+    """Plan a library, and write it if it changes."""
+    with open_file(path) as reader:
+        plan = plan_library(reader, only(*archs), SlimOptions(pin=pin, strip=strip))
+        if plan.changes:
+            write_library(plan, reader, made)
+            assert made.stat().st_size == plan.summary.after
+    return plan
+
+
+def listed(path: Path) -> list[list[str]]:
+    """The architectures in each region."""
+    with open_file(path) as reader:
+        return [[one.arch for one in found.entries] for _, found in device_regions(Elf(reader))]
+
+
+_LOADED = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.region_of.restype = ctypes.c_void_p
+assert library.answer() == 42
+for number, size in zip(sys.argv[2::2], sys.argv[3::2]):
+    sys.stdout.buffer.write(ctypes.string_at(library.region_of(int(number)), int(size)))
+"""
+
+
+def loaded(path: Path, sizes: dict[int, int]) -> list[bytes]:
+    """What the real loader puts where wrappers point: so many bytes of each region."""
+    words = [str(word) for pair in sizes.items() for word in pair]
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED, str(path.resolve()), *words],
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found, start = [], 0
+    for size in sizes.values():
+        found.append(done.stdout[start : start + size])
+        start += size
+    assert start == len(done.stdout)
+    return found

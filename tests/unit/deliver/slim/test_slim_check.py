@@ -1,0 +1,132 @@
+"""The check finds every wrong byte, and damaged libraries never become wrong ones."""
+
+import random
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from built_libraries import CUBIN, PTX, BytesReader, entry, region
+from conftest import missing
+from slim_libraries import build_library, code, cubins, only, said_to_be
+from stoker.artifact.elf import Elf
+from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.deliver.slim.check import check_slimmed
+from stoker.model.errors import ArtifactError
+
+SIZE = 12000
+NUMBERS = [0, 1, 0xFF, 0xFFFF, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
+
+
+def _find(tool: str) -> str:
+    return shutil.which(tool) or missing(f"{tool} is not on the PATH")
+
+
+@cache
+def _original() -> bytes:
+    """Said to be for x86-64, whose pages are small: nothing of it is loaded here."""
+    regions = [cubins(seed, 80, 90, 100, size=SIZE) for seed in range(3)]
+    regions.append(region([entry(PTX, 90, b"ptx"), entry(CUBIN, 80, code(7, SIZE))], 256))
+    more = "const char* inside = region1 + 80;"
+    with tempfile.TemporaryDirectory() as folder:
+        return said_to_be(62, build_library(_find, Path(folder), regions, more=more))
+
+
+@cache
+def _places() -> list[int]:
+    """Where numbers stand that lead elsewhere: headers, tables, records, entries."""
+    file = Elf(BytesReader(_original()))
+    names = ".dynamic", ".rela.dyn", ".nv_fatbin", ".nvFatBinSegment", ".symtab"
+    parts = [(0, 64 + 56 * len(file.segments))]
+    parts += [(section.offset, min(section.size, 400)) for _, section in file.named(*names)]
+    parts.append((file.header.sections_offset, 64 * len(file.sections)))
+    return [place for start, size in parts for place in range(start, start + size, 2)]
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    content = bytearray(_original())
+    for _ in range(draw(st.integers(1, 3))):
+        number = draw(st.sampled_from(NUMBERS) | st.integers(0, 2 * len(content)))
+        form, width = draw(st.sampled_from([("<B", 1), ("<H", 2), ("<I", 4), ("<Q", 8)]))
+        place = draw(st.sampled_from(_places()) | st.integers(0, len(content) - 8))
+        struct.pack_into(form, content, min(place, len(content) - 8), number % 256**width)
+    if draw(st.booleans()):
+        return bytes(content)
+    return bytes(content[: draw(st.integers(0, len(content)))])
+
+
+def _slimmed(content: bytes, made: Path, options: SlimOptions) -> LibraryPlan:
+    reader = BytesReader(content)
+    plan = plan_library(reader, only("sm_90"), options)
+    if plan.changes:
+        write_library(plan, reader, made)
+    return plan
+
+
+def test_the_undamaged_library_is_slimmed(tmp_path: Path) -> None:
+    made = tmp_path / "made.so"
+    summary = _slimmed(_original(), made, SlimOptions()).summary
+    assert (summary.skipped_because, summary.kept, summary.stubs) == (None, 6, 1)
+    assert made.stat().st_size < len(_original()) - 3 * 4096
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(damaged(), st.booleans(), st.booleans())
+def test_damaged_libraries(content: bytes, pin: bool, strip: bool) -> None:
+    """Left as they are and said so, refused, or slimmed so that the check finds no fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "made.so")
+        try:
+            plan = _slimmed(content, made, SlimOptions(pin=pin, strip=strip))
+        except ArtifactError:
+            assert not made.exists()
+            return
+        summary = plan.summary
+        assert made.exists() == plan.changes
+        if plan.changes:
+            assert made.stat().st_size == summary.after
+        else:
+            assert summary.after == summary.before == len(content)
+        if summary.skipped_because:
+            assert "mill.so" in summary.skipped_because
+
+
+@pytest.mark.parametrize("pin", [False, True], ids=["move", "pin"])
+def test_no_wrong_byte_goes_unnoticed(tmp_path: Path, pin: bool) -> None:
+    """Every byte that matters of headers, and some of every section."""
+    made = tmp_path / "made.so"
+    plan = _slimmed(_original(), made, SlimOptions(pin=pin))
+    content = made.read_bytes()
+    before = BytesReader(_original())
+    check_slimmed(before, BytesReader(content), plan.kept)
+    for place in _meaningful(Elf(BytesReader(content))):
+        wrong = bytearray(content)
+        wrong[place] ^= 0xFF
+        with pytest.raises(ArtifactError):
+            check_slimmed(before, BytesReader(bytes(wrong)), plan.kept)
+
+
+def _meaningful(file: Elf) -> Iterator[int]:
+    yield from range(64)
+    for index, segment in enumerate(file.segments):
+        start = file.header.segments_offset + 56 * index
+        yield from (start + field for field in (0, 4, 16, 40))  # type, flags, address, memory
+        if segment.file_size:
+            yield from (start + 8, start + 32)  # offset, size in the file
+    chosen = random.Random(1)
+    for index, (name, section) in enumerate(zip(file.section_names, file.sections, strict=True)):
+        start = file.header.sections_offset + 64 * index
+        if any(section):
+            yield from (start + field for field in (0, 4, 8, 16))  # name, type, flags, address
+        if section.file_size:
+            yield start + 24  # offset
+            yield from (section.offset + chosen.randrange(section.file_size) for _ in range(10))
+        if name != ".nv_fatbin":  # zeros behind it might as well belong to it
+            yield start + 32
