@@ -47,11 +47,15 @@ _Noreturn void end_as(int status)
     _exit(WEXITSTATUS(status));
 }
 
+/* The parent may be a link, which may lead elsewhere before the command ends. */
 static void make_folder(struct attempt *attempt, const char *parent)
 {
-    int length = snprintf(attempt->folder, sizeof attempt->folder, "%s/stoker-XXXXXX", parent);
+    char *real = realpath(parent, NULL);
+    int length = snprintf(attempt->folder, sizeof attempt->folder, "%s/stoker-XXXXXX",
+                          real ? real : parent);
     if (length >= (int)sizeof attempt->folder || !mkdtemp(attempt->folder))
         attempt->folder[0] = '\0';
+    free(real);
 }
 
 static int remove_entry(const char *path, const struct stat *found, int kind, struct FTW *place)

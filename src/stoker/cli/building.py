@@ -15,6 +15,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.flows.building import Watcher, build
     from stoker.flows.governed import RunOptions
     from stoker.model.build import BuildRequest, Isolation
+    from stoker.model.scratch import Tmp
     from stoker.report.building import end_lines, stage_line
     from stoker.report.progress import Progress, make_view, summary_text
 
@@ -31,7 +32,8 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
         isolation=Isolation(isolation) if isolation else None,
     )
     governing = RunOptions(
-        **{name: options[name] for name in ("memory", "keep_free", "cpus", "nice", "policy")}
+        **{name: options[name] for name in ("memory", "keep_free", "cpus", "nice", "policy")},
+        tmp=Tmp(options["tmp"]),
     )
     # Where stderr is closed, Python has none.
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())

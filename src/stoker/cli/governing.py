@@ -21,7 +21,7 @@ def _bytes(_: click.Context, parameter: click.Parameter, value: str | None) -> i
 
 
 def governing_options(function: F) -> F:
-    """--memory, --keep-free, --cpus, --nice, --policy, --progress."""
+    """--memory, --keep-free, --cpus, --nice, --policy, --tmp, --progress."""
     for option in reversed(
         [
             click.option(
@@ -48,6 +48,12 @@ def governing_options(function: F) -> F:
                 default="adaptive",
                 metavar="NAME",
                 help="adaptive, fixed, levels, two-phase.",
+            ),
+            click.option(
+                "--tmp",
+                type=click.Choice(["auto", "ram", "disk"]),
+                default="auto",
+                help="Where temporary files of compilers go. auto: memory, if there is plenty.",
             ),
             click.option(
                 "--progress",

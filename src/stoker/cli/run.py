@@ -26,6 +26,7 @@ def command(
     cpus: int | None,
     nice: bool,
     policy: str,
+    tmp: str,
     respect_jobs: bool,
     progress: str,
     summary_file: str | None,
@@ -41,11 +42,14 @@ def command(
     """
     from stoker.flows.governed import RunOptions
     from stoker.flows.running import jobs_of, run
+    from stoker.model.scratch import Tmp
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
     if respect_jobs and (jobs := jobs_of(command)):
         cpus = min(cpus or jobs, jobs)
-    options = RunOptions(memory=memory, keep_free=keep_free, cpus=cpus, nice=nice, policy=policy)
+    options = RunOptions(
+        memory=memory, keep_free=keep_free, cpus=cpus, nice=nice, policy=policy, tmp=Tmp(tmp)
+    )
     # Where stderr is closed, Python has none.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
     try:

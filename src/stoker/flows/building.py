@@ -71,7 +71,12 @@ def build(
         case = _Case(asked, request, watcher, subject, plan, work, folder)
         watcher.say(f"{case.title}; run folder {folder.path}")
         governed = stack.enter_context(
-            session(options, what=f"stoker build {folder.path.name}", show=case.show)
+            session(
+                options,
+                what=f"stoker build {folder.path.name}",
+                show=case.show,
+                folder=work.path,
+            )
         )
         return case.build(governed)
 

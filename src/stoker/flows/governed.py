@@ -14,19 +14,25 @@ from typing import IO
 
 from msgspec.structs import replace
 
+from stoker.build.toolchain.store import held_for
 from stoker.govern.cache_hits import CacheHits
 from stoker.govern.client import Client, private_folder, socket_path
 from stoker.govern.daemon import Options
 from stoker.govern.links import make_links
 from stoker.govern.policies import make_policy
+from stoker.govern.room import Room
+from stoker.govern.scratch import ScratchFolder
 from stoker.machine.snapshot import read_machine
+from stoker.machine.written import read_written
 from stoker.model.errors import StorageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.machine import LimitKind, Machine
 from stoker.model.runs import RunSummary
+from stoker.model.scratch import Scratch, Tmp
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.plan.chain import governed_environment
+from stoker.plan.scratch import choose_scratch
 
 Show = Callable[[AnyEvent], None]
 Echo = Callable[[bytes], None]
@@ -35,6 +41,8 @@ _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on workin
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
 _LOOK = 0.05  # seconds between looks at a command that says nothing
+_LOOK_ROUND = 0.5  # seconds between looks at what fills up
+_MORE_ROOM = ("what was built stays, and the same command goes on from there", "stoker gc")
 
 
 class RunOptions(Value, frozen=True, kw_only=True):
@@ -45,23 +53,28 @@ class RunOptions(Value, frozen=True, kw_only=True):
     cpus: int | None = None
     nice: bool = False
     policy: str = "adaptive"
+    tmp: Tmp = Tmp.AUTO
 
 
 class Session:
     """Commands that belong to one run of the governor's, one after another."""
 
-    def __init__(self, client: Client, show: Show):
+    def __init__(self, client: Client, scratch: ScratchFolder, room: Room, show: Show):
         self._client = client
+        self._scratch = scratch
+        self._room = room
         self._show = show
+        self._written = read_written()
         folder = Path(client.options.socket).parent
         self._cache_log = folder / f"ccache-{os.getpid()}.log"
         self._hits = CacheHits(self._cache_log)
         self._began = time.monotonic()
+        self._next_look = self._began
         self.stopped_by: int | None = None  # the signal that told us to end
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """What a command must be given so that its compiles ask."""
-        environment = _environment(self._client.options, base)
+        environment = _environment(self._client.options, base, tmp=self._scratch.path)
         log = environment.setdefault("CCACHE_STATSLOG", str(self._cache_log))
         self._hits = CacheHits(Path(log))
         return environment
@@ -74,10 +87,15 @@ class Session:
         cwd: Path | None = None,
         output: Echo | None = None,
     ) -> int:
-        """Its status, 128 more than a signal. Without ``output`` it writes where we do."""
+        """Its status, 128 more than a signal. Without ``output`` it writes where we do.
+
+        An error where the disk is so full that it had to be stopped.
+        """
         child = process.start(command, env=env, cwd=cwd, piped=output is not None)
         with self._signals_passed_on(child):
             status = self._watch(child, output)
+        if self._room.shortage:
+            raise StorageError(self._room.shortage, hints=_MORE_ROOM)
         return 128 - status if status < 0 else status
 
     def finish(self, status: int) -> RunSummary | None:
@@ -85,7 +103,10 @@ class Session:
         for event in self._client.finish(status):
             self._show(event)
         self._cache_log.unlink(missing_ok=True)
-        return self._client.summary
+        summary, written = self._client.summary, read_written()
+        if summary is None or written is None or self._written is None:
+            return summary
+        return replace(summary, written_bytes=written - self._written)
 
     def _watch(self, child: subprocess.Popen[bytes], output: Echo | None) -> int:
         """Show events until the command has ended."""
@@ -97,10 +118,22 @@ class Session:
                 self._hear()
             if pipe in readable and pipe and output and not _hand_on(pipe, output):
                 pipe = None
+            self._look_round(child)
         if pipe and output:  # what is left; a server that it started may hold the pipe open
             while select.select([pipe], [], [], 0)[0] and _hand_on(pipe, output):
                 pass
         return status
+
+    def _look_round(self, child: subprocess.Popen[bytes]) -> None:
+        """At what fills up while the command runs, from time to time."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_ROUND
+        if text := self._scratch.look():
+            self._show(Warned(at=now - self._began, text=text))
+        if number := self._room.look(now):
+            child.send_signal(number)
 
     def _live_client(self) -> Client | None:
         return self._client if self._client.alive else None
@@ -139,16 +172,27 @@ class Session:
 
 
 @contextmanager
-def session(options: RunOptions, *, what: str, show: Show) -> Iterator[Session]:
-    """``what`` is the name of the run in the history. Every event goes to ``show``."""
-    asked = _governor_options(options, read_machine())
+def session(
+    options: RunOptions, *, what: str, show: Show, folder: Path | None = None
+) -> Iterator[Session]:
+    """``what`` is the name of the run in the history. Every event goes to ``show``.
+
+    ``folder`` is where the build grows; it is here if not given.
+    """
+    machine, here = read_machine(), _here()
+    asked = _governor_options(options, machine)
     make_policy(asked.policy, cpus=asked.cpus)  # what it does not know is said here, not there
-    with Client(asked, run=os.getpid(), command=what, directory=_here()) as client:
+    scratch = _scratch(options, asked, machine)
+    with (
+        ScratchFolder(scratch) as temporary,
+        held_for(os.environ),
+        Client(asked, run=os.getpid(), command=what, directory=here) as client,
+    ):
         for text in _differences(asked, client.options):
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
-        yield Session(client, show)
+        yield Session(client, temporary, Room(folder or Path(here)), show)
 
 
 def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
@@ -173,6 +217,18 @@ def _governor_options(options: RunOptions, machine: Machine) -> Options:
     )
 
 
+def _scratch(options: RunOptions, asked: Options, machine: Machine) -> Scratch:
+    limit = machine.memory.limit.limit
+    return choose_scratch(
+        options.tmp,
+        machine.disks,
+        tmp=gettempdir(),
+        named=any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP")),
+        memory=min(limit, asked.cap or limit) - asked.keep_free,
+        cpus=asked.cpus,
+    )
+
+
 def _here() -> str:
     try:
         return str(Path.cwd())
@@ -190,14 +246,14 @@ def _differences(asked: Options, found: Options) -> Iterator[str]:
             )
 
 
-def _environment(options: Options, base: Mapping[str, str]) -> dict[str, str]:
+def _environment(options: Options, base: Mapping[str, str], *, tmp: Path) -> dict[str, str]:
     locks = private_folder(Path(options.socket).parent / f"turns-of-{options.cpus}")
     for cpu in range(options.cpus):
         (locks / f"cpu{cpu}").touch()
     said = {
         "STOKER_SOCKET": options.socket,
         "STOKER_RUN": str(os.getpid()),
-        "STOKER_TMP": gettempdir(),
+        "STOKER_TMP": str(tmp),
         "STOKER_LOCKS": str(locks),
     }
     path = base.get("PATH", "")

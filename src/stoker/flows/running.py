@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from stoker.flows.governed import RunOptions, Show, session
+from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 
@@ -29,7 +30,11 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
     """Give every event to ``show``; the command's own output goes where ours does."""
     with session(options, what=shlex.join(command), show=show) as governed:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        status = governed.run(command, env=governed.environment(os.environ))
+        try:
+            status = governed.run(command, env=governed.environment(os.environ))
+        except StorageError:
+            governed.finish(1)
+            raise
         summary = governed.finish(status)
         return Finished(status=status, summary=summary, unseen_cpu_seconds=_unseen(before, summary))
 

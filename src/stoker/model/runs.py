@@ -41,6 +41,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     reserving_bound_s: float | None
     policy: str
     cpus: int
+    written_bytes: int | None = None  # to disks; None where the system does not count it
 
 
 class Run(Value, frozen=True, kw_only=True):

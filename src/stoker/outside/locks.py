@@ -6,11 +6,14 @@ The file's time says when it was last held. Unaware of what a lock stands for.
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from stoker.model.errors import StokerError, StorageError
+
+# Seconds. Whoever only looks whether a lock is held holds it for a moment.
+_MOMENTS = (0.01, 0.05, 0.1)
 
 
 class BusyError(StokerError):
@@ -27,7 +30,7 @@ def held(
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with _opened(file) as descriptor:
-        if not _taken(descriptor, kind):
+        if not _taken(descriptor, kind, _MOMENTS):
             if waiting is None:
                 raise BusyError(f"another process holds {file}")
             waiting()
@@ -53,9 +56,8 @@ def is_held(file: Path) -> bool:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, kind: int) -> bool:
-    """Who only looks whether it is held holds it for that moment: so try for a few."""
-    for pause in (0.0, 0.01, 0.05, 0.1):
+def _taken(descriptor: int, kind: int, pauses: Iterable[float] = ()) -> bool:
+    for pause in (0.0, *pauses):
         time.sleep(pause)
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

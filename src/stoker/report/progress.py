@@ -188,7 +188,7 @@ def unseen_text(cpu_seconds: float) -> str:
 
 
 def summary_text(summary: RunSummary) -> str:
-    """The end of a run in three lines."""
+    """The end of a run in a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
     memory = f"peak {size(summary.peak_bytes)} of {size(summary.limit_bytes)}"
     lost = (
@@ -196,6 +196,8 @@ def summary_text(summary: RunSummary) -> str:
         f"{summary.retries} attempts repeated"
     )
     lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
+    if summary.written_bytes is not None:
+        lines.append(f"  disk: {size(summary.written_bytes)} written")
     if summary.lower_bound_s and summary.wall_s:
         share = summary.lower_bound_s / summary.wall_s
         bound = duration(summary.lower_bound_s)

@@ -1,0 +1,45 @@
+"""Room on the disk that a build fills: watched, and the build stopped while there is some left.
+
+A disk that is full to the last byte breaks the records by which a build goes on.
+"""
+
+import shutil
+import signal
+from pathlib import Path
+
+from stoker.model.units import size
+from stoker.plan.scratch import least_free
+
+_MERCY = 20.0  # seconds in which a command ends by itself when it is told to
+
+
+class Room:
+    """``shortage`` says what was found, in words, once it was."""
+
+    def __init__(self, folder: Path):
+        self.shortage: str | None = None
+        self._folder = folder
+        self._found = 0.0
+        total, free = self._usage()
+        self._least = least_free(total=total, free=free)
+
+    def look(self, now: float) -> signal.Signals | None:
+        """The signal that the command must be sent now, if any."""
+        if self.shortage is not None:
+            return signal.SIGKILL if now - self._found > _MERCY else None
+        _, free = self._usage()
+        if free >= self._least:
+            return None
+        self._found = now
+        self.shortage = (
+            f"the build was stopped: the disk that holds {self._folder} has only {size(free)} left"
+        )
+        return signal.SIGTERM
+
+    def _usage(self) -> tuple[int, int]:
+        """Of a folder that is gone nothing is known: it stops nothing."""
+        try:
+            total, _, free = shutil.disk_usage(self._folder)
+        except OSError:
+            return 0, 0
+        return total, free

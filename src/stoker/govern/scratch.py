@@ -1,0 +1,97 @@
+"""The folder of a run's temporary files: in memory or on disk, gone when the run is.
+
+Each step has a folder of its own in what the link ``path`` leads to; the launcher follows the link
+once, so that a step stays where it began when the link is switched.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from stoker.govern.client import private_folder
+from stoker.model.errors import StorageError
+from stoker.model.scratch import Scratch
+from stoker.model.units import size
+from stoker.outside import files, locks
+
+
+class ScratchFolder:
+    """Use it in a ``with`` block."""
+
+    def __init__(self, scratch: Scratch):
+        self.path = Path(scratch.disk)
+        self._scratch = scratch
+        self._stack = ExitStack()
+        self._disk = self.path
+        self._ram: Path | None = None
+        self._in_ram = False
+
+    def __enter__(self) -> "ScratchFolder":
+        try:
+            self._make()
+        except (OSError, StorageError):
+            # A launcher that can make no folder there leaves TMPDIR as it is.
+            self._stack.close()
+            self.path, self._ram = Path(self._scratch.disk), None
+        return self
+
+    def _make(self) -> None:
+        self._disk = self._stack.enter_context(folder_of_run(Path(self._scratch.disk)))
+        if self._scratch.ram:
+            self._ram = self._stack.enter_context(folder_of_run(Path(self._scratch.ram)))
+        (self._disk / "steps").mkdir()
+        self.path = self._disk / "now"
+        self._switch(to_ram=self._ram is not None)
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def look(self) -> str | None:
+        """New steps go to disk while memory holds more than its share; says so when it begins."""
+        if self._ram is None:
+            return None
+        used = files.size_on_disk(self._ram)
+        if self._in_ram and used > self._scratch.most:
+            self._switch(to_ram=False)
+            return f"temporary files take {size(used)} of memory: those of new steps go to disk"
+        if not self._in_ram and used <= self._scratch.most // 2:
+            self._switch(to_ram=True)
+        return None
+
+    def _switch(self, *, to_ram: bool) -> None:
+        goal = self._ram if to_ram and self._ram else self._disk / "steps"
+        aside = self.path.with_name("next")
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(goal)
+        aside.replace(self.path)
+        self._in_ram = to_ram
+
+
+@contextmanager
+def folder_of_run(parent: Path) -> Iterator[Path]:
+    """A folder that goes with its run; if that is killed, with the next."""
+    base = private_folder(parent / f"stoker-{os.getuid()}-steps")
+    _sweep(base)
+    path = base / f"{os.getpid()}-{secrets.token_hex(4)}"
+    # The lock comes first and goes last: a folder without one that is held is nobody's.
+    with locks.held(_lock_of(path)):
+        try:
+            path.mkdir()
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            _lock_of(path).unlink(missing_ok=True)
+
+
+def _sweep(base: Path) -> None:
+    for lock in base.glob("*.lock"):
+        if not locks.is_held(lock):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")

@@ -1,0 +1,55 @@
+"""What of a build may lie in memory instead of on disk, and how much disk must stay free. Pure.
+
+Files in memory count in every limit that holds for the build, and no step's own size shows them: to
+the governor they are a neighbour. So only a small share of memory is theirs, and only of much.
+"""
+
+from collections.abc import Iterable
+
+from stoker.model.errors import UsageError
+from stoker.model.machine import Disk
+from stoker.model.scratch import Scratch, Tmp
+from stoker.model.units import size
+
+_SHARE = 10  # the part of memory that temporary files may fill: a tenth
+_TREE_SHARE = 2  # the part of free memory that a whole build tree may: half
+_LEAST = 256 << 20  # bytes; less is full at once
+_LEAST_FOR_A_CPU = 64 << 20  # what a large C++ file is before its assembler takes it
+_LEAST_FREE = 256 << 20  # bytes of disk that the end of a build takes: logs, records, links
+_LEAST_FREE_SHARE = 100  # of a small disk a hundredth
+
+
+def choose_scratch(
+    wish: Tmp, disks: Iterable[Disk], *, tmp: str, named: bool, memory: int, cpus: int
+) -> Scratch:
+    """``tmp`` is where temporary files go by themselves; the user may have ``named`` that place."""
+    in_memory = [disk for disk in disks if disk.in_memory]
+    on_disk = [disk.path for disk in disks if not disk.in_memory]
+    lies_in_memory = any(disk.path == tmp for disk in in_memory)
+    disk = on_disk[0] if lies_in_memory and on_disk and not named else tmp
+    ram = max(in_memory, key=lambda disk: disk.free, default=None)
+    most = min(memory // _SHARE, ram.free // 2) if ram else 0
+    plenty = most >= max(_LEAST, cpus * _LEAST_FOR_A_CPU)
+    if wish is Tmp.RAM and (ram is None or not most):
+        raise UsageError("there is no file system in memory here", hints=["leave out --tmp ram"])
+    if ram is None or wish is Tmp.DISK or (wish is Tmp.AUTO and (named or not plenty)):
+        return Scratch(disk=disk)
+    return Scratch(disk=disk, ram=ram.path, most=most)
+
+
+def check_tree_in_memory(expected: float | None, *, free: int, room: int) -> None:
+    """An error where a build tree of that many bytes would leave too little for the build itself.
+
+    ``free`` is memory, ``room`` what the file system in it holds.
+    """
+    most = min(free // _TREE_SHARE, room)
+    if expected is not None and expected > most:
+        raise UsageError(
+            f"the build tree takes about {size(expected)}, and memory has {size(most)} for it",
+            hints=["leave out --build-in-ram"],
+        )
+
+
+def least_free(*, total: int, free: int) -> int:
+    """Bytes that must stay free on a disk with ``free`` at the beginning: less stops the build."""
+    return min(_LEAST_FREE, total // _LEAST_FREE_SHARE, free // 2)
