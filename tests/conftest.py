@@ -11,6 +11,8 @@ from typing import NoReturn
 
 import pytest
 
+from memory_groups import make_group as make_group
+
 # A shell starts what runs in the background with these ignored, and every child would inherit it.
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
@@ -38,6 +40,17 @@ def need() -> Callable[[str], str]:
         missing(f"{tool} is not on the PATH")
 
     return find
+
+
+@pytest.fixture(scope="session")
+def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The one of the system, or that of the package index: for tests marked ``network``."""
+    if found := shutil.which("cuobjdump"):
+        return found
+    folder = tmp_path_factory.mktemp("cuobjdump")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--target", folder, "nvidia-cuda-cuobjdump"], timeout=280, check=True)
+    return str(next(folder.rglob("bin/cuobjdump")))
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from conftest import PROJECTS, Stoker
+from memory_groups import MakeGroup
 
 MINI = str(PROJECTS / "mini-pytorch")
 
@@ -115,25 +114,19 @@ def test_a_hanging_nvcc_is_said_and_the_rest_works(stoker: Stoker, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="making a memory cgroup needs root")
-def test_doctor_and_plan_see_a_cgroup_limit() -> None:
-    group = Path("/sys/fs/cgroup/memory/stoker-test-plan")
-    limit_file, procs = group / "memory.limit_in_bytes", group / "cgroup.procs"
-    if not group.parent.is_dir():
-        group = Path("/sys/fs/cgroup/stoker-test-plan")
-        limit_file, procs = group / "memory.max", group / "cgroup.procs"
-    try:
-        group.mkdir(exist_ok=True)
-        limit_file.write_text(str(2 * 1024**3))
-    except OSError as error:
-        pytest.skip(f"memory cgroups are not writable here: {error}")
-    try:
-        command = Path(sys.executable).with_name("stoker")
-        script = f"echo $$ > {procs} && exec {command} plan cpu --source {MINI} --json"
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout)["machine"]["memory_bytes"] == 2 * 1024**3
-        script = f"echo $$ > {procs} && exec {command} doctor --variant cpu --source {MINI}"
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
-        assert "2.0 GiB of memory" in done.stdout
-    finally:
-        group.rmdir()
+def test_doctor_and_plan_see_a_cgroup_limit(make_group: MakeGroup) -> None:
+    group = make_group("plan")
+    group.set_limit(2 * 1024**3)
+    command = [*group.enter, str(Path(sys.executable).with_name("stoker"))]
+    source = ["--source", MINI]
+    done = subprocess.run(
+        [*command, "plan", "cpu", *source, "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["machine"]["memory_bytes"] == 2 * 1024**3
+    done = subprocess.run(
+        [*command, "doctor", "--variant", "cpu", *source],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "2.0 GiB of memory" in done.stdout

@@ -1,19 +1,12 @@
 """Builds that want more memory than there is, in a control group that the kernel really limits."""
 
-import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from governed import Build, finished, wait_until
-from stoker.machine.cgroup import groups
-from stoker.machine.file_tree import FileTree
-from stoker.machine.memory_group import INTERFACES
+from memory_groups import MakeGroup, MemoryGroup
 from stoker.model.runs import Outcome
 
 MIB = 1 << 20
@@ -56,39 +49,11 @@ else:
 """
 
 
-class Group:
-    """A memory group of the kernel, made for one test."""
-
-    def __init__(self, folder: Path, version: int):
-        self._folder = folder
-        folder.mkdir()
-        (folder / INTERFACES[version].limits[0]).write_text(str(LIMIT))
-        self.enter = ["sh", "-c", f'echo $$ > "{folder}/cgroup.procs"; exec "$@"', "enter"]
-
-    def remove(self) -> None:
-        """One whose last process has just ended is busy for a moment."""
-        for _ in range(200):
-            with suppress(OSError):
-                self._folder.rmdir()
-                return
-            time.sleep(0.05)
-        self._folder.rmdir()
-
-
 @pytest.fixture
-def group() -> Iterator[Group]:
-    if os.geteuid() != 0:
-        pytest.skip("only root makes control groups")
-    if not (found := groups(FileTree(), "memory")):
-        pytest.skip("this machine has no memory cgroups in sight")
-    outermost, version = Path(found[-1].folder), found[-1].version
-    if not os.access(outermost, os.W_OK):
-        pytest.skip(f"{outermost} is mounted read-only")
-    if version == 2 and "memory" not in (outermost / "cgroup.subtree_control").read_text():
-        pytest.skip("cgroup v2 does not hand its memory controller on to new groups here")
-    group = Group(outermost / f"stoker-test-{os.getpid()}", version)
-    yield group
-    group.remove()
+def group(make_group: MakeGroup) -> MemoryGroup:
+    group = make_group("run")
+    group.set_limit(LIMIT)
+    return group
 
 
 def hog(mebibytes: int, seconds: float = 0.5) -> str:
@@ -105,7 +70,7 @@ def heavy(build: Build) -> Build:
     return build
 
 
-def test_a_build_that_ninja_alone_loses(heavy: Build, group: Group) -> None:
+def test_a_build_that_ninja_alone_loses(heavy: Build, group: MemoryGroup) -> None:
     plain = subprocess.run(
         [*group.enter, "ninja", "-j6", "-k0"], cwd=heavy.folder, capture_output=True, check=False
     )
@@ -118,7 +83,7 @@ def test_a_build_that_ninja_alone_loses(heavy: Build, group: Group) -> None:
     assert len(heavy.made()) == 12
 
 
-def test_an_oom_kill_is_a_retry_that_ninja_never_notices(build: Build, group: Group) -> None:
+def test_an_oom_kill_is_a_retry_that_ninja_never_notices(build: Build, group: MemoryGroup) -> None:
     """A policy that knows nothing of memory lets the kernel kill."""
     (build.folder / "rival.py").write_text(RIVAL)
     build.step("one", f"'{sys.executable}' -S rival.py one two")
@@ -131,7 +96,7 @@ def test_an_oom_kill_is_a_retry_that_ninja_never_notices(build: Build, group: Gr
     assert "out of memory after" in done.err
 
 
-def test_a_step_that_can_never_fit_is_named(build: Build, group: Group) -> None:
+def test_a_step_that_can_never_fit_is_named(build: Build, group: MemoryGroup) -> None:
     (build.folder / "hog.py").write_text(HOG)
     build.step("giant", f"echo attempt >> attempts\n{hog(1000)}")
     build.step("other", "true")
@@ -143,7 +108,7 @@ def test_a_step_that_can_never_fit_is_named(build: Build, group: Group) -> None:
     assert build.made() == {"other"}
 
 
-def test_a_neighbour_takes_half_and_gives_it_back(heavy: Build, group: Group) -> None:
+def test_a_neighbour_takes_half_and_gives_it_back(heavy: Build, group: MemoryGroup) -> None:
     take = "b = b'x' * (200 << 20); print('taken', flush=True); input()"
     run = heavy.start(prefix=group.enter)
     wait_until(lambda: "light0" in heavy.made() or "heavy0" in heavy.made(), "it has begun")
