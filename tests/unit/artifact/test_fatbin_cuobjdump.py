@@ -1,8 +1,6 @@
 """Device code that nvcc makes, entry by entry as NVIDIA's own tool lists and unpacks it."""
 
 import re
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,17 +15,6 @@ from stoker.outside import process
 pytestmark = pytest.mark.network
 
 ARCHS = ["75", "80", "90a", "100f", "120"]
-
-
-@pytest.fixture(scope="module")
-def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The one of the system, or that of the package index."""
-    if found := shutil.which("cuobjdump"):
-        return found
-    folder = tmp_path_factory.mktemp("cuobjdump")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    process.check([*pip, "--target", folder, "nvidia-cuda-cuobjdump"], timeout=280)
-    return str(next(folder.rglob("bin/cuobjdump")))
 
 
 def _gencode(archs: list[str]) -> list[str]:
