@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.build import run_folder, work
+from stoker.build import memory_tree, run_folder, work
 from stoker.build.acquire import store as sources
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import Kept, Kind
@@ -49,7 +49,9 @@ def remove(entry: Kept) -> bool:
         return True
     try:
         with locks.held(lock):
-            files.remove_whole(path)
+            memory_tree.drop(_build_of(path))
+            if path.exists():
+                files.remove_whole(path)
             lock.unlink(missing_ok=True)
     except locks.BusyError:
         return False
@@ -64,8 +66,19 @@ def _described(kind: Kind, path: Path, lock: Path) -> Kept:
         kind=kind,
         name=path.name,
         path=str(path),
-        bytes=files.size_on_disk(path),
+        bytes=sum(map(files.size_on_disk, _places(path))),
         used=used,
         busy=locks.is_held(lock),
         lock=str(lock),
     )
+
+
+def _places(path: Path) -> set[Path]:
+    """The folder, and what of it lies in memory."""
+    build = _build_of(path)
+    return {path.resolve(), build.resolve()} if build.is_symlink() else {path}
+
+
+def _build_of(path: Path) -> Path:
+    """Where a link into memory would be: itself, of a build in a tree, or within."""
+    return path if path.is_symlink() else path / "build"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from stoker.build import memory_tree
 from stoker.model.build import Stage
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.value import Value
@@ -92,6 +93,7 @@ class Work:
 
     def start_over(self) -> None:
         """Forget everything."""
+        memory_tree.drop(self.build)
         if self.path.exists():
             files.remove_whole(self.path)
         self.path.mkdir(parents=True)

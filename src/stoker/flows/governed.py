@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stoker.build.toolchain.store import held_for
 from stoker.govern.cache_hits import CacheHits
-from stoker.govern.client import Client, private_folder, socket_path
+from stoker.govern.client import Client, socket_path
 from stoker.govern.daemon import Options
 from stoker.govern.links import make_links
 from stoker.govern.policies import make_policy
@@ -31,6 +31,7 @@ from stoker.model.runs import RunSummary
 from stoker.model.scratch import Scratch, Tmp
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.outside.folders import private_folder
 from stoker.plan.chain import governed_environment
 from stoker.plan.scratch import choose_scratch
 
@@ -97,6 +98,11 @@ class Session:
         if self._room.shortage:
             raise StorageError(self._room.shortage, hints=_MORE_ROOM)
         return 128 - status if status < 0 else status
+
+    @property
+    def out_of_room(self) -> bool:
+        """A command was stopped since what it filled was all but full."""
+        return self._room.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:
         """Nothing where the governor died."""
@@ -173,11 +179,16 @@ class Session:
 
 @contextmanager
 def session(
-    options: RunOptions, *, what: str, show: Show, folder: Path | None = None
+    options: RunOptions,
+    *,
+    what: str,
+    show: Show,
+    folder: Path | None = None,
+    growth: int | None = None,
 ) -> Iterator[Session]:
     """``what`` is the name of the run in the history. Every event goes to ``show``.
 
-    ``folder`` is where the build grows; it is here if not given.
+    ``folder`` is where the build grows, here if not given; ``growth`` bytes are all that it may.
     """
     machine, here = read_machine(), _here()
     asked = _governor_options(options, machine)
@@ -192,7 +203,7 @@ def session(
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
-        yield Session(client, temporary, Room(folder or Path(here)), show)
+        yield Session(client, temporary, Room(folder or Path(here), growth), show)
 
 
 def _hand_on(pipe: IO[bytes], output: Echo) -> bool:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import socket
-import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -15,10 +14,11 @@ import msgspec
 from stoker import __version__
 from stoker.govern.daemon import Options
 from stoker.govern.protocol import decode, encode
-from stoker.model.errors import CommandError, StokerError, StorageError
+from stoker.model.errors import CommandError, StokerError
 from stoker.model.events import AnyEvent
 from stoker.model.runs import RunSummary
 from stoker.outside import process
+from stoker.outside.folders import private_folder
 
 _PATIENCE = 10.0  # seconds for a governor to appear, and to answer
 _LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
@@ -38,19 +38,6 @@ def socket_path(limit: str) -> Path:
     what = "\0".join((__version__, str(base), limit))
     name = f"{hashlib.sha256(os.fsencode(what)).hexdigest()[:12]}.sock"
     return (base if len(os.fsencode(base / name)) <= _LONGEST_PATH else fallback) / name
-
-
-def private_folder(path: Path) -> Path:
-    """A folder that nobody else can enter; refused where somebody else made it first."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror}") from error
-    found = path.lstat()  # a link there could lead anywhere
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StokerError(f"{path} is not a folder of yours", hints=["set XDG_RUNTIME_DIR"])
-    path.chmod(0o700)
-    return path
 
 
 class Client:

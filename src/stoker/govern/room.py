@@ -14,14 +14,19 @@ _MERCY = 20.0  # seconds in which a command ends by itself when it is told to
 
 
 class Room:
-    """``shortage`` says what was found, in words, once it was."""
+    """``shortage`` says what was found, in words, once it was.
 
-    def __init__(self, folder: Path):
+    ``growth``: bytes by which the file system may fill up, where that is not all that it has.
+    """
+
+    def __init__(self, folder: Path, growth: int | None = None):
         self.shortage: str | None = None
         self._folder = folder
         self._found = 0.0
         total, free = self._usage()
         self._least = least_free(total=total, free=free)
+        if growth is not None:
+            self._least = max(self._least, free - growth)
 
     def look(self, now: float) -> signal.Signals | None:
         """The signal that the command must be sent now, if any."""
@@ -32,7 +37,8 @@ class Room:
             return None
         self._found = now
         self.shortage = (
-            f"the build was stopped: the disk that holds {self._folder} has only {size(free)} left"
+            f"the build was stopped: {self._folder} has room for {size(free)} more, "
+            f"and {size(self._least)} must stay free"
         )
         return signal.SIGTERM
 

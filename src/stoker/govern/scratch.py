@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stoker.govern.client import private_folder
 from stoker.model.errors import StorageError
 from stoker.model.scratch import Scratch
 from stoker.model.units import size
 from stoker.outside import files, locks
+from stoker.outside.folders import private_folder
 
 
 class ScratchFolder:

@@ -48,12 +48,14 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     """What is asked for beside the plan. ``source`` is what was said: a folder, archive, URL..."""
 
     source: str
+    tag: str | None = None  # of git
     out: str = "dist"
     mode: str = "plain"  # of packaging
     target: str | None = None  # only this one of the build tool's
     install_tree: bool = False
     editable: bool = False
     fresh: bool = False
+    in_ram: bool = False  # the build folder lies in memory
     verbose: bool = False
     isolation: Isolation | None = None  # None: as fits the kind of project
 

@@ -1,9 +1,10 @@
 """Where stoker keeps things: XDG folders, moved together by ``STOKER_HOME``."""
 
 import os
+import stat
 from pathlib import Path
 
-from stoker.model.errors import UsageError
+from stoker.model.errors import StokerError, StorageError, UsageError
 
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
@@ -37,3 +38,16 @@ def state() -> Path:
 def data() -> Path:
     """What was installed: toolchains."""
     return _folder("data", "XDG_DATA_HOME", ".local/share")
+
+
+def private_folder(path: Path) -> Path:
+    """A folder that nobody else can enter; refused where somebody else made it first."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+    found = path.lstat()  # a link there could lead anywhere
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StokerError(f"{path} is not a folder of yours", hints=["set XDG_RUNTIME_DIR"])
+    path.chmod(0o700)
+    return path

@@ -17,6 +17,7 @@ _LEAST = 256 << 20  # bytes; less is full at once
 _LEAST_FOR_A_CPU = 64 << 20  # what a large C++ file is before its assembler takes it
 _LEAST_FREE = 256 << 20  # bytes of disk that the end of a build takes: logs, records, links
 _LEAST_FREE_SHARE = 100  # of a small disk a hundredth
+_NO_TREE = "leave out --build-in-ram"
 
 
 def choose_scratch(
@@ -37,17 +38,21 @@ def choose_scratch(
     return Scratch(disk=disk, ram=ram.path, most=most)
 
 
-def check_tree_in_memory(expected: float | None, *, free: int, room: int) -> None:
-    """An error where a build tree of that many bytes would leave too little for the build itself.
+def room_for_tree(expected: float | None, disks: Iterable[Disk], *, free: int) -> tuple[str, int]:
+    """Where in memory a build tree can grow, and how far, with ``free`` bytes of memory.
 
-    ``free`` is memory, ``room`` what the file system in it holds.
+    An error where the ``expected`` bytes would leave too little for the build itself.
     """
-    most = min(free // _TREE_SHARE, room)
+    ram = max((disk for disk in disks if disk.in_memory), key=lambda disk: disk.free, default=None)
+    if ram is None:
+        raise UsageError("there is no file system in memory here", hints=[_NO_TREE])
+    most = min(free // _TREE_SHARE, ram.free)
     if expected is not None and expected > most:
         raise UsageError(
             f"the build tree takes about {size(expected)}, and memory has {size(most)} for it",
-            hints=["leave out --build-in-ram"],
+            hints=[_NO_TREE],
         )
+    return ram.path, most
 
 
 def least_free(*, total: int, free: int) -> int:

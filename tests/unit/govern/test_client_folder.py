@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.client import private_folder, socket_path
+from stoker.govern.client import socket_path
 from stoker.model.errors import StokerError
+from stoker.outside.folders import private_folder
 
 
 def test_one_for_each_limit_and_home(monkeypatch: pytest.MonkeyPatch) -> None:

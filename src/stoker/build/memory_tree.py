@@ -1,0 +1,61 @@
+"""A build folder that lies in memory: where it would be, a link leads there.
+
+It stays from build to build, until it is removed or the machine starts anew.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from stoker.model.errors import StorageError, UsageError
+from stoker.outside import files
+from stoker.outside.folders import private_folder
+
+
+def home_in(memory: Path, name: str) -> Path:
+    """The place in memory of a work folder's build."""
+    return private_folder(memory / f"stoker-{os.getuid()}-builds") / name
+
+
+def is_lost(build: Path) -> bool:
+    """The link is there and what it led to is not."""
+    return build.is_symlink() and not build.exists()
+
+
+def put(build: Path, home: Path) -> None:
+    """From now on the build folder is at ``home``, empty unless it was there before."""
+    if build.is_dir() and not build.is_symlink():
+        raise UsageError(
+            f"{build} is on disk already",
+            hints=["--fresh begins anew, in memory", "go on where it is: leave out --build-in-ram"],
+        )
+    try:
+        if not build.is_symlink():
+            shutil.rmtree(home, ignore_errors=True)
+            build.symlink_to(home)
+        home.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot put {build} into memory: {error.strerror}") from error
+
+
+def take_out(build: Path) -> None:
+    """Move it to disk, where the link was; times stay, by which a build tool goes on."""
+    home = build.resolve()
+    aside = build.with_name(f".{build.name}.from-memory")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(home, aside, symlinks=True)
+        build.unlink()
+        aside.rename(build)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise StorageError(f"cannot move {build} from memory to disk: {error}") from error
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def drop(build: Path) -> None:
+    """What lies in memory for a build folder, and the link to it, if there is one."""
+    if build.is_symlink():
+        if build.exists():
+            files.remove_whole(build.resolve())
+        build.unlink()
