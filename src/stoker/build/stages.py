@@ -25,8 +25,8 @@ class StageError(CommandError):
             f"{stage} failed: {cause}", output=output, hints=[*cause.hints, f"whole log: {log}"]
         )
         self.status = cause.status
-        self.stage = stage
         self.log = log
+        self.of_command = isinstance(cause, CommandError)
 
 
 class Log:

@@ -11,7 +11,7 @@ from stoker.cli.request import request_options
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(variant=True, source=False)
-@click.option("--out", default="dist", metavar="DIR", help="Where the wheel goes. Default: dist.")
+@click.option("--out", metavar="DIR", help="Where the wheel goes. Default: dist.")
 @click.option(
     "--mode",
     type=click.Choice(["plain", "pypi", "bundle"]),
@@ -25,7 +25,9 @@ from stoker.cli.request import request_options
     help="The Python packages a back end sees: those installed; its own, from the package index; "
     "its own, but the PyTorch that is installed. Default: none for PyTorch and its extensions.",
 )
+@click.option("--tag", metavar="NAME", help="The tag, branch or commit, if SOURCE is git.")
 @click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
+@click.option("--build-in-ram", "in_ram", is_flag=True, help="Keep the build folder in memory.")
 @click.option("--from-record", metavar="FILE", help="Repeat a build: its record, or its wheel.")
 @click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")
 @click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")

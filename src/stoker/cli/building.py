@@ -2,52 +2,46 @@
 
 import io
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from stoker.cli.request import read_request
 
+if TYPE_CHECKING:
+    from stoker.build.stages import StageError
+    from stoker.flows.building import Watcher
+    from stoker.flows.governed import RunOptions
+    from stoker.model.build import BuildRequest
+    from stoker.report.progress import View
+
 
 def perform(options: dict[str, Any], *, editable: bool = False) -> None:
-    import msgspec
-
-    from stoker.flows.building import Watcher, build
-    from stoker.flows.governed import RunOptions
-    from stoker.model.build import BuildRequest, Isolation
-    from stoker.model.scratch import Tmp
-    from stoker.report.building import end_lines, stage_line
+    from stoker.build.stages import StageError
+    from stoker.flows.building import build
+    from stoker.flows.repeating import read_recorded
+    from stoker.model.build import BuildRequest
+    from stoker.report.building import end_lines
     from stoker.report.progress import Progress, make_view, summary_text
 
-    isolation = options.get("isolation")
-    request = BuildRequest(
-        source=options["source"] or ".",
-        out=options.get("out") or "dist",
-        mode=options.get("mode") or "plain",
-        target=options.get("target"),
-        install_tree=options.get("install_tree", False),
-        editable=editable,
-        fresh=options["fresh"],
-        verbose=options["verbose"],
-        isolation=Isolation(isolation) if isolation else None,
-    )
-    governing = RunOptions(
-        **{name: options[name] for name in ("memory", "keep_free", "cpus", "nice", "policy")},
-        tmp=Tmp(options["tmp"]),
-    )
+    record = options.pop("from_record", None)
+    recorded = read_recorded(Path(record)) if record else None
+    request = recorded.request if recorded else BuildRequest(source=".")
     # Where stderr is closed, Python has none.
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
-    watcher = Watcher(
-        show=view.show,
-        tell=lambda result: view.write(stage_line(result)),
-        say=lambda text: view.write(f"stoker: {text}\n"),
-        echo=(lambda chunk: view.write(chunk.decode(errors="replace")))
-        if options["verbose"]
-        else None,
-        shell_on_failure=options["shell_on_failure"],
-    )
     try:
-        built = build(read_request(options), request, governing, watcher)
+        built = build(
+            read_request(options),
+            _with_options(request, options, editable=editable),
+            _governing(options),
+            _watcher(view, options),
+            recorded=recorded,
+        )
+    except StageError as error:
+        _diagnose(error, view)
+        raise
     finally:
         view.close()
     if built.record.summary and built.record.summary.steps:
@@ -58,3 +52,54 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     else:
         for path in built.record.outputs:
             click.echo(path)
+
+
+def _with_options(
+    request: "BuildRequest", options: dict[str, Any], *, editable: bool
+) -> "BuildRequest":
+    """What was said on this command line comes before what a record says."""
+    from stoker.model.build import BuildRequest, Isolation
+
+    names = BuildRequest.__struct_fields__
+    said = {name: value for name, value in options.items() if name in names and value}
+    if isolation := options.get("isolation"):
+        said["isolation"] = Isolation(isolation)
+    said.setdefault("source", request.source or ".")
+    # Where a recorded build went is nobody's wish today.
+    said.setdefault("out", "dist")
+    return msgspec.structs.replace(request, **(said | {"editable": editable}))
+
+
+def _governing(options: dict[str, Any]) -> "RunOptions":
+    from stoker.flows.governed import RunOptions
+    from stoker.model.scratch import Tmp
+
+    return RunOptions(
+        **{name: options[name] for name in ("memory", "keep_free", "cpus", "nice", "policy")},
+        tmp=Tmp(options["tmp"]),
+    )
+
+
+def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
+    from stoker.flows.building import Watcher
+    from stoker.report.building import stage_line
+
+    def echo(chunk: bytes) -> None:
+        view.write(chunk.decode(errors="replace"))
+
+    return Watcher(
+        show=view.show,
+        tell=lambda result: view.write(stage_line(result)),
+        say=lambda text: view.write(f"stoker: {text}\n"),
+        echo=echo if options["verbose"] else None,
+        shell_on_failure=options["shell_on_failure"],
+    )
+
+
+def _diagnose(error: "StageError", view: "View") -> None:
+    """Say what is known of the cause, before the error itself."""
+    from stoker.flows.diagnosing import diagnose_folder
+    from stoker.report.diagnosis import short
+
+    if error.of_command:
+        view.write(short(diagnose_folder(error.log.parent)))

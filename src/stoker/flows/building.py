@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker import __version__
 from stoker.build.acquire.store import acquired
@@ -15,7 +16,9 @@ from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.surroundings import redacted
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.flows.governed import RunOptions, Session, Show, session
+from stoker.flows.in_memory import Growing, growing, placed
 from stoker.flows.planning import survey
+from stoker.flows.repeating import Recorded
 from stoker.flows.simulating import find_trace
 from stoker.flows.staging import Staging
 from stoker.govern.history import History
@@ -24,7 +27,7 @@ from stoker.model.build import BuildRecord, BuildRequest
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.events import AnyEvent
 from stoker.model.plan import Plan
-from stoker.model.source import SourceTree
+from stoker.model.source import SourceKind, SourceTree
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.plan.estimate import estimate
@@ -33,8 +36,6 @@ from stoker.plan.record import plan_json
 from stoker.plan.subject import Subject
 from stoker.settings.declared import Request
 from stoker.source.git_state import read_git_state
-
-Adapt = Callable[[Plan], Plan]
 
 
 class Watcher(Value, frozen=True, kw_only=True):
@@ -58,31 +59,44 @@ def build(
     options: RunOptions,
     watcher: Watcher,
     *,
-    adapt: Adapt = lambda plan: plan,
+    recorded: Recorded | None = None,
 ) -> Built:
-    """``adapt`` has the last word on the plan: a record that is to be repeated."""
+    """``recorded``: a build that is to be repeated, whatever this machine would have chosen."""
     _check_writable(Path(request.out))
     with ExitStack() as stack:
-        source = stack.enter_context(acquired(request.source, say=watcher.say))
-        subject = survey(_of_tree(asked, source.path))
-        plan = adapt(make_plan(subject, estimate(subject)))
+        source = stack.enter_context(acquired(request.source, tag=request.tag, say=watcher.say))
+        for note in source.notes:
+            watcher.say(note)
+        if source.kind is SourceKind.FOLDER:
+            request = replace(request, source=source.path)
+        if recorded:
+            asked = replace(asked, options={**asked.options, "variant": recorded.variant})
+        subject = survey(replace(asked, options={**asked.options, "source": source.path}))
+        plan = make_plan(subject, estimate(subject))
+        if recorded:
+            plan = _repeated(subject, plan, recorded, watcher)
         work = stack.enter_context(held(_work_folder(subject)))
         folder = stack.enter_context(RunFolder(f"{_tree(subject).name}-{subject.name}"))
         case = _Case(asked, request, watcher, subject, plan, work, folder)
         watcher.say(f"{case.title}; run folder {folder.path}")
+        where = growing(work, plan, in_ram=request.in_ram)
         governed = stack.enter_context(
             session(
                 options,
                 what=f"stoker build {folder.path.name}",
                 show=case.show,
-                folder=work.path,
+                folder=where.folder,
+                growth=where.growth,
             )
         )
-        return case.build(governed)
+        return case.build(governed, where)
 
 
-def _of_tree(asked: Request, path: str) -> Request:
-    return msgspec.structs.replace(asked, options={**asked.options, "source": path})
+def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher) -> Plan:
+    repeated, differences = recorded.applied(subject, plan)
+    for line in differences:
+        watcher.say(line)
+    return repeated
 
 
 def _tree(subject: Subject) -> SourceTree:
@@ -136,7 +150,7 @@ class _Case:
         self._folder.keep(event)
         self._watcher.show(event)
 
-    def build(self, governed: Session) -> Built:
+    def build(self, governed: Session, where: Growing) -> Built:
         watcher = self._watcher
         if self._request.fresh:
             self._work.start_over()
@@ -155,7 +169,7 @@ class _Case:
         outputs: tuple[Path, ...] = ()
         status = 1
         try:
-            with _alone_in(staging):
+            with _alone_in(staging), placed(staging.way.build, self._work, where, governed):
                 outputs = staging.run()
             status = 0
         except StageError:
@@ -163,7 +177,7 @@ class _Case:
                 self._shell(staging)
             raise
         finally:
-            record = msgspec.structs.replace(
+            record = replace(
                 record,
                 stages=tuple(stages.results),
                 outputs=tuple(map(str, outputs)),

@@ -330,7 +330,14 @@ class Staging:
         }
 
     def _recorded(self) -> dict[str, object]:
-        built = {"mode": self._request.mode, "isolation": self._isolation, "stoker": __version__}
+        source = self._request.source
+        built = {
+            "mode": self._request.mode,
+            "isolation": self._isolation,
+            "stoker": __version__,
+            # A folder of this machine means nothing on another.
+            "source": "" if Path(source).is_dir() else source,
+        }
         return {**lasting_json(self._plan), "build": built}
 
     def _package(self, wheel: Path, log: Log) -> tuple[Path, ...]:

@@ -7,9 +7,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
+from stoker.plan.recipes import recipe
+from stoker.plan.subject import Subject
 
 # What depends on the moment or on the folder; the same plan has the same record everywhere.
-_MOMENTARY = ("machine", "estimate", "findings", "why")
+_MOMENTARY = ("machine", "estimate", "findings", "origin", "why")
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -40,15 +42,20 @@ def lasting_json(plan: Plan) -> dict[str, Any]:
     """Without what another folder or another hour would change."""
     passing = {setting.name for setting in plan.environment if _is_passing(setting)}
     whole = {key: value for key, value in plan_json(plan).items() if key not in _MOMENTARY}
-    for key in ("environment", "origin"):
-        whole[key] = {name: value for name, value in whole[key].items() if name not in passing}
+    settings = whole["environment"].items()
+    whole["environment"] = {name: value for name, value in settings if name not in passing}
     if whole["source"]:
         whole["source"] = {key: value for key, value in whole["source"].items() if key != "path"}
     return whole
 
 
 def as_recorded(
-    plan: Plan, environment: Mapping[str, str], cmake: Mapping[str, str], *, where: str
+    subject: Subject,
+    plan: Plan,
+    environment: Mapping[str, str],
+    cmake: Mapping[str, str],
+    *,
+    where: str,
 ) -> Plan:
     """The plan with exactly these settings, but for what depends on the moment."""
     origin = Origin(kind=OriginKind.FILE, where=where)
@@ -60,10 +67,12 @@ def as_recorded(
         )
 
     kept = tuple(s for s in plan.environment if _is_passing(s) and s.name not in environment)
+    options = settings(Place.CMAKE, cmake)
     return replace(
         plan,
         environment=(*kept, *settings(Place.ENVIRONMENT, environment)),
-        cmake=settings(Place.CMAKE, cmake),
+        cmake=options,
+        commands=recipe(subject.kind).commands(subject, options),
     )
 
 

@@ -1,0 +1,95 @@
+"""`stoker build --from-record`: what was recorded of a build, as a request to do it again."""
+
+from pathlib import Path
+
+import msgspec
+
+from stoker.artifact.engine import open_wheel
+from stoker.build.run_folder import RECORD
+from stoker.deliver.verify.case import PLAN_MEMBER
+from stoker.model.build import BuildRecord, BuildRequest, Isolation
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.plan import Plan
+from stoker.model.value import Value
+from stoker.plan.compare import compare
+from stoker.plan.record import as_recorded, lasting_json
+from stoker.plan.subject import Subject
+
+_HINT = "name a wheel that stoker built, or a run folder or its record.json"
+
+
+class Recorded(Value, frozen=True, kw_only=True):
+    """``request.source`` is empty where that would mean nothing on another machine."""
+
+    file: str
+    variant: str
+    environment: dict[str, str]
+    cmake: dict[str, str]
+    request: BuildRequest
+
+    def applied(self, subject: Subject, plan: Plan) -> tuple[Plan, tuple[str, ...]]:
+        """The plan with the recorded settings, and where today's would have been others."""
+        repeated = as_recorded(subject, plan, self.environment, self.cmake, where=self.file)
+        return repeated, tuple(
+            f"{change.name}: {change.after or 'not set'} as recorded, "
+            f"not {change.before or 'unset'}"
+            for change in compare(plan, repeated)
+        )
+
+
+class _Named(Value, frozen=True, kw_only=True):
+    name: str
+
+
+class _How(Value, frozen=True, kw_only=True):
+    mode: str = "plain"
+    isolation: Isolation | None = None
+    source: str = ""
+
+
+class _InWheel(Value, frozen=True, kw_only=True):
+    """What is of interest in the plan that a wheel carries."""
+
+    variant: _Named
+    environment: dict[str, str]
+    cmake: dict[str, str]
+    build: _How
+
+
+def read_recorded(path: Path) -> Recorded:
+    try:
+        if path.suffix == ".whl":
+            return _of_wheel(path)
+        return _of_record(path / RECORD if path.is_dir() else path)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}", hints=[_HINT]) from error
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is no record of a build: {error}", hints=[_HINT]) from error
+
+
+def _of_wheel(path: Path) -> Recorded:
+    with open_wheel(path) as wheel:
+        member = f"{wheel.dist_info}/{PLAN_MEMBER}"
+        if member not in wheel.members:
+            raise UsageError(f"{path} holds no plan", hints=[_HINT])
+        found = msgspec.json.decode(wheel.read(member), type=_InWheel)
+    how = found.build
+    return Recorded(
+        file=str(path),
+        variant=found.variant.name,
+        environment=found.environment,
+        cmake=found.cmake,
+        request=BuildRequest(source=how.source, mode=how.mode, isolation=how.isolation),
+    )
+
+
+def _of_record(path: Path) -> Recorded:
+    record = msgspec.json.decode(path.read_bytes(), type=BuildRecord)
+    lasting = lasting_json(record.plan)
+    return Recorded(
+        file=str(path),
+        variant=record.plan.name,
+        environment=lasting["environment"],
+        cmake=lasting["cmake"],
+        request=record.request,
+    )
