@@ -1,10 +1,10 @@
-"""Slims official wheels of PyTorch: size, seconds and memory, beside ``wheel unpack`` + ``wheel pack``.
+"""Slims official wheels of PyTorch: size, time and memory, beside `wheel unpack` + `wheel pack`.
 
     python benchmarks/slim.py [WHEEL...]
 
-Without arguments pip downloads the wheels of WHEELS. Takes some ten minutes and 10 GB of disk, prints
-a table and writes results/slim.json. Every measurement is a process of its own, in turns with the
-other one; the number of a row is the median of its rounds.
+Without arguments pip downloads the wheels of WHEELS. Takes some ten minutes and 10 GB of disk,
+prints a table and writes results/slim.json. Every measurement is a process of its own, in turns
+with the other one; the number of a row is the median of its rounds.
 """
 
 import json

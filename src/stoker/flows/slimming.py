@@ -159,8 +159,14 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
 
 
 def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
-    cuts = _plan_in_place(target, request)
-    check_served([cut.summary for cut in cuts], request.gpus)
+    try:
+        cuts = _plan_in_place(target, request)
+        check_served([cut.summary for cut in cuts], request.gpus)
+    except UsageError as error:
+        if not target.store.exists():
+            raise
+        hint = "what was cut out before is kept: --undo puts it back"
+        raise UsageError(error.message, hints=[*error.hints, hint]) from None
     if wishes.dry_run or not _changed(cuts):
         return _report(cuts)
     cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
