@@ -1,0 +1,86 @@
+"""The list of architectures that PyTorch shows: found, shortened in place, else left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from built_libraries import Need, build
+from stoker.deliver.slim.arch_list import is_about, kept_words, write_words
+from stoker.deliver.slim.selection import parse_targets
+from stoker.model.errors import ArtifactError
+from stoker.model.slim import ArchSlim, LibrarySlim
+
+LIST = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
+
+
+def library(need: Need, folder: Path, *strings: str) -> Path:
+    functions = [
+        f'const char* flags{number}() {{ return "{string}"; }}'
+        for number, string in enumerate(strings)
+    ]
+    return build(need, folder, source="\n".join(functions), name="libtorch_python.so")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("sm90", "sm_90"),
+        ("rtx4090", "sm_86"),
+        ("sm80,sm90", "sm_80 sm_90"),
+        ("sm120+ptx", "sm_120 compute_120"),
+        ("sm121", "sm_120"),
+    ],
+)
+def test_shortened(need: Need, tmp_path: Path, wanted: str, expected: str) -> None:
+    path = library(need, tmp_path, LIST, "something else")
+    words = kept_words(path, parse_targets(wanted))
+    assert words == tuple(expected.split())
+    before = path.read_bytes()
+    write_words(path, words or ())
+    after = path.read_bytes()
+    assert len(after) == len(before)
+    at = before.index(LIST.encode() + b"\0")
+    assert (
+        after == before[:at] + expected.encode().ljust(len(LIST), b"\0") + before[at + len(LIST) :]
+    )
+    assert kept_words(path, parse_targets(wanted)) is None
+
+
+@pytest.mark.parametrize(
+    "strings",
+    [
+        (),
+        ("none",),
+        (LIST, "sm_90"),  # which is it?
+        ("sm_90",),  # as it should be
+        ("sm_80 sm_75",),  # nothing of it serves
+        ("sm_80 sm_90 and more",),
+    ],
+)
+def test_left_alone(need: Need, tmp_path: Path, strings: tuple[str, ...]) -> None:
+    path = library(need, tmp_path, *strings)
+    assert kept_words(path, parse_targets("sm90")) is None
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "libtorch_python.so"
+    path.write_bytes(b"\x7fELF" + b"\xff" * 60)
+    assert kept_words(path, parse_targets("sm90")) is None
+    with pytest.raises(ArtifactError, match="is gone"):
+        write_words(path, ["sm_90"])
+
+
+def summary(path: str, **changes: str) -> LibrarySlim:
+    archs = (ArchSlim(arch="sm_90", kept=1),)
+    return LibrarySlim(
+        path=path, before=9, after=9, archs=archs, skipped_because=changes.get("why")
+    )
+
+
+def test_whose_list_it_is() -> None:
+    name = "torch/lib/libtorch_python.so"
+    assert is_about(name, [summary("torch/lib/libtorch_cuda.so")])
+    assert not is_about(name, [])
+    assert not is_about(name, [summary("other/lib/libtorch_cuda.so")])
+    assert not is_about(name, [summary("torch/lib/libtorch_cuda.so", why="odd")])
+    assert not is_about("torch/lib/libshm.so", [summary("torch/lib/libtorch_cuda.so")])
