@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from stoker.cli.containing import container_options
 from stoker.cli.governing import governing_options
 from stoker.cli.request import request_options
 
@@ -32,6 +33,7 @@ from stoker.cli.request import request_options
 @click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")
 @click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")
 @click.option("--json", "as_json", is_flag=True, help="The record of the build as JSON.")
+@container_options
 @governing_options
 def command(**options: Any) -> None:
     """Build SOURCE, or the folder we are in, into a checked wheel.
@@ -41,10 +43,15 @@ def command(**options: Any) -> None:
     stoker build pytorch --variant h100   another tree, for an H100
     stoker build torch-scatter==2.1.2 --variant cpu
     stoker build --target torch_cpu       one target of ninja, no wheel
+    stoker build --container --memory 8G  in a container with so much memory
 
     A build that was stopped, in whatever way, goes on where it was. What nothing has changed for is
     not done again.
     """
     from stoker.cli.building import perform
+    from stoker.cli.containing import NAMES, perform_inside
 
-    perform(options)
+    if options["container"] is not None:
+        perform_inside(options)
+    else:
+        perform({name: value for name, value in options.items() if name not in NAMES})

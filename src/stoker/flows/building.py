@@ -62,7 +62,7 @@ def build(
     recorded: Recorded | None = None,
 ) -> Built:
     """``recorded``: a build that is to be repeated, whatever this machine would have chosen."""
-    _check_writable(Path(request.out))
+    check_writable(Path(request.out))
     with ExitStack() as stack:
         source = stack.enter_context(acquired(request.source, tag=request.tag, say=watcher.say))
         for note in source.notes:
@@ -114,7 +114,7 @@ def _work_folder(subject: Subject) -> Path:
     )
 
 
-def _check_writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
     """Now, not after an hour."""
     nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):

@@ -102,6 +102,24 @@ def check(
     return outcome.stdout
 
 
+def ask(command: Sequence[Argument], *, env: Mapping[str, str]) -> Outcome:
+    """Run to the end and capture the output; errors and input are those of our own terminal."""
+    words = [os.fspath(word) for word in command]
+    _log_command(words)
+    try:
+        done = subprocess.run(
+            words,
+            env=dict(env),
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    return Outcome(status=done.returncode, stdout=done.stdout, stderr="")
+
+
 def stream(
     command: Sequence[Argument],
     on_line: Callable[[str], None],

@@ -1,0 +1,115 @@
+"""Words for an engine's command line. Pure: what is wanted and what is there go in."""
+
+from collections.abc import Collection, Sequence
+
+from stoker.model.container import Box, Engine, EngineKind, Host
+from stoker.model.errors import MissingError, UsageError
+
+LABEL = "stoker"
+# Stays until it is killed, and takes care of orphans, which the first process must.
+_FIRST = ("sh", "-c", "while :; do sleep 3600; done")
+_SHARE_IN_MEMORY = 4  # of the limit, the part that files in /tmp may take; as much in /dev/shm
+_MOST_PROCESSES = 32768
+
+
+def run_words(engine: Engine, host: Host, box: Box) -> tuple[str, ...]:
+    """Start a container that waits to be told what to do."""
+    return (
+        *(engine.program, *_runtime(engine, host), "run", "--detach", "--name", box.name),
+        *("--label", LABEL, "--stop-signal", "SIGKILL"),
+        # The package index and its mirrors are to be found as they are from outside.
+        *("--network", "host", f"--ipc={box.ipc}"),
+        *_user(engine, host),
+        *_limits(engine, host),
+        *_memory(box),
+        *_gpus(engine),
+        *(word for bind in box.binds for word in ("--volume", _volume(bind.path, bind.writable))),
+        *_root(engine, box),
+        *_FIRST,
+    )
+
+
+def exec_words(
+    engine: Engine,
+    name: str,
+    words: Sequence[str],
+    *,
+    folder: str | None = None,
+    variables: Collection[str] = (),
+    terminal: bool = False,
+) -> tuple[str, ...]:
+    """``variables`` go in with the values that they have where the engine is called."""
+    return (
+        *(engine.program, "exec"),
+        *(("--interactive", "--tty") if terminal else ()),
+        *(("--workdir", folder) if folder else ()),
+        *(word for variable in sorted(variables) for word in ("--env", variable)),
+        *(name, *words),
+    )
+
+
+def _runtime(engine: Engine, host: Host) -> tuple[str, ...]:
+    """crun takes a hybrid tree of control groups for one of version 2 and refuses it."""
+    if engine.kind is not EngineKind.PODMAN or not host.hybrid_cgroups or engine.runtime == "runc":
+        return ()
+    if not host.runc:
+        raise MissingError(
+            f"{engine.runtime} cannot work with a tree of control groups of both versions",
+            hints=["install runc, for example: apt-get install -y runc"],
+        )
+    return ("--runtime", "runc")
+
+
+def _user(engine: Engine, host: Host) -> tuple[str, ...]:
+    """What is written belongs to the caller."""
+    if engine.rootless:  # root inside is the caller outside
+        return ("--userns=keep-id",) if engine.kind is EngineKind.PODMAN else ()
+    return ("--user", f"{host.user}:{host.group}") if host.user else ()
+
+
+def _limits(engine: Engine, host: Host) -> tuple[str, ...]:
+    """podman raises both beyond what we may allow, and then nothing starts."""
+    if engine.kind is not EngineKind.PODMAN or host.open_files is None:
+        return ()
+    files, processes = host.open_files, _MOST_PROCESSES
+    return ("--ulimit", f"nofile={files}:{files}", "--ulimit", f"nproc={processes}:{processes}")
+
+
+def _memory(box: Box) -> tuple[str, ...]:
+    """Programs may be run from /tmp, as configure scripts do. No swap beyond the limit."""
+    words = []
+    size = ""
+    if box.memory:
+        part = box.memory // _SHARE_IN_MEMORY
+        words += ["--memory", str(box.memory), "--memory-swap", str(box.memory)]
+        words += ["--shm-size", str(part)] if box.ipc != "host" else []
+        size = f",size={part}"
+    return (*words, "--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777{size}")
+
+
+def _gpus(engine: Engine) -> tuple[str, ...]:
+    if not engine.gpus:
+        return ()
+    if engine.kind is EngineKind.DOCKER:
+        return ("--gpus", "all")
+    return ("--device", "nvidia.com/gpu=all")
+
+
+def _volume(path: str, writable: bool) -> str:
+    if ":" in path:
+        raise UsageError(f"{path}: a path with a colon cannot be mounted into a container")
+    return f"{path}:{path}:{'rw' if writable else 'ro'}"
+
+
+def _root(engine: Engine, box: Box) -> tuple[str, ...]:
+    if box.root is None:
+        return (box.image or "",)
+    if engine.kind is not EngineKind.PODMAN:
+        raise UsageError(
+            f"{engine.kind} cannot run the folder {box.root}",
+            hints=[
+                "podman can",
+                f"or make an image: tar -C {box.root} -c . | docker import - NAME",
+            ],
+        )
+    return ("--rootfs", f"{box.root}:O")  # what is written there goes elsewhere

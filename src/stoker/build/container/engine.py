@@ -1,0 +1,90 @@
+"""Which program runs containers here, and what it and this machine can do."""
+
+import os
+import re
+import resource
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stoker.machine.mounts import parse_mounts
+from stoker.model.container import Engine, EngineKind, Host
+from stoker.model.errors import MissingError
+from stoker.outside import process
+
+_PATIENCE = 60.0  # seconds
+_DEVICES = ("/etc/cdi", "/var/run/cdi")  # where devices for containers are described
+_RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
+
+
+def find_engine(wanted: EngineKind | None = None) -> Engine:
+    """podman, which needs no server, or else docker."""
+    problems = []
+    for kind in (wanted,) if wanted else EngineKind:
+        if program := shutil.which(kind):
+            format_ = "json" if kind is EngineKind.PODMAN else "{{json .}}"
+            told = process.run([program, "info", "--format", format_], timeout=_PATIENCE)
+            if told.ok:
+                return read_engine(kind, program, told.stdout, gpus=_has_gpus(kind))
+            problems.append(f"{kind} does not work: {(told.stderr or told.problem or '').strip()}")
+    raise MissingError(
+        problems[0] if problems else f"there is no {wanted or 'podman or docker'} here",
+        hints=["for example: apt-get install -y podman"] if not problems else problems[1:],
+    )
+
+
+def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Engine:
+    """From what ``info`` says."""
+    try:
+        facts: dict[str, Any] = msgspec.json.decode(told, type=dict)
+    except msgspec.DecodeError as error:
+        raise MissingError(f"cannot read what `{kind} info` says: {error}") from error
+    if kind is EngineKind.DOCKER:
+        return Engine(
+            kind=kind,
+            program=program,
+            runtime=str(facts.get("DefaultRuntime", "runc")),
+            cgroup_version=_version(facts.get("CgroupVersion")),
+            rootless=any("rootless" in str(o) for o in facts.get("SecurityOptions") or ()),
+            gpus=gpus and "nvidia" in (facts.get("Runtimes") or {}),
+        )
+    host = facts.get("host") or {}
+    return Engine(
+        kind=kind,
+        program=program,
+        runtime=str((host.get("ociRuntime") or {}).get("name", "")),
+        cgroup_version=_version(host.get("cgroupVersion")),
+        rootless=bool((host.get("security") or {}).get("rootless")),
+        gpus=gpus,
+    )
+
+
+def read_host() -> Host:
+    types = {mount.filesystem for mount in parse_mounts(Path("/proc/self/mountinfo").read_text())}
+    return Host(
+        user=os.getuid(),
+        group=os.getgid(),
+        hybrid_cgroups={"cgroup", "cgroup2"} <= types,
+        runc=shutil.which("runc") is not None,
+        open_files=None if _may_raise_limits() else resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+    )
+
+
+def _version(told: object) -> int:
+    return 1 if str(told) in ("1", "v1") else 2
+
+
+def _has_gpus(kind: EngineKind) -> bool:
+    """podman needs a description of them; docker says by itself that it knows how."""
+    if not Path("/dev/nvidiactl").exists():
+        return False
+    described = any(f for folder in _DEVICES for f in Path(folder).glob("*nvidia*"))
+    return described or kind is EngineKind.DOCKER
+
+
+def _may_raise_limits() -> bool:
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(found and int(found[1], 16) & _RAISES_LIMITS)

@@ -1,0 +1,43 @@
+"""Where packages come from, for a container: pip's settings, and the folders they name."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from stoker.model.value import Value
+
+_LINE = re.compile(r"(?:global|install|:env:)\.([\w-]+)='(.*)'")
+
+
+class Index(Value, frozen=True, kw_only=True):
+    """``variables`` say the same to a pip that has no file of settings."""
+
+    variables: dict[str, str] = {}
+    paths: tuple[str, ...] = ()
+
+
+def read_index(listed: str) -> Index:
+    """From ``pip config list``. What stands later there is the stronger; the environment wins."""
+    found: dict[str, str] = {}
+    from_environment: dict[str, str] = {}
+    for line in listed.splitlines():
+        if setting := _LINE.fullmatch(line):
+            into = from_environment if line.startswith(":env:") else found
+            into[f"PIP_{setting[1].upper().replace('-', '_')}"] = setting[2].replace("\\n", " ")
+    variables = found | from_environment
+    return Index(variables=variables, paths=_paths(variables))
+
+
+def _paths(variables: Mapping[str, str]) -> tuple[str, ...]:
+    words = (word for value in variables.values() for word in value.split())
+    local = (_folder_of(word) for word in words)
+    return tuple(dict.fromkeys(str(path) for path in local if path.is_absolute() and path.exists()))
+
+
+def _folder_of(word: str) -> Path:
+    """An index of pages called ``simple`` names files that lie beside it."""
+    if not word.startswith("file:"):
+        return Path(word)
+    path = Path(unquote(urlsplit(word).path))
+    return path.parent if path.name == "simple" else path

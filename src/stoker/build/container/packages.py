@@ -1,0 +1,117 @@
+"""A stoker for the Python of a container: its requirements from the package index, itself copied.
+
+Both are folders of our cache, made whole once. Nothing is downloaded inside the container.
+"""
+
+import hashlib
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import stoker
+from stoker import __version__
+from stoker.model.container import InsidePython
+from stoker.model.errors import CommandError, MissingError
+from stoker.outside import folders, process
+from stoker.outside.files import folder_made_whole
+
+_OLDEST_GLIBC = 17  # of wheels: manylinux_2_17
+_LAUNCHER = "stoker/bin/stoker-launcher"
+
+# Run inside, by the container's Python: an environment with links to what it needs from outside.
+ENTER = """
+set -e
+environment="$1"; python="$2"; requirements="$3"; own="$4"; shift 4
+if ! [ -e "$environment/ready" ]; then
+    "$python" -m venv --clear --without-pip "$environment"
+    ln -s "$requirements/cmake/data/bin/cmake" "$requirements/bin/ninja" "$environment/bin/"
+    : > "$environment/ready"
+fi
+for packages in "$environment"/lib/python3*/site-packages; do
+    printf '%s\\n' "$own" "$requirements" > "$packages/stoker.pth"
+done
+PATH="$environment/bin:$PATH" exec "$environment/bin/python" -m stoker "$@"
+"""
+
+
+def base_folder() -> Path:
+    """All that containers need of ours lies below."""
+    return folders.cache() / "containers"
+
+
+def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
+    """What stoker requires, for that Python."""
+    wanted = sorted(metadata.requires("stoker") or ())
+    wanted = [str(Requirement(text)) for text in wanted if "extra ==" not in text]
+    platforms = platform_tags(python)
+    key = hashlib.sha256("\n".join([*wanted, *platforms]).encode()).hexdigest()[:8]
+    folder = base_folder() / f"requirements-{python.version}-{python.machine}-{key}"
+    if folder.is_dir():
+        return folder
+    say(f"stoker for Python {python.version} in containers: packages from the package index")
+    options = [*("--only-binary", ":all:"), *("--python-version", python.version)]
+    options += [word for tag in platforms for word in ("--platform", tag)]
+    with folder_made_whole(folder) as aside:
+        command = [
+            *pip_command(),
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-compile",
+        ]
+        told = process.run([*command, "--target", aside, *options, *wanted], timeout=None)
+        if not told.ok:
+            raise CommandError("pip cannot fetch what stoker needs inside", output=told.stderr)
+    return folder
+
+
+def own_package(launcher: Path) -> Path:
+    """A copy of this stoker, with the launcher where an installed one has it."""
+    package = Path(stoker.__file__).parent
+    folder = base_folder() / f"stoker-{__version__}-{_state(package, launcher)}"
+    if folder.is_dir():
+        return folder
+    with folder_made_whole(folder) as aside:
+        shutil.copytree(package, aside / "stoker", ignore=shutil.ignore_patterns("__pycache__"))
+        (aside / _LAUNCHER).parent.mkdir(exist_ok=True)
+        shutil.copy(launcher, aside / _LAUNCHER)
+        about = aside / f"stoker-{__version__}.dist-info" / "METADATA"
+        about.parent.mkdir()
+        about.write_text(metadata.distribution("stoker").read_text("METADATA") or "")
+    return folder
+
+
+def platform_tags(python: InsidePython) -> tuple[str, ...]:
+    """Of the wheels that run there. A static launcher runs anywhere."""
+    machine = python.machine
+    if python.glibc is None:
+        return (f"musllinux_1_1_{machine}", f"musllinux_1_2_{machine}")
+    minor = int(python.glibc.split(".")[1])
+    tags = (f"manylinux_2_{n}_{machine}" for n in range(minor, _OLDEST_GLIBC - 1, -1))
+    return (*tags, f"manylinux2014_{machine}")
+
+
+def pip_command() -> list[str]:
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    if pip := shutil.which("pip3") or shutil.which("pip"):
+        return [pip]
+    raise MissingError("there is no pip to fetch what stoker needs inside the container")
+
+
+def _state(package: Path, launcher: Path) -> str:
+    """Of all files, so that a stoker that is worked on is copied anew."""
+    state = hashlib.sha256()
+    for path in (launcher, *sorted(_files(package))):
+        status = path.stat()
+        state.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return state.hexdigest()[:8]
+
+
+def _files(package: Path) -> Iterator[Path]:
+    return (path for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file())

@@ -1,0 +1,111 @@
+"""`stoker build --container`: the options, and the same command line for the stoker inside."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from stoker.cli.request import read_request
+from stoker.model.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NAMES = ("container", "engine", "ipc", "keep")
+# Said otherwise to the one inside: where things are, and a limit that the container has.
+_NOT_PASSED_ON = (*NAMES, "source", "out", "memory", "as_json", "from_record", "progress")
+
+
+def container_options(function: F) -> F:
+    """--container, --engine, --ipc, --keep."""
+    for option in reversed(
+        [
+            click.option(
+                "--container",
+                is_flag=False,
+                flag_value="",
+                metavar="[IMAGE|FOLDER]",
+                help="Build in a container: of this image, of a folder that holds a root, or of "
+                "the usual image for such a wheel. --memory is then its limit.",
+            ),
+            click.option(
+                "--engine",
+                type=click.Choice(["podman", "docker"]),
+                help="What runs the container. Default: podman, else docker.",
+            ),
+            click.option(
+                "--ipc",
+                type=click.Choice(["private", "host"]),
+                default="private",
+                help="Whose shared memory the container sees. Default: private.",
+            ),
+            click.option(
+                "--keep", is_flag=True, help="Keep the container for `stoker container shell`."
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def perform_inside(options: dict[str, Any]) -> None:
+    import msgspec
+
+    from stoker.flows.containing import Inside, build_inside
+    from stoker.flows.repeating import read_recorded
+    from stoker.model.container import EngineKind
+
+    if options["shell_on_failure"]:
+        hints = ["--keep, and then `stoker container shell`"]
+        raise UsageError("--shell-on-failure has no terminal in a container", hints=hints)
+    record = Path(options["from_record"]).absolute() if options["from_record"] else None
+    source = read_recorded(record).request.source if record else "."
+    engine = options["engine"]
+    wanted = Inside(
+        source=options["source"] or source,
+        out=options["out"] or "dist",
+        container=options["container"],
+        words=(*_words_again(click.get_current_context()), *_progress(options), *_repeat(record)),
+        engine=EngineKind(engine) if engine else None,
+        memory=options["memory"],
+        ipc=options["ipc"],
+        keep=options["keep"],
+        record=str(record) if record else None,
+    )
+    built = build_inside(read_request(options), wanted, _say)
+    _say(f"out of the container; record and logs in {built.folder}")
+    if options["as_json"]:
+        click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())
+    else:
+        for path in built.record.outputs:
+            click.echo(path)
+
+
+def _say(text: str) -> None:
+    click.echo(f"stoker: {text}", err=True)
+
+
+def _repeat(record: Path | None) -> tuple[str, ...]:
+    return ("--from-record", str(record)) if record else ()
+
+
+def _progress(options: dict[str, Any]) -> tuple[str, ...]:
+    """The one inside has no terminal, but what it says goes to ours."""
+    said = options["progress"]
+    return ("--progress", "live" if said == "auto" and sys.stderr.isatty() else said)
+
+
+def _words_again(context: click.Context) -> Iterator[str]:
+    """What was said on the command line."""
+    for option in context.command.params:
+        name = option.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in _NOT_PASSED_ON and isinstance(option, click.Option):
+            value = context.params[name]
+            if option.is_flag:
+                yield (option.opts if value else option.secondary_opts)[0]
+            else:
+                for one in value if option.multiple else (value,):
+                    yield from (option.opts[0], str(one))

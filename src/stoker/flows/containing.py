@@ -1,0 +1,272 @@
+"""`stoker build --container`: the same command inside a container, and what it made brought out."""
+
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+
+from stoker.build.acquire.store import acquired
+from stoker.build.container.arguments import exec_words, run_words
+from stoker.build.container.engine import find_engine, read_host
+from stoker.build.container.index import Index, read_index
+from stoker.build.container.inside import PROBE, choose_python, read_pythons
+from stoker.build.container.packages import (
+    ENTER,
+    base_folder,
+    own_package,
+    pip_command,
+    requirements_for,
+)
+from stoker.build.run_folder import RECORD
+from stoker.flows.building import Built, check_writable
+from stoker.flows.planning import survey
+from stoker.govern.launcher import launcher_path
+from stoker.knowledge.builder_images import builder_image
+from stoker.model.build import BuildRecord
+from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
+from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.value import Value
+from stoker.outside import folders, process
+from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
+from stoker.plan.subject import Subject
+from stoker.settings.declared import Request
+from stoker.settings.toml import find_file
+
+_PATIENCE = 300.0  # seconds for an engine to start or end something
+_PULLING = 3600.0  # and to fetch an image
+_OWN = ("STOKER_HOME", "STOKER_SOCKET", "STOKER_RUN", "STOKER_TMP", "STOKER_LOCKS")
+_PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
+
+Say = Callable[[str], None]
+
+
+class Inside(Value, frozen=True, kw_only=True):
+    """What is wanted beside the build itself. ``container``: an image, a folder, or "" for the
+    usual image; ``words``: the options of the build, for the stoker inside.
+    """
+
+    source: str
+    out: str
+    container: str
+    words: tuple[str, ...]
+    engine: EngineKind | None = None
+    memory: int | None = None
+    ipc: str = "private"
+    keep: bool = False
+    record: str | None = None  # a file to be seen inside
+
+
+def build_inside(asked: Request, wanted: Inside, say: Say) -> Built:
+    out = Path(wanted.out)
+    check_writable(out)
+    engine, host = find_engine(wanted.engine), read_host()
+    with ExitStack() as stack:
+        tree = stack.enter_context(acquired(wanted.source, say=say)).path
+        options = {**asked.options, "source": tree}
+        subject = survey(msgspec.structs.replace(asked, options=options))
+        index = read_index(process.check([*pip_command(), "config", "list"], timeout=_PATIENCE))
+        box = _box(wanted, subject, index)
+        launch = run_words(engine, host, box)
+        say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
+        stack.enter_context(_running(engine, box, launch, keep=wanted.keep, say=say))
+        case = _Case(engine, box, _python(engine, box, subject), index)
+        contained = Contained(
+            engine=engine.kind,
+            image=box.image or box.root or "",
+            memory=box.memory,
+            python=f"{case.python.version} {case.python.path}",
+            command=launch,
+        )
+        return case.build(tree, wanted, contained, say)
+
+
+def _box(wanted: Inside, subject: Subject, index: Index) -> Box:
+    assert subject.tree is not None
+    root, image = None, wanted.container or _usual_image(subject)
+    if Path(image).is_dir():
+        root, image = str(Path(image).resolve()), ""
+        if not (Path(root) / "bin/sh").exists():
+            raise UsageError(f"{root} is a folder, but no root of a system: it has no bin/sh")
+    elif image.startswith(("/", "./", "../")):
+        raise UsageError(f"there is no folder {image}")
+    base_folder().mkdir(parents=True, exist_ok=True)
+    read = [*index.paths, *filter(None, (wanted.record, _settings_file()))]
+    writable = (str(base_folder()), subject.tree.path)
+    return Box(
+        name=f"stoker-{_slug(subject.tree.name)}-{secrets.token_hex(3)}",
+        image=image or None,
+        root=root,
+        memory=wanted.memory,
+        ipc=wanted.ipc,
+        binds=(
+            *(Bind(path=path) for path in dict.fromkeys(read)),
+            *(Bind(path=path, writable=True) for path in writable),
+        ),
+    )
+
+
+def _usual_image(subject: Subject) -> str:
+    machine, variant = platform.machine(), subject.variant
+    version = subject.cuda_version or variant.toolkit
+    image = builder_image(subject.kind, machine, variant.backend, version)
+    if image is None:
+        raise MissingError(
+            f"no image is known to build {variant.backend} in, on {machine}",
+            hints=["name one: --container IMAGE, or a folder with a root: --container FOLDER"],
+        )
+    return image
+
+
+def _settings_file() -> str | None:
+    found = find_file(Path.cwd())
+    return str(found) if found else None
+
+
+@contextmanager
+def _running(
+    engine: Engine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
+) -> Iterator[None]:
+    """The container, until the block is left, in whatever way."""
+    try:
+        with _ended_by_signals():
+            process.check(launch, timeout=_PULLING)
+            yield
+    finally:
+        if keep:
+            process.run([engine.program, "stop", box.name], timeout=_PATIENCE)
+            say(f"kept: `stoker container shell {box.name}`, `stoker container rm {box.name}`")
+        else:
+            process.run([engine.program, "rm", "--force", box.name], timeout=_PATIENCE)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Signals that would end us at once, and leave the container, end the block instead."""
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
+    told = process.check(exec_words(engine, box.name, PROBE), timeout=_PATIENCE)
+    return choose_python(
+        read_pythons(told),
+        wanted=subject.variant.python,
+        machine=platform.machine(),
+        image=box.image or box.root or "",
+    )
+
+
+class _Case:
+    """A container that runs, and the folder in which stoker lives there."""
+
+    def __init__(self, engine: Engine, box: Box, python: InsidePython, index: Index):
+        self._engine = engine
+        self._box = box
+        self._index = index
+        self.python = python
+        place = f"{box.image or box.root} {python.path} {python.version}"
+        self._home = base_folder() / f"home-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+
+    def build(self, tree: str, wanted: Inside, contained: Contained, say: Say) -> Built:
+        made = self._home / "out" / self._box.name
+        before = self._runs()
+        words = ("build", tree, "--out", str(made), "--json", *wanted.words)
+        try:
+            told = self._stoker(words, folder=Path(_settings_file() or f"{tree}/").parent, say=say)
+            if not told.ok:
+                problem = f"the build in the container {told.problem}"
+                raise CommandError(problem, hints=[f"its records: {self._home}/state/runs"])
+            built = msgspec.json.decode(told.stdout, type=Built)
+            outputs = tuple(_bring(Path(path), Path(wanted.out)) for path in built.record.outputs)
+        finally:
+            folder = self._bring_run(before, tree, contained)
+            shutil.rmtree(made, ignore_errors=True)
+        record = msgspec.structs.replace(built.record, outputs=tuple(map(str, outputs)))
+        return Built(record=record, folder=folder or built.folder)
+
+    def _stoker(self, words: tuple[str, ...], *, folder: Path, say: Say) -> process.Outcome:
+        requirements, own = requirements_for(self.python, say), own_package(launcher_path())
+        environment = self._home / "environment"
+        for path in (self._home / "tmp", self._home / "user"):
+            path.mkdir(parents=True, exist_ok=True)
+        enter = ("sh", "-c", ENTER, "stoker")
+        about = (str(environment), self.python.path, str(requirements), str(own))
+        variables = self._variables()
+        command = exec_words(
+            self._engine,
+            self._box.name,
+            (*enter, *about, *words),
+            folder=str(folder),
+            variables=variables,
+        )
+        return process.ask(command, env=dict(os.environ) | variables)
+
+    def _variables(self) -> dict[str, str]:
+        """Temporary files that are many or large go to the disk: /tmp is memory inside."""
+        passed = {
+            name: value
+            for name, value in os.environ.items()
+            if _PASSED_ON.fullmatch(name) and name not in _OWN
+        }
+        return {
+            **passed,
+            **self._index.variables,
+            "STOKER_HOME": str(self._home),
+            "HOME": str(self._home / "user"),
+            "TMPDIR": str(self._home / "tmp"),
+        }
+
+    def _runs(self) -> set[Path]:
+        return set((self._home / "state" / "runs").glob("*"))
+
+    def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> str | None:
+        """The record of a build that went wrong, too."""
+        for folder in sorted(self._runs() - before, reverse=True):
+            try:
+                record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
+            except (OSError, msgspec.DecodeError):
+                continue
+            if record.tree == tree:
+                target = folders.state() / "runs" / folder.name
+                with folder_made_whole(target) as aside:
+                    shutil.copytree(folder, aside, dirs_exist_ok=True)
+                    page = msgspec.json.format(msgspec.json.encode(contained))
+                    write_whole(aside / "container.json", page)
+                return str(target)
+        return None
+
+
+def _bring(made: Path, out: Path) -> Path:
+    """Out of the container's folder, whole or not at all."""
+    target = out.absolute() / made.name
+    if made.is_dir():
+        if target.exists():
+            remove_whole(target)
+        with folder_made_whole(target) as aside:
+            shutil.copytree(made, aside, symlinks=True, dirs_exist_ok=True)
+    else:
+        with made.open("rb") as source, file_made_whole(target) as stream:
+            shutil.copyfileobj(source, stream, 1 << 20)
+    return target
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "tree"

@@ -1,0 +1,75 @@
+"""A container to build in: what runs it, what it is given, what is found inside."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+
+
+class EngineKind(StrEnum):
+    PODMAN = "podman"
+    DOCKER = "docker"
+
+
+class Engine(Value, frozen=True, kw_only=True):
+    """The program that runs containers, as it tells of itself."""
+
+    kind: EngineKind
+    program: str
+    runtime: str  # what it starts containers with unless told, e.g. crun
+    cgroup_version: int
+    rootless: bool = False
+    gpus: bool = False  # it can hand NVIDIA's on
+
+
+class Host(Value, frozen=True, kw_only=True):
+    """What the machine and the caller add to that."""
+
+    user: int
+    group: int
+    hybrid_cgroups: bool = False  # version 1 with a tree of version 2 beside it
+    runc: bool = False  # is installed
+    open_files: int | None = None  # the most we may allow, where we cannot allow more
+
+
+class Bind(Value, frozen=True, kw_only=True):
+    """A folder or file of the machine that has the same path inside."""
+
+    path: str
+    writable: bool = False
+
+
+class Box(Value, frozen=True, kw_only=True):
+    """A container as it is wanted: from an image or from a folder that holds a root."""
+
+    name: str
+    image: str | None = None
+    root: str | None = None
+    memory: int | None = None
+    ipc: str = "private"
+    binds: tuple[Bind, ...] = ()
+
+
+class InsidePython(Value, frozen=True, kw_only=True):
+    """An interpreter of the container."""
+
+    version: str  # 3.11
+    path: str
+    machine: str
+    glibc: str | None = None  # None: another C library
+
+
+class Contained(Value, frozen=True, kw_only=True):
+    """container.json of a run folder: where the build was."""
+
+    engine: str
+    image: str
+    memory: int | None
+    python: str
+    command: tuple[str, ...]  # that made the container
+
+
+class KeptContainer(Value, frozen=True, kw_only=True):
+    name: str
+    engine: EngineKind
+    image: str
+    status: str
