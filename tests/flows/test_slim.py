@@ -252,6 +252,7 @@ def test_an_output_that_is_there(wheel: Path, tmp_path: Path) -> None:
         (["{broken}", "--for", "sm90"], ArtifactError, "broken"),
         (["{wheel}"], UsageError, "which GPUs"),
         (["{wheel}", "--for", "h1000"], UsageError, "unknown word"),
+        (["{wheel}", "--for", "sm90", "-o", "slim.whl"], UsageError, "takes a folder"),
         (["{wheel}", "--undo"], UsageError, "a wheel is left as it is"),
         (["{wheel}", "--discard"], UsageError, "a wheel is left as it is"),
         (["{folder}", "--undo"], UsageError, "nothing can be undone"),

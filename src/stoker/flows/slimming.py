@@ -104,6 +104,10 @@ def _check_in_place(target: SlimTarget, option: str) -> None:
 
 def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
     into = wishes.out or _WHEEL_FOLDER
+    if into.suffix == ".whl":
+        raise UsageError(
+            "a wheel is named after its version, which gets a label: --out takes a folder"
+        )
     aside = Path(tempfile.gettempdir()) if wishes.dry_run else into
     with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stoker.artifact.engine import record
 from stoker.artifact.engine.record import Row
-from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.value import Value
 
 _MOST_ROWS = 1 << 20
@@ -35,6 +35,11 @@ class Installed(Value, frozen=True, kw_only=True):
 def read_installed(dist_info: Path) -> Installed:
     try:
         rows = record.parse((dist_info / "RECORD").read_bytes(), most=_MOST_ROWS)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{dist_info.name} was installed without a list of its files",
+            hints=["name the folder of its libraries instead"],
+        ) from None
     except OSError as error:
         raise StorageError(f"cannot read {dist_info / 'RECORD'}: {error.strerror}") from error
     except ValueError as error:
