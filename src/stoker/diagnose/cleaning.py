@@ -25,7 +25,7 @@ _PREFIX = re.compile(
             r"#\d{1,4} (?:\d{1,6}\.\d{1,3}(?: |$))?",  # docker build
             r"\s{0,8}\d{1,6}\.\d{2,3}(?: |$)",  # docker build, shown again with the error
             r" => => # ",
-            r"[a-z][\w.-]{0,40}[ \t]{1,20}\| ",  # docker compose
+            r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
             r"##?\[(?:error|warning|command|debug|section)\]",
             r"section_(?:start|end):\d{1,12}:[\w.-]{1,80}(?:\[[^\]]{0,80}\])?",  # GitLab
         )

@@ -30,6 +30,7 @@ _WORDS = (
     b"died due to",
     b"Killed",
 )
+_MOST_PIECES = 32  # of a very long line, at either end
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
 
@@ -129,8 +130,15 @@ def _lines(part: _Part) -> Iterator[Line]:
     """A carriage return starts a line anew: each state of a progress bar is a line of its own."""
     number = part.line
     for raw in part.content.removesuffix(b"\n").split(b"\n") if part.content else ():
-        for piece in raw.split(b"\r") if b"\r" in raw else (raw,):
-            for begin in range(0, max(len(piece), 1), LONGEST):
-                text = piece[begin : begin + LONGEST].decode("utf-8", "replace")
-                yield Line(number=number, text=clean(text))
+        for state in raw.split(b"\r") if b"\r" in raw else (raw,):
+            for piece in _pieces(state):
+                yield Line(number=number, text=clean(piece.decode("utf-8", "replace")))
         number += 1
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    most = _MOST_PIECES * LONGEST
+    if len(text) > 2 * most:
+        text = text[:most] + text[-most:]
+    for begin in range(0, max(len(text), 1), LONGEST):
+        yield text[begin : begin + LONGEST]

@@ -68,17 +68,17 @@ def _hits(lines: Sequence[Line]) -> Mapping[str, Sequence[int]]:
 
 @cache
 def _table() -> tuple[re.Pattern[str], Mapping[str, frozenset[re.Pattern[str]]]]:
-    """A pattern that finds literals, and whose they may be: of words that begin alike it finds
-    only the shortest.
-    """
+    """A pattern that finds the longest literal at a place, and whose it and its beginnings are."""
     owners: dict[str, set[re.Pattern[str]]] = defaultdict(set)
     for cause in failures().values():
         for sign in cause.sign:
             for literal in literals(sign.match):
                 owners[literal].add(re.compile(sign.match))
     patterns = {
-        begin: frozenset(one for word in owners if word.startswith(begin) for one in owners[word])
-        for begin in owners
+        literal: frozenset(
+            pattern for word in owners if literal.startswith(word) for pattern in owners[word]
+        )
+        for literal in owners
     }
     return re.compile(f"(?=({any_of(owners)}))"), patterns
 

@@ -46,6 +46,7 @@ class _Any:
 _GIVEN_UP = {
     Level.CONFIGURE: _Any(r"-- Configuring incomplete", r"CMake Generate step failed"),
     Level.BUILD: _Any(
+        _START + r"FAILED: ",
         r"ninja: build stopped",
         _START + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!.{0,300}\(ignored\))",
         r"collect2(?:\.exe)?: (?:error|fatal error): ld (?:returned|terminated)",
@@ -89,6 +90,7 @@ _SUCCEEDED = {
         r"^\s{0,24}\[100%\] Built target ",
         r"^ninja: no work to do",
         r"^Build succeeded\.",
+        r"^OK(?: \(skipped=\d{1,6}\))?$",
         r"^={2,} .{0,80}\d+ passed(?!.{0,80}failed).{0,80}={2,}$",
     ),
     Level.PACKAGE: _Any(
@@ -96,7 +98,7 @@ _SUCCEEDED = {
         r"^Finished processing dependencies for ",
         r"^Successfully (?:built|installed) ",
         r"^\s{0,4}Installed \d+ packages? in ",
-        r"^Requirement already satisfied: ",
+        r"^stoker: built in ",
     ),
     Level.IMAGE: _Any(r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
     Level.JOB: _Any(r"^Job succeeded", r"^Finished: SUCCESS"),
@@ -105,7 +107,6 @@ _ERROR = _Any(
     r"(?:^|[\s\]\)'])(?:fatal |internal compiler )?[Ee]rror\s{0,4}: ",
     r"\berror (?:[A-Z]{1,4}\d{4}|#\d+)\b",
     r"^\s{0,24}CMake Error",
-    _START + r"FAILED: ",
     r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
     r"\bfatal\s{0,4}: ",
     r"^\s{0,24}ERROR[: ]",
@@ -127,6 +128,7 @@ _HARMLESS = _Any(
     r"^\s{0,24}-- ",
     r"\(ignored\)",
 )
+_OF_CMAKE = _Any(r"^\s{0,24}CMake Error")  # old ones say after it that files were written
 _STEP = _Any(
     _START + r"FAILED: ",
     r"^\s{0,24}CMake Error",
@@ -189,7 +191,7 @@ def find_steps(lines: Sequence[Line]) -> Steps:
             failures[level] = index
             echoes.add(index)
         elif _is_error(line.text):
-            failures[Level.LINE] = index
+            failures[Level.BUILD if _OF_CMAKE.within(line.text) else Level.LINE] = index
             errors.append(index)
     return Steps(
         step=tuple(_numbered(lines, echoes)),

@@ -101,7 +101,7 @@ def _best(sets: list[frozenset[str]]) -> frozenset[str]:
 
 
 def any_of(words: Iterable[str]) -> str:
-    """A pattern for whether one of many words is there, quick since beginnings are shared."""
+    """A pattern for the longest of many words, quick since those that begin alike share that."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
@@ -112,7 +112,8 @@ def any_of(words: Iterable[str]) -> str:
 
 
 def _spelt(node: dict[str, Any]) -> str:
-    if "" in node:  # a word ends here; whether a longer one is there does not matter
-        return ""
-    branches = [re.escape(letter) + _spelt(following) for letter, following in node.items()]
+    """A word that ends here is the last choice, and an empty one."""
+    letters = [letter for letter in node if letter]
+    branches = [re.escape(letter) + _spelt(node[letter]) for letter in letters]
+    branches += [""] if "" in node else []
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"

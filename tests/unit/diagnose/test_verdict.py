@@ -1,0 +1,186 @@
+"""What is said of a log; the entries' own examples stand in for real ones."""
+
+import random
+from io import BytesIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disguised_logs import DISGUISES, buried, interleaved
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Diagnosis, Status
+from stoker.diagnose.verdict import diagnose, filled, merged
+from stoker.knowledge.failures import failures
+
+EXAMPLES = [
+    pytest.param(cause.name, example.log.strip("\n").split("\n"), id=f"{cause.name}-{number}")
+    for cause in failures().values()
+    for number, example in enumerate(cause.example)
+]
+KILLED = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"
+DROPPED = "nvcc fatal   : Unsupported gpu architecture 'compute_30'"
+
+
+def diagnosis(*lines: str) -> Diagnosis:
+    return diagnose(read_log(BytesIO("\n".join(lines).encode())))
+
+
+def causes(*lines: str) -> list[str]:
+    return [finding.cause for finding in diagnosis(*lines).findings]
+
+
+@pytest.mark.parametrize(("name", "log"), EXAMPLES)
+def test_a_cause_is_found_in_whatever_disguise(name: str, log: list[str]) -> None:
+    chance = random.Random(name)
+    for disguise in (chance.choice(DISGUISES[:8]), chance.choice(DISGUISES[:8])):
+        assert causes(*disguise(log, chance))[:1] == [name], disguise.__name__
+    assert causes(*chance.choice(DISGUISES)(interleaved(log, chance), chance))[:1] == [name]
+
+
+def test_a_cause_is_found_among_thousands_of_lines() -> None:
+    log = ["FAILED: a.o", DROPPED, "ninja: build stopped: subcommand failed."]
+    found = diagnosis(*buried(log, random.Random(1))).findings
+    assert [finding.cause for finding in found] == ["unsupported-gpu-arch-dropped"]
+    assert [evidence.line for evidence in found[0].evidence] == [3002]
+
+
+def test_independent_failures_are_all_named_and_none_is_as_sure_as_another() -> None:
+    found = diagnosis(
+        "FAILED: a.cu.o", KILLED, "FAILED: b.cu.o", DROPPED, "ninja: build stopped."
+    ).findings
+    assert {finding.cause for finding in found} == {"oom-nvcc", "unsupported-gpu-arch-dropped"}
+    assert len({finding.confidence for finding in found}) == 2
+
+
+def test_echoes_are_no_cause() -> None:
+    found = diagnosis(
+        "collect2: error: ld returned 1 exit status",
+        "error: command '/usr/bin/g++' failed with exit code 1",
+        "ninja: build stopped: subcommand failed.",
+        "-- Configuring incomplete, errors occurred!",
+    )
+    assert found.status is Status.UNKNOWN
+    assert not found.findings
+
+
+def test_an_unknown_failure_shows_its_first_error() -> None:
+    found = diagnosis(
+        "[1/2] Building CXX object a.o",
+        "FAILED: a.o",
+        "c++ -c a.cpp",
+        "a.cpp: In function 'int f()':",
+        "a.cpp:1:2: error: 'g' was not declared in this scope; did you mean 'f'?",
+        "compilation terminated.",
+        "ninja: build stopped: subcommand failed.",
+    )
+    assert found.status is Status.UNKNOWN
+    assert 5 in [evidence.line for evidence in found.unexplained]
+
+
+SUCCESSFUL = """hello
+---
+-- Performing Test HAVE_X - Failed
+-- Build files have been written to: /build
+---
+CMake Warning at a.cmake:1 (message):
+  MKL could not be found.  Defaulting to Eigen
+-- Configuring done
+-- Build files have been written to: /build
+---
+fatal: not a git repository (or any of the parent directories): .git
+Successfully built flash_attn
+---
+a.cpp:1:2: warning: unused variable 'error' [-Wunused-variable]
+[2/2] Linking a
+---
+ERROR: pip's dependency resolver does not currently take into account all the packages
+Successfully installed a-1
+---
+  error: invalid command 'bdist_wheel'
+  ERROR: Failed building wheel for a
+  Running setup.py install for a: finished with status 'done'
+Successfully installed a-1
+---
+make: [Makefile:3: clean] Error 1 (ignored)
+---
+FAILED: a.o
+nvcc error   : 'cicc' died due to signal 9 (Kill signal)
+ninja: build stopped: subcommand failed.
+[1/2] cc a
+[2/2] ld a
+---
+Traceback (most recent call last):
+ValueError: x
+====== 12 passed in 3.0s ======
+---
+cc -Werror -o error.o -c error.c
+"""
+
+
+@pytest.mark.parametrize("log", ["", *SUCCESSFUL.split("---\n")])
+def test_no_false_alarm(log: str) -> None:
+    assert diagnosis(*log.split("\n")).status is Status.NOTHING_FAILED
+
+
+def test_a_success_inside_does_not_hide_the_failure_of_the_whole() -> None:
+    log = [
+        KILLED,
+        "ninja: build stopped: subcommand failed.",
+        "-- Build files have been written to: /b",
+    ]
+    assert causes(*log) == ["oom-nvcc"]
+
+
+def test_secrets_stay_in_the_log() -> None:
+    secret = "Zq8Xv7Lm2Np4Rt6Wy9Bc"
+    found = diagnosis(f"https://user:{secret}@example.org/ {KILLED} TOKEN={secret}")
+    assert found.findings
+    assert secret not in str(found)
+    assert secret not in str(diagnosis(f"a: error: what is https://user:{secret}@example.org/"))
+
+
+def test_a_log_does_not_write_commands() -> None:
+    """The groups of a match go into fixes only where they are harmless in a shell."""
+    bad = "$(reboot)"
+    for cause in failures().values():
+        for sign in cause.sign:
+            assert bad not in str(diagnosis(sign.match.replace("\\", ""), bad).findings)
+
+
+def test_parameters_that_are_known_take_the_place_of_defaults() -> None:
+    cause = failures()["oom-nvcc"]
+    assert "ninja -C here" in str(filled(cause, {"command": "ninja -C here"}))
+    assert cause.defaults["command"] in str(filled(cause, {}))
+
+
+def test_several_logs_of_one_build() -> None:
+    fine, killed, strange = diagnosis("fine"), diagnosis(KILLED), diagnosis("a: error: what")
+    assert merged([fine, fine]).status is Status.NOTHING_FAILED
+    assert merged([fine, strange]).status is Status.UNKNOWN
+    both = merged([strange, killed, fine])
+    assert both.status is Status.FAILED
+    assert [finding.cause for finding in both.findings] == ["oom-nvcc"]
+    assert both.lines == 3
+
+
+_PIECES = (
+    *("a", " ", "/", "'", "1.2.3 ", "error: ", "CMake Error at ", "nvcc fatal : ", "a.cpp:1:2: "),
+    *("undefined symbol: _Z", "../lib/x.so ", "No module named '", "bin/nvcc ", "-gencode arch="),
+    *("FAILED: ", "ninja: ", "Traceback (most recent call last):", "[1/2] ", "make: *** ", '"'),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from((*_PIECES, "\n")), max_size=60).map("".join))
+def test_any_log_has_a_diagnosis(log: str) -> None:
+    found = diagnosis(*log.split("\n"))
+    assert (found.status is Status.FAILED) == bool(found.findings)
+    ranks = [finding.confidence for finding in found.findings]
+    assert ranks == sorted(set(ranks), reverse=True)
+
+
+@pytest.mark.parametrize("piece", _PIECES)
+def test_no_line_makes_a_pattern_hang(piece: str) -> None:
+    """What would be seconds for one line of 4096 characters runs into the time limit here."""
+    diagnosis(*([piece * (4096 // len(piece))] * 5))
