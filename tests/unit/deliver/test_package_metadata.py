@@ -4,12 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.deliver.package.metadata import (
-    Headers,
-    edited_metadata,
-    edited_wheel,
-    required_name,
-)
+from stoker.artifact.headers import Headers
+from stoker.deliver.package.metadata import edited_metadata, edited_wheel, required_name
 
 METADATA = b"""Metadata-Version: 2.4
 Name: torch

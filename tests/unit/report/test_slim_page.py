@@ -1,0 +1,75 @@
+"""The plan of a slimming as people see it."""
+
+from rich.console import Console
+
+from stoker.model.slim import ArchSlim, LibrarySlim, SlimLayout, SlimReport
+from stoker.report.slimming import slim_lines, slim_page
+
+MIB = 1 << 20
+
+
+def report() -> SlimReport:
+    large = LibrarySlim(
+        path="torch/lib/libtorch_cuda.so",
+        before=1000 * MIB,
+        after=250 * MIB,
+        kept=452,
+        dropped=1971,
+        stubs=3,
+        layout=SlimLayout.MOVE,
+        archs=(
+            ArchSlim(arch="sm_90", kept=449, kept_bytes=140 * MIB),
+            ArchSlim(arch="sm_100", dropped=1900, dropped_bytes=750 * MIB),
+        ),
+    )
+    small = LibrarySlim(
+        path="torch/lib/libtorch_nvshmem.so",
+        before=4 * MIB,
+        after=MIB,
+        kept=4,
+        dropped=8,
+        layout=SlimLayout.PIN,
+        archs=(ArchSlim(arch="sm_90", kept=4, kept_bytes=MIB),),
+    )
+    odd = LibrarySlim(
+        path="torch/lib/libodd.so", before=MIB, after=MIB, skipped_because="odd at byte 7"
+    )
+    before, after = 1005 * MIB, 252 * MIB
+    return SlimReport(before=before, after=after, libraries=(small, odd, large), notes=("mind",))
+
+
+def lines(report: SlimReport) -> list[list[str]]:
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as capture:
+        console.print(slim_page(report))
+    return [line.split() for line in capture.get().splitlines()]
+
+
+def test_the_page() -> None:
+    page = lines(report())
+    first, second, third = page[1:4]  # the largest first
+    assert first[0] == "torch/lib/libtorch_cuda.so"
+    assert first[1:] == ["1000", "MiB", "250", "MiB", "25", "%", "452", "1971", "3", "move"]
+    assert second[1:] == ["4.0", "MiB", "1.0", "MiB", "25", "%", "4", "8", "pin"]
+    assert third[-1] == "left"
+    assert ["sm_90", "453", "141", "MiB"] in page
+    assert ["sm_100", "1900", "750", "MiB"] in page
+    assert page.index(["sm_90", "453", "141", "MiB"]) < page.index(["sm_100", "1900", "750", "MiB"])
+    assert ["left", "torch/lib/libodd.so:", "odd", "at", "byte", "7"] in page
+    assert ["note", "mind"] in page
+    assert page[-1] == ["1005", "MiB", "->", "252", "MiB", "(25", "%)"]
+
+
+def test_the_lines() -> None:
+    assert slim_lines(report()).splitlines() == [
+        "note: torch/lib/libodd.so is left as it is: odd at byte 7",
+        "note: mind",
+        "1005 MiB -> 252 MiB (25 %)",
+    ]
+
+
+def test_nothing_at_all() -> None:
+    assert lines(SlimReport(before=0, after=0, notes=("nothing to do",))) == [
+        ["note", "nothing", "to", "do"],
+        ["0", "B", "->", "0", "B"],
+    ]
