@@ -20,7 +20,7 @@ from stoker.model.artifact import DeviceKind
 # Of the entries of one region, the indexes of those that are kept. None: a stub is kept for them.
 Choose = Callable[[Sequence[Entry]], Iterable[int]]
 
-ALIGNMENT = 8  # of regions and entries
+_ALIGNMENT = 8  # of regions and entries
 
 
 class DeviceRegion(NamedTuple):
@@ -54,7 +54,7 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
     regions = []
     for index, (section, region, address) in enumerate(found):
         kept, has_stub = _kept(region, choose)
-        if index in references.opened or any(entry.offset % ALIGNMENT for entry in kept):
+        if index in references.opened or not all(_is_padded(entry) for entry in kept):
             kept, has_stub = region.entries, False
         regions.append(
             DeviceRegion(
@@ -75,9 +75,14 @@ def _address(file: Elf, region: Region) -> int:
     if load is None or region.end > load.offset + load.file_size:
         raise file.reader.error("device code that is not loaded", region.offset)
     address = load.address + region.offset - load.offset
-    if address % ALIGNMENT or region.offset % ALIGNMENT:
+    if address % _ALIGNMENT or region.offset % _ALIGNMENT:
         raise file.reader.error("device code at an odd place", region.offset)
     return address
+
+
+def _is_padded(entry: Entry) -> bool:
+    """Whether one that follows it is aligned if it is."""
+    return (entry.end - entry.offset) % _ALIGNMENT == 0
 
 
 def _kept(region: Region, choose: Choose) -> tuple[tuple[Entry, ...], bool]:
@@ -97,8 +102,8 @@ class _References:
         self._file = file
         self._starts = [address for address, _ in regions]
         self._ends = [address + region.end - region.offset for address, region in regions]
-        self._order = sorted(range(len(regions)), key=self._starts.__getitem__)
-        self._sorted = [self._starts[index] for index in self._order]
+        self._numbers = {address: index for index, address in enumerate(self._starts)}
+        self._sorted = sorted(self._starts)
         self._everywhere = range(self._sorted[0], max(self._ends))
         self.slots: list[list[int]] = [[] for _ in regions]
         self.opened: set[int] = set()  # something points into their middle
@@ -116,7 +121,7 @@ class _References:
         position = bisect_right(self._sorted, address) - 1
         if position < 0:
             return None
-        index = self._order[position]
+        index = self._numbers[self._sorted[position]]
         return index if address < self._ends[index] else None
 
     def _read_pointers(self) -> dict[int, int]:
@@ -146,19 +151,18 @@ class _References:
             if index is not None:
                 at_start = symbol.address == self._starts[index]
                 (self._named if at_start else self.opened).add(index)
-        starts = {address: index for index, address in enumerate(self._starts)}
         for symbol in read_symbols(self._file, elf.SYMBOL_TABLE, self._everywhere):
-            if symbol.address in starts:
-                self.slots[starts[symbol.address]].append(symbol.slot)
+            if symbol.address in self._numbers:
+                self.slots[self._numbers[symbol.address]].append(symbol.slot)
 
     def _read_wrappers(self, pointed: dict[int, int]) -> bool:
         """Whether every wrapper refers to a region in a way that can be set anew."""
         fixed = self._file.header.type == elf.EXECUTABLE  # at its address, without relocations
         for wrapper in read_wrappers(self._file):
             index = pointed.get(wrapper.address + REGION_FIELD)
-            if index is None and fixed and (at := self._at(wrapper.region)) is not None:
-                index = at if self._starts[at] == wrapper.region else None
-                self._add_slot(at, wrapper.offset + REGION_FIELD)
+            if index is None and fixed and wrapper.region in self._numbers:
+                index = self._numbers[wrapper.region]
+                self._add_slot(index, wrapper.offset + REGION_FIELD)
             if index is None:
                 return False
             self._wrapped.add(index)

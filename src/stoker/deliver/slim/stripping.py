@@ -40,12 +40,22 @@ def _symbol_sections(file: Elf) -> Iterator[int]:
 
 
 def _dead_space(file: Elf) -> Iterator[Span]:
-    """Pages that are loaded, but neither of a section nor of anything that the loader reads."""
+    """Pages that are loaded, but of no section."""
+    if not _sections_tell_all(file):
+        return
     used = in_use(file)
-    tables = [value for tag, value in file.dynamic if tag in elf.TABLES]
     for load in file.segments_of(elf.LOAD):
-        distance = load.address - load.offset
         for gap in without(span_of(load), used):
-            read = any(gap.start <= table - distance < gap.end for table in tables)
-            if gap.size >= 2 * file.page and not read:  # so that one page at least is whole
+            if gap.size >= 2 * file.page:  # so that one page at least is whole
                 yield gap
+
+
+def _sections_tell_all(file: Elf) -> bool:
+    """Whether everything is in a section that the loader reads; a tool may have removed headers."""
+    loaded = [
+        range(section.address, section.address + section.size)
+        for section in file.sections
+        if section.flags & elf.ALLOCATED
+    ]
+    read = [value for tag, value in file.dynamic if tag in elf.TABLES]
+    return bool(read) and all(any(place in section for section in loaded) for place in read)

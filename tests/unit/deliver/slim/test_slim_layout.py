@@ -300,6 +300,20 @@ def test_stripping_takes_space_that_edits_left_behind(need: Need, tmp_path: Path
     assert loaded(stripped, {}) == []
 
 
+def test_nothing_is_dead_space_without_sections(need: Need, tmp_path: Path) -> None:
+    """What sections do not tell of may be anything."""
+    path = build_library(need, tmp_path, [cubins(1, *ARCHS)])
+    content = bytearray(path.read_bytes())
+    with open_file(path) as reader:
+        sections = Elf(reader).header.sections_offset
+    struct.pack_into("<Q", content, 40, 0)  # where section headers are
+    struct.pack_into("<HH", content, 60, 0, 0)  # how many, and the one with the names
+    del content[sections:]
+    path.write_bytes(content)
+    plan = slim(path, tmp_path / "made.so", "sm_90", strip=True)
+    assert not plan.changes
+
+
 @LAYOUTS
 def test_a_program_at_fixed_addresses(need: Need, tmp_path: Path, pin: bool) -> None:
     """Its wrappers have no relocations; its code is small, since its headers must stay."""
