@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "slim.json"
-sys.path.remove(str(Path(__file__).resolve().parent))  # a module there has a name of Python's own
+HERE = Path(__file__).resolve().parent  # where a module has the name of one of Python's own
+sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
 from stoker.machine.snapshot import read_machine  # noqa: E402
 from stoker.model.units import size as in_words  # noqa: E402

@@ -7,10 +7,13 @@ import subprocess
 import sys
 import venv
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from built_libraries import PTX, Need, build, entry, region
 from conftest import Stoker, missing
@@ -359,6 +362,26 @@ def test_a_library_that_cannot_be_cut(library: Path) -> None:
     assert library.read_bytes() == broken
 
 
+@given(damage=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=8)), min_size=1))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_damaged_libraries(
+    library: Path, members: dict[str, bytes], damage: list[tuple[float, bytes]]
+) -> None:
+    """Slimmed, left as it is, or refused in words: whatever the bytes are."""
+    content = bytearray(members[CUDA])
+    for place, data in damage:
+        # The headers at both ends are where damage matters.
+        start = int(place * 8192) - 4096
+        content[start % len(content) : start % len(content) + len(data)] = data
+    library.write_bytes(content)
+    with suppress(StokerError):
+        slim(library, "--for", "sm90", "--dry-run")
+    with suppress(StokerError):
+        slim(library.parent, "--for", "sm90", "--discard")
+
+
 def test_ptx_on_request(need: Need, tmp_path: Path) -> None:
     entries = [entry(2, 90, b"c" * 99), entry(PTX, 80, b"p" * 9), entry(PTX, 90, b"q" * 9)]
     path = build_library(need, tmp_path, [cubins(1, *ARCHS), region(entries)])
@@ -518,6 +541,13 @@ def test_what_was_installed_again_is_not_overwritten(environment: Path, wheel: P
     run(environment, "-m", "pip", "install", *words)
     assert len(listed(site / CUDA)[0]) == 3
     assert not list(site.rglob("*originals*"))
+
+
+def test_one_without_a_list_of_its_files(environment: Path) -> None:
+    (site_of(environment) / "torch-2.0+cu130.dist-info" / "RECORD").unlink()
+    with pytest.raises(UsageError, match="without a list of its files") as raised:
+        slim("torch", "--for", "sm90")
+    assert "folder" in raised.value.hints[0]
 
 
 def test_native_without_a_gpu(wheel: Path, stoker: Stoker) -> None:
