@@ -11,6 +11,7 @@ from stoker.cli.governing import governing_options
 from stoker.model.errors import StorageError
 
 if TYPE_CHECKING:
+    from stoker.flows.kept_output import Kept
     from stoker.model.runs import RunSummary
 
 
@@ -41,6 +42,7 @@ def command(
     Ends with the command's own status; its output stays its own.
     """
     from stoker.flows.governed import RunOptions
+    from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
     from stoker.model.scratch import Tmp
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
@@ -50,6 +52,7 @@ def command(
     options = RunOptions(
         memory=memory, keep_free=keep_free, cpus=cpus, nice=nice, policy=policy, tmp=Tmp(tmp)
     )
+    outputs = kept_outputs()
     # Where stderr is closed, Python has none.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
     try:
@@ -62,7 +65,17 @@ def command(
         view.write(unseen_text(finished.unseen_cpu_seconds))
     if summary_file:
         view.write(_write(Path(summary_file), finished.summary))
+    if finished.status and progress not in ("quiet", "json"):
+        view.write(_cause(outputs, finished.summary))
     return finished.status
+
+
+def _cause(outputs: "tuple[Kept, ...]", summary: "RunSummary | None") -> str:
+    """Why the command failed, as far as it is known from what it left."""
+    from stoker.flows.diagnosing import diagnose_outputs
+    from stoker.report.diagnosis import short
+
+    return short(diagnose_outputs(outputs, summary))
 
 
 def _write(path: Path, summary: "RunSummary | None") -> str:

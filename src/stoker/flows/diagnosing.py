@@ -13,6 +13,7 @@ from stoker.diagnose.parameters import parameters
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis
 from stoker.diagnose.verdict import diagnose, merged
+from stoker.flows.kept_output import Kept, opened
 from stoker.govern.history import History
 from stoker.machine.snapshot import read_machine
 from stoker.machine.tools import read_toolbox
@@ -62,10 +63,10 @@ def diagnose_folder(folder: Path) -> Diagnosis:
     return with_measured(diagnosis, of_summary(record.summary), facts)
 
 
-def diagnose_output(stream: BinaryIO, summary: RunSummary | None, command: str) -> Diagnosis:
-    """What a command of `stoker run` printed, as far as it was kept."""
-    facts = _facts(command)
-    return with_measured(diagnose(read_log(stream), facts=facts), of_summary(summary), facts)
+def diagnose_outputs(outputs: tuple[Kept, ...], summary: RunSummary | None) -> Diagnosis:
+    """Of a command of `stoker run`: what is left of its output, and what was measured."""
+    found = [diagnose(read_log(stream)) for stream in opened(outputs)]
+    return with_measured(merged(found), of_summary(summary), {})
 
 
 def _of_stream(stream: BinaryIO, run: str | None, file: str = "") -> Diagnosis:

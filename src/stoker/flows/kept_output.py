@@ -1,0 +1,43 @@
+"""What a command printed, where it can be read again without standing in its way.
+
+A command that `stoker run` starts writes to our own streams. Where those are files, what it has
+written is in them; a terminal or a pipe keeps nothing, and is left alone.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from stoker.model.value import Value
+
+_STREAMS = (1, 2)
+
+
+class Kept(Value, frozen=True, kw_only=True):
+    """A file that is stdout, stderr or both, from where it ended before."""
+
+    descriptor: int
+    begin: int
+
+
+def kept_outputs() -> tuple[Kept, ...]:
+    """To be asked before the command runs."""
+    found: dict[tuple[int, int], Kept] = {}
+    for descriptor in _STREAMS:
+        with suppress(OSError):  # a stream may be closed
+            state = os.fstat(descriptor)
+            if stat.S_ISREG(state.st_mode):
+                kept = Kept(descriptor=descriptor, begin=state.st_size)
+                found.setdefault((state.st_dev, state.st_ino), kept)
+    return tuple(found.values())
+
+
+def opened(outputs: tuple[Kept, ...]) -> Iterator[BinaryIO]:
+    """What was written since; a file that may not be read is passed over."""
+    for kept in outputs:
+        with suppress(OSError), Path(f"/dev/fd/{kept.descriptor}").open("rb") as stream:
+            stream.seek(kept.begin)
+            yield stream

@@ -1,0 +1,229 @@
+"""`stoker diagnose` and `stoker explain` on what real tools print here."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conftest import Stoker
+from governed import STOKER
+
+Need = Callable[[str], str]
+
+KILLED = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"
+WARNINGS = """
+cmake_minimum_required(VERSION 3.18)
+project(warned LANGUAGES CXX)
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("int main() { return nothing; }" HAS_NOTHING)
+find_package(NoSuchLibrary)
+find_library(MKL mkl_no_such)
+execute_process(COMMAND git describe --tags WORKING_DIRECTORY /)
+message(WARNING "MKL could not be found.  Defaulting to Eigen")
+message("error: this is only a message of ours: fatal error: not really")
+file(WRITE ${CMAKE_BINARY_DIR}/a.cpp "int error_handler() { int unused; return 0; }")
+add_library(error STATIC ${CMAKE_BINARY_DIR}/a.cpp)
+target_compile_options(error PRIVATE -Wall)
+"""
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "back_end"
+backend-path = ["."]
+[project]
+name = "made-here"
+version = "1"
+"""
+BACK_END = """
+import sys, zipfile
+
+METADATA = "Metadata-Version: 2.1\\nName: made-here\\nVersion: 1\\n"
+WHEEL = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    print("a.cpp:1:2: warning: unused error: -Werror", file=sys.stderr)
+    name = "made_here-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.writestr("made_here-1.dist-info/METADATA", METADATA)
+        wheel.writestr("made_here-1.dist-info/WHEEL", WHEEL)
+        wheel.writestr("made_here-1.dist-info/RECORD", "")
+    return name
+"""
+
+
+def output_of(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "build.log"
+    path.write_text(KILLED)
+    return path
+
+
+def test_a_cause_is_status_0_and_its_page_has_the_line(stoker: Stoker, log: Path) -> None:
+    done = stoker("diagnose", str(log))
+    assert done.returncode == 0
+    assert "oom-nvcc" in done.stdout
+    assert f"{log}:1: nvcc error" in done.stdout.replace("\n  ", "")
+
+
+def test_json_is_as_documented(stoker: Stoker, log: Path) -> None:
+    found = json.loads(stoker("diagnose", "--json", str(log)).stdout)
+    assert found["status"] == "failed"
+    first = found["findings"][0]
+    assert first["cause"] == "oom-nvcc"
+    assert 0.5 < first["confidence"] <= 1
+    assert first["evidence"][0]["line"] == 1
+    assert first["evidence"][0]["text"] == KILLED.strip()
+    assert first["why"]
+    assert first["fix"][0]["commands"]
+    assert all(link.startswith("https://") for link in first["links"])
+
+
+def test_fix_script_is_only_printed(stoker: Stoker, log: Path) -> None:
+    done = stoker("diagnose", "--fix-script", str(log))
+    assert done.stdout.startswith("#!/bin/sh\n")
+    assert "stoker run -- " in done.stdout
+
+
+def test_standard_input() -> None:
+    done = subprocess.run(
+        [STOKER, "diagnose", "-"], input=KILLED, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "oom-nvcc" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("diagnose", "no-such.log"), "there is no log or run 'no-such.log'"),
+        (("diagnose", "4711"), "no run 4711"),
+        (("diagnose", "--json", "--fix-script", "-"), "take one"),
+        (("diagnose",), "LOG|-|RUN"),
+        (("explain", "oom-nvc"), "did you mean oom-nvcc"),
+        (("explain", "--stage", "compil"), "did you mean compile"),
+    ],
+)
+def test_wrong_arguments_have_a_clear_error(
+    stoker: Stoker, arguments: tuple[str, ...], part: str
+) -> None:
+    done = stoker(*arguments)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_without_logs_is_none(stoker: Stoker, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert stoker("diagnose", "empty", cwd=tmp_path).returncode == 2
+
+
+def test_a_real_compile_error_is_unknown_and_shown(
+    stoker: Stoker, need: Need, tmp_path: Path
+) -> None:
+    (tmp_path / "a.cpp").write_text("int f() { return not_declared_anywhere; }\n")
+    (tmp_path / "build.ninja").write_text(
+        f"rule cc\n  command = {need('c++')} -c $in -o $out\nbuild a.o: cc a.cpp\n"
+    )
+    (tmp_path / "a.log").write_text(output_of(need("ninja"), cwd=tmp_path))
+    done = stoker("diagnose", "a.log", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "not_declared_anywhere" in done.stdout
+    assert "unknown" in done.stdout
+
+
+def test_a_real_missing_header_is_found(stoker: Stoker, need: Need, tmp_path: Path) -> None:
+    (tmp_path / "a.cpp").write_text("#include <cublas_v2.h>\n")
+    output = output_of(need("c++"), "-fdiagnostics-color=always", "-c", "a.cpp", cwd=tmp_path)
+    (tmp_path / "a.log").write_text(output)
+    if "cublas_v2.h: No such file" not in output.replace("\x1b[m\x1b[K", ""):
+        pytest.skip("the compiler finds CUDA's headers by itself")
+    found = json.loads(stoker("diagnose", "--json", "a.log", cwd=tmp_path).stdout)
+    assert found["findings"][0]["cause"] == "cuda-dev-headers-missing"
+
+
+def test_a_real_configure_and_build_full_of_warnings_did_not_fail(
+    stoker: Stoker, need: Need, tmp_path: Path
+) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(WARNINGS)
+    configure = output_of(need("cmake"), "-S", ".", "-B", "b", "-G", "Ninja", cwd=tmp_path)
+    (tmp_path / "configure.log").write_text(configure)
+    build = output_of(need("cmake"), "--build", "b", "--verbose", cwd=tmp_path)
+    (tmp_path / "both.log").write_text(configure + build)
+    assert "warning" in build
+    for log in ("configure.log", "both.log"):
+        assert stoker("diagnose", log, cwd=tmp_path).returncode == 3, configure + build
+
+
+def test_a_real_cmake_error_is_found(stoker: Stoker, need: Need, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 99.0)\n")
+    (tmp_path / "a.log").write_text(output_of(need("cmake"), ".", cwd=tmp_path))
+    found = json.loads(stoker("diagnose", "--json", "a.log", cwd=tmp_path).stdout)
+    assert found["findings"][0]["cause"] == "cmake-too-old"
+
+
+def test_a_real_pip_install_did_not_fail(stoker: Stoker, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(PROJECT)
+    (project / "back_end.py").write_text(BACK_END)
+    pip = (sys.executable, "-m", "pip", "install", "-v", "--no-index", "--no-build-isolation")
+    output = output_of(*pip, "--target", tmp_path / "to", project, cwd=tmp_path)
+    assert "Successfully installed" in output
+    (tmp_path / "pip.log").write_text(output)
+    assert stoker("diagnose", "pip.log", cwd=tmp_path).returncode == 3
+
+
+def test_a_run_folder_is_read_by_its_failed_stage(stoker: Stoker, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "1-configure.log").write_text("CMake Error: this one was mended\n")
+    (folder / "2-compile.log").write_text(KILLED)
+    stages = [
+        {"stage": "configure", "end": "done", "seconds": 1.0, "log": "1-configure.log"},
+        {"stage": "compile", "end": "failed", "seconds": 1.0, "log": "2-compile.log"},
+    ]
+    (folder / "record.json").write_bytes(msgspec.json.encode({"stages": stages, "tree": "/a"}))
+    found = json.loads(stoker("diagnose", "--json", str(folder)).stdout)
+    assert [one["cause"] for one in found["findings"]] == ["oom-nvcc"]
+    assert found["findings"][0]["evidence"][0]["file"] == "2-compile.log"
+
+
+def test_a_run_folder_with_a_broken_record_is_read_all_the_same(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    (tmp_path / "record.json").write_text("{")
+    (tmp_path / "a.log").write_text(KILLED)
+    assert stoker("diagnose", str(tmp_path)).returncode == 0
+
+
+def test_stoker_run_names_the_cause_where_its_output_stays(tmp_path: Path) -> None:
+    script = f'echo "{KILLED.strip()}"; exit 3'
+    with (tmp_path / "a.log").open("w") as stream:
+        stream.write("nvcc fatal   : Unsupported gpu architecture 'compute_30'\n")
+        stream.flush()
+        done = subprocess.run(
+            [STOKER, "run", "--", "sh", "-c", script], stdout=stream, stderr=stream, check=False
+        )
+    assert done.returncode == 3
+    text = (tmp_path / "a.log").read_text()
+    assert "stoker explain oom-nvcc" in text
+    assert "stoker explain unsupported-gpu-arch-dropped" not in text  # it stood there before
+
+
+def test_explain_prints_a_page_and_a_list(stoker: Stoker) -> None:
+    assert "stoker run -- " in stoker("explain", "oom-nvcc").stdout
+    listed = stoker("explain", "--stage", "link").stdout
+    assert "libtorch-cuda-too-big" in listed
+    assert "oom-nvcc" not in listed
+    assert json.loads(stoker("explain", "--json", "oom-nvcc").stdout)["name"] == "oom-nvcc"

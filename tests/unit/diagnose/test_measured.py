@@ -1,0 +1,86 @@
+"""What the governor measured decides whether memory ran out."""
+
+from io import BytesIO
+
+from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Diagnosis, Status
+from stoker.diagnose.verdict import diagnose, merged
+from stoker.model.govern import Role, Step, StepRecord
+from stoker.model.runs import Attempt, Outcome, RunSummary
+
+GIBIBYTE = 1024**3
+
+
+def of_log(*lines: str) -> Diagnosis:
+    return diagnose(read_log(BytesIO("\n".join(lines).encode())))
+
+
+def attempt(outcome: Outcome, role: Role = Role.CUDA, key: str = "a") -> Attempt:
+    step = Step(key=key, role=role, source=f"csrc/{key}.cu")
+    record = StepRecord(step=step, seconds=30.0, cpu_seconds=20.0, peak=7 * GIBIBYTE)
+    return Attempt(record=record, started=0.0, outcome=outcome, status=137)
+
+
+def summary(status: int, oom_kills: int) -> RunSummary:
+    return RunSummary(
+        status=status,
+        steps=3,
+        wall_s=60.0,
+        cpu_s=60.0,
+        governor_cpu_s=0.1,
+        peak_bytes=8 * GIBIBYTE,
+        limit_bytes=8 * GIBIBYTE,
+        oom_kills=oom_kills,
+        preemptions=0,
+        retries=0,
+        lower_bound_s=None,
+        reserving_bound_s=None,
+        policy="adaptive",
+        cpus=2,
+    )
+
+
+def test_what_a_log_hints_at_is_certain_when_the_counter_moved() -> None:
+    log = of_log("nvcc error   : 'cicc' died due to signal 9 (Kill signal)")
+    found = with_measured(log, of_summary(summary(1, 2)), {}).findings[0]
+    assert (found.cause, found.confidence) == ("oom-nvcc", 1.0)
+    assert found.evidence[0].line == 0
+    assert "killed 2 processes" in found.evidence[0].text
+    assert "8 GiB of 8 GiB" in found.evidence[0].text.replace(".0", "")
+
+
+def test_a_step_whose_last_attempt_was_killed_is_the_cause_whatever_the_log_says() -> None:
+    measured = of_attempts([attempt(Outcome.OOM)], summary(1, 1))
+    found = with_measured(of_log("a.cpp:1:2: error: what"), measured, {})
+    assert found.status is Status.FAILED
+    assert [(one.cause, one.confidence) for one in found.findings] == [("oom-nvcc", 1.0)]
+    assert any("csrc/a.cu" in evidence.text for evidence in found.findings[0].evidence)
+
+
+def test_the_host_compiler_is_told_from_nvcc() -> None:
+    measured = of_attempts([attempt(Outcome.OOM, Role.CXX)], summary(1, 1))
+    assert with_measured(merged([]), measured, {}).findings[0].cause == "oom-host-compiler"
+
+
+def test_a_kill_that_was_made_good_is_not_the_cause_of_another_failure() -> None:
+    attempts = [attempt(Outcome.OOM), attempt(Outcome.DONE)]
+    log = of_log("nvcc fatal   : Unsupported gpu architecture 'compute_30'")
+    found = with_measured(log, of_attempts(attempts, summary(1, 1)), {}).findings
+    assert [one.cause for one in found] == ["unsupported-gpu-arch-dropped"]
+
+
+def test_a_run_that_ended_well_has_no_cause() -> None:
+    measured = of_attempts([attempt(Outcome.OOM), attempt(Outcome.DONE)], summary(0, 1))
+    assert with_measured(merged([]), measured, {}).status is Status.NOTHING_FAILED
+
+
+def test_a_failed_step_without_a_log_is_unknown_but_named() -> None:
+    found = with_measured(merged([]), of_attempts([attempt(Outcome.FAILED)], summary(1, 0)), {})
+    assert found.status is Status.UNKNOWN
+    assert "csrc/a.cu" in found.unexplained[0].text
+
+
+def test_without_measurements_the_log_has_the_word() -> None:
+    log = of_log("a.cpp:1:2: error: what")
+    assert with_measured(log, Measured(), {}) == log
