@@ -40,7 +40,7 @@ from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, process
 from stoker.plan.doctor import examine
 from stoker.plan.doctor.case import is_on
-from stoker.plan.doctor.tools import unmet_requirements
+from stoker.plan.doctor.tools import requirements_missing, unmet_requirements
 from stoker.plan.record import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source.ninja import read_edges
@@ -49,8 +49,8 @@ _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKin
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
 _NO_WORK = "ninja: no work to do."
 # What doctor finds wrong and a build may still do: the governor deals with little memory, a full
-# disk says so, and not all that PyTorch lists is needed.
-_NO_HINDRANCE = ("memory", "disk")
+# disk says so, and requirements are looked at here.
+_NO_HINDRANCE = ("memory", "disk", "requirements")
 # Variables that builds read beside the plan's own.
 _READ_BY_BUILDS = (
     *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
@@ -162,15 +162,21 @@ class Staging:
         return (self._work.environment,)
 
     def _hindrances(self) -> list[Finding]:
-        passed: tuple[str, ...] = _NO_HINDRANCE
-        if self._isolation is not Isolation.NONE or self.tree.kind is not ProjectKind.EXTENSION:
-            passed += ("requirements",)
-        findings = examine(self._subject, self._plan)
-        return [
+        found = [
             finding
-            for finding in findings
-            if finding.severity is Severity.ERROR and not finding.name.startswith(passed)
+            for finding in examine(self._subject, self._plan)
+            if finding.severity is Severity.ERROR and not finding.name.startswith(_NO_HINDRANCE)
         ]
+        python = self._subject.toolbox.python
+        # Not all that PyTorch lists is needed to build it.
+        if self._sees_installed and self.tree.kind is not ProjectKind.PYTORCH:
+            unmet = unmet_requirements(self.tree.requirements, python)
+            found += [requirements_missing(unmet, python)] if unmet else []
+        return found
+
+    @property
+    def _sees_installed(self) -> bool:
+        return self.way.last is Stage.WHEEL and self._isolation is Isolation.NONE
 
     def _chosen_isolation(self) -> Isolation:
         """As asked; else PyTorch and extensions see what is installed, others if it is enough."""

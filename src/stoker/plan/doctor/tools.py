@@ -1,7 +1,7 @@
 """Build tools, Python and the completeness of the tree."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.knowledge.features import features
 from stoker.model.finding import Finding
@@ -94,21 +94,23 @@ def _between(version: str, bounds: tuple[str, str]) -> bool:
 
 
 def requirements(case: Case) -> Iterator[Finding]:
+    """Of CMake projects that are Python packages, the builder asks: they may be built apart."""
     if case.subject.tree is None or case.subject.kind is ProjectKind.CMAKE:
         return
-    python = case.subject.toolbox.python
-    missing = unmet_requirements(case.subject.tree.requirements, python)
-    if missing:
-        yield error(
-            "requirements-missing",
-            f"{len(missing)} Python packages that the build imports are missing",
-            evidence=", ".join(missing),
-            fix=(shlex.join([python.executable, "-m", "pip", "install", *missing]),),
-        )
-    elif case.subject.tree.requirements:
-        yield ok(
-            "requirements", f"{len(case.subject.tree.requirements)} build requirements installed"
-        )
+    lines, python = case.subject.tree.requirements, case.subject.toolbox.python
+    if missing := unmet_requirements(lines, python):
+        yield requirements_missing(missing, python)
+    elif lines:
+        yield ok("requirements", f"{len(lines)} build requirements installed")
+
+
+def requirements_missing(missing: Sequence[str], python: PythonInstallation) -> Finding:
+    return error(
+        "requirements-missing",
+        f"{len(missing)} Python packages that the build imports are missing",
+        evidence=", ".join(missing),
+        fix=(shlex.join([python.executable, "-m", "pip", "install", *missing]),),
+    )
 
 
 def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list[str]:

@@ -1,0 +1,84 @@
+"""Builds of miniatures with `stoker build`: copies to change, and a look at what was done."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from conftest import PROJECTS, Stoker
+
+PATIENCE = 280.0  # seconds, on a machine that does much else
+
+
+class Project:
+    """A copy of a miniature, and builds of it."""
+
+    def __init__(self, stoker: Stoker, folder: Path, name: str):
+        self.tree = folder / name
+        self.out = folder / "out"
+        self._stoker = stoker
+        shutil.copytree(PROJECTS / name, self.tree)
+
+    def build(
+        self, *options: str, command: str = "build", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        if command == "build" and "--out" not in options:
+            options = ("--out", str(self.out), *options)
+        return self._stoker(
+            command,
+            str(self.tree),
+            "--variant",
+            "cpu",
+            "--json",
+            *options,
+            timeout=PATIENCE,
+            **environment,
+        )
+
+    def built(self, *options: str, command: str = "build", **environment: str) -> "Record":
+        """Of a build that must succeed."""
+        done = self.build(*options, command=command, **environment)
+        assert done.returncode == 0, done.stderr
+        return Record(json.loads(done.stdout))
+
+    def change(self, file: str, old: str, new: str) -> None:
+        path = self.tree / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+class Record:
+    """What --json printed of a build."""
+
+    def __init__(self, printed: dict[str, Any]):
+        self.folder = Path(printed["folder"])
+        self.record = printed["record"]
+
+    @property
+    def ends(self) -> dict[str, str]:
+        return {stage["stage"]: stage["end"] for stage in self.record["stages"]}
+
+    @property
+    def wheel(self) -> Path:
+        (path,) = self.record["outputs"]
+        return Path(path)
+
+    def log(self, stage: str) -> str:
+        (log,) = (one["log"] for one in self.record["stages"] if one["stage"] == stage)
+        return Path(log).read_text()
+
+    def compiled(self) -> list[str]:
+        """Sources that were compiled, wherever in the build."""
+        steps = self.folder / "steps.json"
+        if not steps.exists():
+            return []
+        events = (self.folder / "events.jsonl").read_text().splitlines()
+        titles = [json.loads(line).get("title", "") for line in events if '"ends"' in line]
+        sources = (".c", ".cc", ".cpp", ".cu")
+        return sorted(
+            Path(title).name
+            for title in titles
+            if title.endswith(sources) and "/CMake" not in title  # neither what CMake tries out
+        )

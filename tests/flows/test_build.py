@@ -1,0 +1,272 @@
+"""`stoker build` and `stoker develop` on miniatures, for real."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builds import PATIENCE, Project
+from conftest import Stoker, missing
+
+FIRST = {"prepare", "configure", "codegen", "compile", "wheel", "package", "verify"}
+
+
+@pytest.fixture
+def project(stoker: Stoker, tmp_path: Path, need: Callable[[str], str], _back_end: None) -> Project:
+    need("ninja")
+    return Project(stoker, tmp_path, "mini-wheel")
+
+
+@pytest.fixture
+def _back_end() -> None:
+    """What miniatures are built with, in the environment of the tests."""
+    try:
+        import scikit_build_core  # noqa: F401
+    except ImportError:
+        missing("scikit-build-core is not installed")
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def ask(wheel: Path, folder: Path, expression: str) -> str:
+    """What an unpacked wheel answers."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import mini_wheel; print(mini_wheel.{expression})"],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_from_a_tree_to_a_wheel_and_again(project: Project, tmp_path: Path) -> None:
+    first = project.built()
+    assert first.ends == dict.fromkeys(FIRST, "done")
+    assert ask(first.wheel, tmp_path / "installed", "total()") == "21"
+    assert first.compiled() == [
+        "core.cpp",
+        "native.cpp",
+        *(f"part_{number}.cpp" for number in range(1, 7)),
+    ]
+    before = digest(first.wheel)
+
+    again = project.built()
+    assert again.ends == dict.fromkeys(FIRST, "skipped")
+    assert digest(again.wheel) == before
+
+    project.change("src/core.cpp", "int sum = 0", "int sum = 100")
+    changed = project.built()
+    assert changed.compiled() == ["core.cpp"]
+    assert changed.ends["configure"] == changed.ends["codegen"] == "skipped"
+    assert ask(changed.wheel, tmp_path / "changed", "total()") == "121"
+
+    loud = project.built("-D", "USE_SHOUT=ON")
+    assert loud.compiled() == ["native.cpp"]
+    assert ask(loud.wheel, tmp_path / "loud", "loud()") == "True"
+
+    fresh = project.built("-D", "USE_SHOUT=ON", "--fresh")
+    assert len(fresh.compiled()) == 8
+    assert digest(fresh.wheel) == digest(loud.wheel)
+
+
+def test_the_same_bytes_in_other_folders_and_repeated(
+    stoker: Stoker, project: Project, tmp_path: Path
+) -> None:
+    deeper = tmp_path / "somewhere" / "else" / "entirely"
+    deeper.mkdir(parents=True)
+    other = Project(stoker, deeper, "mini-wheel")
+    wheel, copy = project.built("-D", "USE_SHOUT=ON").wheel, other.built("-D", "USE_SHOUT=ON").wheel
+    assert digest(wheel) == digest(copy)
+    assert ask(wheel, tmp_path / "installed", "where()") == "mini-wheel/src/core.cpp"
+    assert os.fsencode(tmp_path) not in b"".join(_contents(wheel))
+
+    repeated = project.built("--from-record", str(copy), "--out", str(tmp_path / "repeated"))
+    assert digest(repeated.wheel) == digest(wheel)
+    folder = str(repeated.folder)
+    again = stoker("build", "--from-record", folder, "--json", timeout=PATIENCE)
+    assert again.returncode == 0, again.stderr
+    assert digest(Path(json.loads(again.stdout)["record"]["outputs"][0])) == digest(wheel)
+
+
+def _contents(wheel: Path) -> list[bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return [archive.read(name) for name in archive.namelist()]
+
+
+def test_the_record_of_a_build(project: Project) -> None:
+    built = project.built(MY_TOKEN="very-secret", INDEX="https://me:very-secret@example.org/")
+    record = json.loads((built.folder / "record.json").read_text())
+    assert record["environment"]["MY_TOKEN"] == record["environment"]["INDEX"][8:11] == "***"
+    assert "very-secret" not in "".join(
+        path.read_text() for path in built.folder.iterdir() if path.is_file()
+    )
+    assert record["plan"]["name"] == "cpu"
+    assert record["tools"]["cmake"]
+    steps = json.loads((built.folder / "steps.json").read_text())
+    assert len(steps["steps"]) >= 8
+    with zipfile.ZipFile(built.wheel) as archive:
+        plan = json.loads(archive.read("mini_wheel-0.2.0.dist-info/stoker-plan.json"))
+    assert plan["variant"]["name"] == "cpu"
+    assert plan["cmake"]["CMAKE_BUILD_TYPE"] == "Release"
+
+
+def test_a_feature_that_switched_itself_off_stops_before_compiling(project: Project) -> None:
+    if subprocess.run(["sh", "-c", "command -v mpicxx"], check=False, capture_output=True).stdout:
+        pytest.skip("MPI is installed")
+    done = project.build("-D", "USE_MPI=ON")
+    assert done.returncode == 4
+    assert "USE_MPI was asked for, but switched itself off" in done.stderr
+    assert "Could NOT find MPI" in done.stderr
+    assert "openmpi" in done.stderr  # the package, by whatever manager
+    assert "compile" not in done.stderr
+    assert not project.out.exists()
+
+
+def test_code_generation_fails_as_itself(project: Project) -> None:
+    project.change("tools/generate.py", "import sys", "import sys, no_such_module")
+    done = project.build()
+    assert done.returncode == 1
+    assert "codegen failed" in done.stderr
+    assert "No module named 'no_such_module'" in done.stderr
+
+
+def test_a_compile_error_is_shown_and_the_shell_has_the_stage(project: Project) -> None:
+    project.change("src/core.cpp", "return sum;", "return sm;")
+    done = project.build(
+        "--shell-on-failure", SHELL=_script(project.tree.parent / "shell", "env > seen; pwd")
+    )
+    assert done.returncode == 1
+    assert "compile failed" in done.stderr
+    assert "was not declared" in done.stderr
+    assert "STOKER_SOCKET=" in (project.tree / "seen").read_text()
+    project.change("src/core.cpp", "return sm;", "return sum;")
+    assert project.built().ends["configure"] == "skipped"
+
+
+def _script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_one_target_only(project: Project) -> None:
+    built = project.built("--target", "mini_core")
+    assert list(built.ends) == ["prepare", "configure", "codegen", "compile"]
+    assert "native.cpp" not in built.compiled()
+    done = project.build("--target", "mini_coer")
+    assert (done.returncode, "did you mean mini_core" in done.stderr) == (2, True)
+
+
+def test_develop_compiles_what_changed(project: Project, tmp_path: Path) -> None:
+    python = _environment(tmp_path)
+    options = ("--isolation", "none")
+    first = project.built(*options, command="develop", VIRTUAL_ENV=str(python.parent.parent))
+    assert first.ends["install"] == "done"
+    assert _imported(python) == "21"
+    project.change("src/core.cpp", "int sum = 0", "int sum = 100")
+    second = project.built(*options, command="develop", VIRTUAL_ENV=str(python.parent.parent))
+    assert second.compiled() == ["core.cpp"]
+    assert _imported(python) == "121"
+
+
+def _environment(tmp_path: Path) -> Path:
+    """With pip and the packages of the tests, but none of its own yet."""
+    words = [sys.executable, "-m", "venv", "--system-site-packages", str(tmp_path / "env")]
+    subprocess.run(words, check=True)
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (own,) = Path(sys.prefix).glob("lib/python*/site-packages")
+    (packages / "tests.pth").write_text(f"{own}\n")
+    return tmp_path / "env" / "bin" / "python"
+
+
+def _imported(python: Path) -> str:
+    words = [str(python), "-c", "import mini_wheel; print(mini_wheel.total())"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_cmake_project_is_installed_into_a_folder(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "mini-cmake")
+    with (project.tree / "CMakeLists.txt").open("a") as stream:
+        stream.write("install(TARGETS sum)\n")
+    built = project.built()
+    assert list(built.ends) == ["prepare", "configure", "compile", "install"]
+    assert (built.wheel / "lib" / "libsum.a").is_file()
+    assert project.built().ends["install"] == "skipped"
+    (built.wheel / "lib" / "libsum.a").unlink()
+    project.change("src/sum.cpp", "0.0);", "1.0);")
+    assert (project.built().wheel / "lib" / "libsum.a").is_file()
+    assert [path.name for path in project.out.iterdir()] == [built.wheel.name]
+
+
+def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "small-pytorch")
+    part = project.built("--target", "c10")
+    assert (list(part.ends), part.compiled()) == (
+        ["prepare", "configure", "compile"],
+        ["Device.cpp"],
+    )
+    whole = project.built()
+    assert whole.ends["configure"] == "skipped"
+    assert whole.compiled() == ["Operators.cpp", "sum.cpp"]
+    assert whole.wheel.name.startswith("torch-2.6.0+cpu-")
+    project.change("c10/Device.cpp", "return 1", "return 2")
+    changed = project.built()
+    assert changed.compiled() == ["Device.cpp"]
+    with zipfile.ZipFile(changed.wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    words = [sys.executable, "-c", "import torch; print(torch.add(1, 2))"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == "6\n"
+
+
+def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
+    project.built()
+    lock = next((Path(os.environ["STOKER_HOME"]) / "cache" / "builds").glob("*.lock"))
+    words = ["flock", str(lock), "sh", "-c", "echo held; read line"]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        done = project.build()
+        holder.communicate("go\n")
+    assert (done.returncode, "another build is at work" in done.stderr) == (1, True)
+
+
+# -- what cannot be written --------------------------------------------------------------------
+
+
+def test_an_output_that_cannot_be_written_is_refused_first(
+    project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = project.build("--out", str(tmp_path / "file"))
+    assert done.returncode == 5
+    assert "is not a folder" in done.stderr
+    assert "prepare" not in done.stderr
+
+
+def test_a_full_disk_leaves_nothing_half_written(project: Project, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(full)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        missing("a tmpfs cannot be mounted")
+    try:
+        done = project.build("--out", str(full))
+        assert done.returncode == 5
+        assert "No space left" in done.stderr
+        assert list(full.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+    assert project.built().ends["verify"] == "skipped"
