@@ -97,12 +97,10 @@ def only(*archs: str) -> Choose:
     return lambda entries: [index for index, one in enumerate(entries) if one.arch in archs]
 
 
-def slim(
-    path: Path, made: Path, *archs: str, pin: bool = False, strip: bool = False
-) -> LibraryPlan:
-    """Plan a library, and write it if it changes."""
+def slim(path: Path, made: Path, *archs: str, **options: bool) -> LibraryPlan:
+    """Plan a library, and write it if it changes; ``options`` are those of ``SlimOptions``."""
     with open_file(path) as reader:
-        plan = plan_library(reader, only(*archs), SlimOptions(pin=pin, strip=strip))
+        plan = plan_library(reader, only(*archs), SlimOptions(**options))
         if plan.changes:
             write_library(plan, reader, made)
             assert made.stat().st_size == plan.summary.after

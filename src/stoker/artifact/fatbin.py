@@ -83,6 +83,16 @@ def region_header(size: int) -> bytes:
     return _REGION_START + struct.pack("<Q", size)
 
 
+def zstd_entry(header: bytes, payload: bytes) -> bytes:
+    """An entry as its header says, but for the payload, which is packed by zstd."""
+    fields = list(_ENTRY.unpack_from(header))
+    fields[3] = -(-len(payload) // 8) * 8
+    fields[4] = len(payload)
+    fields[11] = fields[11] & ~_LZ4 | _ZSTD
+    whole = _ENTRY.pack(*fields) + header[_ENTRY.size :] + payload
+    return whole.ljust(len(header) + fields[3], b"\0")
+
+
 def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterator[Region]:
     """Every region of a section that lies at ``start``."""
     position, end, left = start, start + size, _MOST_ENTRIES

@@ -14,6 +14,7 @@ from stoker.artifact.fatbin import Entry, Region
 from stoker.artifact.library import device_regions
 from stoker.artifact.reader import Reader
 from stoker.artifact.relocations import read_pointers, read_symbols
+from stoker.artifact.unpacked import unpacked
 from stoker.artifact.wrappers import REGION_FIELD, read_wrappers
 from stoker.deliver.slim.cutting import span_of
 from stoker.deliver.slim.spans import Span, merged, without
@@ -93,8 +94,20 @@ class _Comparison:
             if len(region.entries) != len(entries):
                 raise self._wrong("a region has other entries", region.offset)
             for made, entry in zip(region.entries, entries, strict=True):
-                if not self._same(entry.offset, made.offset, entry.end - entry.offset):
+                if not self._same_code(entry, made):
                     raise self._wrong("an entry of device code is another", made.offset)
+
+    def _same_code(self, old: Entry, new: Entry) -> bool:
+        """Byte by byte, or packed anew and the same when it is unpacked."""
+        before, after = self._before.reader, self._after.reader
+        if new.compression is old.compression:
+            size = old.end - old.offset
+            return new.end - new.offset == size and self._same(old.offset, new.offset, size)
+        headers = (
+            fatbin.zstd_entry(before.read(old.offset, old.header_size), b""),
+            (fatbin.zstd_entry(after.read(new.offset, new.header_size), b"")),
+        )
+        return headers[0] == headers[1] and unpacked(before, old) == unpacked(after, new)
 
     def _changed_slots(self) -> Iterator[Span]:
         """Where the address of a region stood in the original, and now its new one stands."""

@@ -17,8 +17,9 @@ from stoker.artifact.reader import Reader
 from stoker.artifact.relocations import RELATIVE
 from stoker.deliver.slim.cutting import Overwritten, check_unused, cut, span_of
 from stoker.deliver.slim.packing import Packing, pack
+from stoker.deliver.slim.recompression import recompress
 from stoker.deliver.slim.regions import Choose, DeviceRegion, find_regions
-from stoker.deliver.slim.spans import Shift, Span, merged, without
+from stoker.deliver.slim.spans import Shift, Span, without
 from stoker.deliver.slim.stripping import Stripping, find_unused
 from stoker.model.artifact import DeviceKind
 from stoker.model.errors import ArtifactError
@@ -27,9 +28,10 @@ from stoker.model.value import Value
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):
-    """``pin``: no region moves, even where it could."""
+    """``pin``: no region moves, even where it could. ``recompress``: from LZ4 to zstd."""
 
     strip: bool = False
+    recompress: bool = False
     pin: bool = False
 
 
@@ -79,8 +81,10 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
         return LibraryPlan(summary=unchanged)
     _check(file)
     regions = find_regions(file, choose, pin=options.pin)
+    if options.recompress:
+        regions = recompress(file.reader, regions)
     stripping = find_unused(file) if options.strip else Stripping()
-    is_smaller = not all(region.is_whole for region in regions)
+    is_smaller = not all(region.is_as_it_was for region in regions)
     summary = replace(unchanged, archs=_archs(regions), **_counts(regions))
     if not is_smaller and not stripping.freed:
         return LibraryPlan(summary=summary)
@@ -140,15 +144,21 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
     cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
     whole = Span(0, file.reader.size)
     untouched = without(whole, (*packing.rewritten, *stripping.freed))
+    entries = list(_entries(packing, cutting.shift))
     return Rewrite(
         size=cutting.size,
         copies=(
             *(Copy(span.start, cutting.shift(span.start), span.size) for span in untouched),
-            *_copied_entries(packing, cutting.shift),
+            *(
+                Copy(entry.offset, target, entry.end - entry.offset)
+                for entry, target, new in entries
+                if new is None
+            ),
         ),
         overwritten=(
             *cutting.overwritten,
             *_region_headers(packing, cutting.shift),
+            *((target, new) for _, target, new in entries if new is not None),
             *_addresses(file, packing, stripping, cutting.shift),
         ),
     )
@@ -166,12 +176,13 @@ def _ends(file: Elf, packing: Packing) -> dict[int, int]:
     return ends
 
 
-def _copied_entries(packing: Packing, shift: Shift) -> Iterator[Copy]:
+def _entries(packing: Packing, shift: Shift) -> Iterator[tuple[Entry, int, bytes | None]]:
+    """What is kept, where it goes, and its bytes if they are new."""
     for placed in packing.placed:
         target = shift(placed.offset) + fatbin.HEADER_SIZE
-        for span in merged(Span(entry.offset, entry.end) for entry in placed.region.kept):
-            yield Copy(span.start, target, span.size)
-            target += span.size
+        for entry in placed.region.kept:
+            yield entry, target, placed.region.repacked.get(entry.offset)
+            target += placed.region.size_of(entry)
 
 
 def _region_headers(packing: Packing, shift: Shift) -> Iterator[Overwritten]:

@@ -6,7 +6,8 @@ its middle refers to is not known, so such a region stays whole.
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.artifact import elf, fatbin
@@ -24,24 +25,33 @@ _ALIGNMENT = 8  # of regions and entries
 
 
 class DeviceRegion(NamedTuple):
-    """``slots`` are offsets in the file where its address stands, as eight bytes."""
+    """``slots`` are offsets in the file where its address stands, as eight bytes.
+
+    ``is_fixed``: not a byte may change. ``repacked`` are new contents of entries by offset.
+    """
 
     section: str
     region: Region
     address: int
     kept: tuple[Entry, ...]
-    has_stub: bool = False
-    is_movable: bool = False
-    slots: tuple[int, ...] = ()
+    has_stub: bool
+    is_movable: bool
+    is_fixed: bool
+    slots: tuple[int, ...]
+    repacked: Mapping[int, bytes] = MappingProxyType({})
 
     @property
     def kept_size(self) -> int:
         """In bytes, with the header."""
-        return fatbin.HEADER_SIZE + sum(entry.end - entry.offset for entry in self.kept)
+        return fatbin.HEADER_SIZE + sum(map(self.size_of, self.kept))
+
+    def size_of(self, entry: Entry) -> int:
+        repacked = self.repacked.get(entry.offset)
+        return entry.end - entry.offset if repacked is None else len(repacked)
 
     @property
-    def is_whole(self) -> bool:
-        return len(self.kept) == len(self.region.entries)
+    def is_as_it_was(self) -> bool:
+        return len(self.kept) == len(self.region.entries) and not self.repacked
 
 
 def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
@@ -54,7 +64,8 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
     regions = []
     for index, (section, region, address) in enumerate(found):
         kept, has_stub = _kept(region, choose)
-        if index in references.opened or not all(_is_padded(entry) for entry in kept):
+        is_fixed = index in references.opened or not all(map(_is_padded, kept))
+        if is_fixed:
             kept, has_stub = region.entries, False
         regions.append(
             DeviceRegion(
@@ -64,6 +75,7 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
                 kept=kept,
                 has_stub=has_stub,
                 is_movable=not pin and references.may_move(index),
+                is_fixed=is_fixed,
                 slots=tuple(references.slots[index]),
             )
         )

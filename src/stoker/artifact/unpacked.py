@@ -1,0 +1,64 @@
+"""Device code unpacked: what an entry holds once its compression is undone.
+
+Takes packages that stoker does without otherwise.
+"""
+
+from stoker.artifact.fatbin import Entry
+from stoker.artifact.reader import Reader
+from stoker.model.artifact import Compression
+from stoker.model.errors import ArtifactError, MissingError
+
+_LARGEST = 1 << 30
+_LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
+
+
+def check_codecs() -> None:
+    """A MissingError unless the packages are here."""
+    try:
+        import lz4.block  # noqa: F401
+        import zstandard  # noqa: F401
+    except ImportError as error:
+        raise MissingError(
+            f"packing device code anew takes the package {error.name}, which is not here",
+            hints=["pip install 'stoker[recompress]'"],
+        ) from None
+
+
+def unpacked(reader: Reader, entry: Entry) -> bytes:
+    if entry.unpacked_size > _LARGEST:
+        raise reader.error(f"device code of {entry.unpacked_size} bytes", entry.offset)
+    start = entry.offset + entry.header_size
+    if entry.compression is Compression.NONE:
+        return reader.read(start, entry.payload_size)
+    packed = reader.read(start, entry.compressed_size)
+    content = _decoded(packed, entry, reader)
+    if len(content) != entry.unpacked_size:
+        raise reader.error(f"device code unpacks to {len(content)} bytes", entry.offset)
+    return content
+
+
+def _decoded(packed: bytes, entry: Entry, reader: Reader) -> bytes:
+    check_codecs()
+    import lz4.block
+    import zstandard
+
+    size = entry.unpacked_size
+    try:
+        if entry.compression is Compression.LZ4:
+            return bytes(lz4.block.decompress(packed, uncompressed_size=size))
+        if entry.compression is Compression.ZSTD:
+            return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+    except (lz4.block.LZ4BlockError, zstandard.ZstdError) as error:
+        raise _broken(reader, entry, str(error)) from None
+    raise _broken(reader, entry, "its compression is not known")
+
+
+def _broken(reader: Reader, entry: Entry, why: str) -> ArtifactError:
+    return reader.error(f"device code cannot be unpacked: {why}", entry.offset)
+
+
+def packed_by_zstd(content: bytes) -> bytes:
+    check_codecs()
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(content)
