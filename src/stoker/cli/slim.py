@@ -17,6 +17,11 @@ import click
     help="Where it goes: a folder for a wheel (default: dist), a file for a library.",
 )
 @click.option("--strip", is_flag=True, help="Cut out symbol tables and dead space, too.")
+@click.option(
+    "--recompress",
+    type=click.Choice(["zstd"]),
+    help="Pack kept LZ4 code anew: less disk, for drivers since 550.54.14.",
+)
 @click.option("--nvidia", is_flag=True, help="NVIDIA's own libraries, too: private, see docs.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be kept and cut.")
 @click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
@@ -65,6 +70,7 @@ def _slim(
     as_json: bool,
     *,
     strip: bool,
+    recompress: str | None,
     nvidia: bool,
     dry_run: bool,
     **wishes: Any,
@@ -78,7 +84,8 @@ def _slim(
 
     if gpus is None:
         raise UsageError("which GPUs is it for?", hints=["--for h100, --for sm90,sm86+ptx"])
-    request = SlimRequest(gpus=gpu_targets(gpus), options=SlimOptions(strip=strip), nvidia=nvidia)
+    options = SlimOptions(strip=strip, recompress=recompress is not None)
+    request = SlimRequest(gpus=gpu_targets(gpus), options=options, nvidia=nvidia)
     report = slim(find_target(word), request, Wishes(dry_run=dry_run, **wishes))
     if as_json:
         _print_json(report)
