@@ -12,9 +12,9 @@ from stoker.diagnose.cleaning import LONGEST, clean
 from stoker.diagnose.values import Line
 from stoker.model.value import Value
 
-_CHUNK = 2 * 1024**2  # the first one and the last two are kept whole
+_CHUNK = 1024**2  # the first one and the last two are kept whole
 _AROUND = 8 * 1024  # bytes kept before and after an error in the others
-_MOST_MARKED = 4 * 1024**2  # bytes kept of them in all
+_MOST_MARKED = 3 * 1024**2  # bytes kept of them in all
 # Looked for one after another: `bytes.find` is many times quicker than any alternation. Each is
 # rare in the lines of a build that goes well, such as `-Wno-error` or `ErrorReport.cpp`.
 _WORDS = (
@@ -27,8 +27,6 @@ _WORDS = (
     b"fatal ",
     b"fatal:",
     b"*** ",
-    b"died due to",
-    b"Killed",
 )
 _MOST_PIECES = 32  # of a very long line, at either end
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
