@@ -237,17 +237,17 @@ def start(
 def end_all_with(variable: str, value: str) -> None:
     """Kill the processes that have this in their environment, and wait until they are gone.
 
-    One that leads a session of its own is a server that others may use: it stays.
+    One that leads a session of its own is a server that others may use: it stays, with its own.
     """
     mark = os.fsencode(f"{variable}={value}")
-    while left := [pid for pid in _own_processes() if _carries(pid, mark)]:
+    while left := [pid for pid in _pids() if _carries(pid, mark) and not _serves(pid, mark)]:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
 
 
-def _own_processes() -> list[int]:
+def _pids() -> list[int]:
     found = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
     return [pid for pid in found if pid != os.getpid()]
 
@@ -255,8 +255,14 @@ def _own_processes() -> list[int]:
 def _carries(pid: int, mark: bytes) -> bool:
     """Gone, somebody else's and dead ones have no environment to read."""
     with suppress(OSError):
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return mark in environment and os.getsid(pid) != pid
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def _serves(pid: int, mark: bytes) -> bool:
+    """Whether the session it is in began among the marked."""
+    with suppress(ProcessLookupError):
+        return _carries(os.getsid(pid), mark)
     return False
 
 

@@ -1,0 +1,98 @@
+"""Stages: told and logged as they ended, whatever ended them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.build.run_folder import RunFolder, error_lines
+from stoker.build.stages import Log, StageError, Stages
+from stoker.build.work import Work
+from stoker.model.build import Stage, StageEnd, StageResult
+from stoker.model.errors import CommandError, ExitStatus, MissingError, StokerError
+
+
+@pytest.fixture
+def folder() -> Iterator[RunFolder]:
+    with RunFolder("demo") as folder:
+        yield folder
+
+
+@pytest.fixture
+def told() -> list[StageResult]:
+    return []
+
+
+@pytest.fixture
+def stages(folder: RunFolder, told: list[StageResult], tmp_path: Path) -> Stages:
+    return Stages(Work(tmp_path), folder, tell=told.append, echo=None)
+
+
+def test_a_stage_is_done_once(stages: Stages, told: list[StageResult], tmp_path: Path) -> None:
+    def act(log: Log) -> tuple[Path, ...]:
+        log.line("working")
+        return (tmp_path,)
+
+    for _ in range(2):
+        assert stages.do(Stage.WHEEL, act, inputs=lambda: {"tree": "1"}) == (tmp_path,)
+    assert [result.end for result in told] == [StageEnd.DONE, StageEnd.SKIPPED]
+    assert told == stages.results
+
+
+def test_inputs_that_the_stage_changes_count_as_they_are_afterwards(stages: Stages) -> None:
+    state = {"tree": "1"}
+
+    def act(_: Log) -> tuple[Path, ...]:
+        state["tree"] = "2"
+        return ()
+
+    stages.do(Stage.WHEEL, act, inputs=lambda: dict(state), inputs_change=True)
+    stages.do(Stage.WHEEL, act, inputs=lambda: dict(state), inputs_change=True)
+    assert [result.end for result in stages.results] == [StageEnd.DONE, StageEnd.SKIPPED]
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "of_command"),
+    [
+        (MissingError("no cmake"), ExitStatus.MISSING, False),
+        (CommandError("ninja stopped"), ExitStatus.FAILED, True),
+        (OSError(28, "No space left on device"), ExitStatus.STORAGE, False),
+    ],
+)
+def test_a_failure_has_a_name_and_a_log(
+    stages: Stages, raised: Exception, status: ExitStatus, of_command: bool
+) -> None:
+    def act(log: Log) -> tuple[Path, ...]:
+        log.line("fine")
+        log.line("x.cpp:1: error: bad")
+        raise raised
+
+    with pytest.raises(StageError) as caught:
+        stages.do(Stage.COMPILE, act, inputs=dict)
+    assert str(caught.value).startswith("compile failed: ")
+    assert caught.value.status == status
+    assert caught.value.of_command is of_command
+    assert caught.value.log.read_text().endswith("error: bad\n")
+    assert (caught.value.output == "x.cpp:1: error: bad") is of_command
+    (result,) = stages.results
+    assert result.end is StageEnd.FAILED
+    with pytest.raises(StokerError):  # not taken for done
+        stages.do(Stage.COMPILE, act, inputs=dict)
+
+
+def test_an_interrupt_is_told_too(stages: Stages) -> None:
+    def act(_: Log) -> tuple[Path, ...]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stages.do(Stage.COMPILE, act, inputs=dict)
+    assert [result.end for result in stages.results] == [StageEnd.FAILED]
+
+
+def test_the_lines_that_say_why(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert error_lines(log) == ""
+    log.write_text("one\ntwo\n")
+    assert error_lines(log) == "one\ntwo"
+    log.write_text("one\nx.cpp:1:2: error: bad\ntwo\nFAILED: x.o\n")
+    assert error_lines(log) == "x.cpp:1:2: error: bad\nFAILED: x.o"

@@ -1,0 +1,70 @@
+"""Stamps: what a stage was done with, and why it must be done again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stoker.build.inputs import digest, file_digest, tree_state
+from stoker.build.work import Work
+from stoker.model.build import Stage
+
+
+def test_a_stage_is_done_until_an_input_changes(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    made = tmp_path / "made"
+    made.touch()
+    inputs = {"tree": "1", "options": "2"}
+    assert work.reason(Stage.WHEEL, inputs) == "not done before"
+    work.done(Stage.WHEEL, inputs, (made,))
+    assert work.reason(Stage.WHEEL, inputs) is None
+    assert work.outputs(Stage.WHEEL) == (made,)
+    assert work.reason(Stage.WHEEL, inputs | {"tree": "3"}) == "changed: tree"
+    assert work.reason(Stage.WHEEL, {"tree": "1"}) == "changed: options"
+    assert work.changed(Stage.WHEEL, "tree", "3")
+    assert not work.changed(Stage.WHEEL, "tree", "1")
+    made.unlink()
+    assert work.reason(Stage.WHEEL, inputs) == f"{made} is gone"
+
+
+def test_a_stage_that_was_begun_counts_as_not_done(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.done(Stage.WHEEL, {}, ())
+    work.begin(Stage.WHEEL)
+    assert work.reason(Stage.WHEEL, {}) == "not done before"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"inputs": 3}', b"\xff"])
+def test_a_broken_stamp_is_none(tmp_path: Path, content: bytes) -> None:
+    work = Work(tmp_path)
+    work.done(Stage.WHEEL, {}, ())
+    (stamp,) = (tmp_path / "stamps").iterdir()
+    stamp.write_bytes(content)
+    assert work.reason(Stage.WHEEL, {}) == "not done before"
+
+
+def test_a_tree_is_known_by_names_sizes_times_and_modes(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "build").mkdir(parents=True)
+    source, other = tree / "one.cpp", tree / "build" / "package.py"
+    source.write_text("1")
+    other.write_text("1")
+    before = tree_state(tree)
+    assert tree_state(tree) == before
+    for name in ("x.pyc", ".git/HEAD", "torch.egg-info/PKG-INFO", "__pycache__/x"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).touch()
+    assert tree_state(tree) == before
+    assert tree_state(tree, without=(tree / "build",)) != before
+    os.utime(other, ns=(0, 0))
+    assert tree_state(tree) != before
+    now = tree_state(tree)
+    source.chmod(0o755)
+    assert tree_state(tree) != now
+    assert tree_state(tree, names=("CMakeLists.txt",)) == tree_state(tree, names=(".cmake",))
+
+
+def test_digests() -> None:
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    assert digest(["a", "b"]) != digest(["ab"])
+    assert file_digest(Path("/no/such/file")) == ""

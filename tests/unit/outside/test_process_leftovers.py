@@ -1,0 +1,38 @@
+"""Ending what a killed process has left behind."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stoker.outside.process import end_all_with
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def sleeper(mark: str, **how: bool) -> "subprocess.Popen[bytes]":
+    child = subprocess.Popen(
+        ["sh", "-c", "echo on; sleep 1000"],
+        env={**os.environ, "MARK_OF_TEST": mark},
+        stdout=subprocess.PIPE,
+        start_new_session=how.get("server", False),
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+def test_only_those_with_the_mark_and_no_servers() -> None:
+    marked, other = sleeper("here"), sleeper("there")
+    server = sleeper("here", server=True)
+    try:
+        end_all_with("MARK_OF_TEST", "here")
+        assert marked.wait(timeout=60) == -9
+        assert other.poll() is None
+        assert server.poll() is None
+    finally:
+        for child in (marked, other, server):
+            subprocess.run(["pkill", "-P", str(child.pid)], check=False)
+            child.kill()
+            child.communicate()
