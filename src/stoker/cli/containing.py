@@ -1,5 +1,6 @@
 """`stoker build --container`: the options, and the same command line for the stoker inside."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,13 +14,13 @@ from stoker.model.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-NAMES = ("container", "engine", "ipc", "keep")
+NAMES = ("container", "engine", "env", "ipc", "keep")
 # Said otherwise to the one inside: where things are, and a limit that the container has.
 _NOT_PASSED_ON = (*NAMES, "source", "out", "memory", "as_json", "from_record", "progress")
 
 
 def container_options(function: F) -> F:
-    """--container, --engine, --ipc, --keep."""
+    """--container, --engine, --env, --ipc, --keep."""
     for option in reversed(
         [
             click.option(
@@ -34,6 +35,12 @@ def container_options(function: F) -> F:
                 "--engine",
                 type=click.Choice(["podman", "docker"]),
                 help="What runs the container. Default: podman, else docker.",
+            ),
+            click.option(
+                "--env",
+                multiple=True,
+                metavar="NAME[=VALUE]",
+                help="A variable for the build inside; without a value, the one it has here.",
             ),
             click.option(
                 "--ipc",
@@ -73,6 +80,7 @@ def perform_inside(options: dict[str, Any]) -> None:
         ipc=options["ipc"],
         keep=options["keep"],
         record=str(record) if record else None,
+        variables=dict(map(_variable, options["env"])),
     )
     built = build_inside(read_request(options), wanted, _say)
     _say(f"out of the container; record and logs in {built.folder}")
@@ -81,6 +89,13 @@ def perform_inside(options: dict[str, Any]) -> None:
     else:
         for path in built.record.outputs:
             click.echo(path)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals and name not in os.environ:
+        raise UsageError(f"--env {name}: it is not set here", hints=[f"--env {name}=VALUE"])
+    return name, value if equals else os.environ[name]
 
 
 def _say(text: str) -> None:

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -34,7 +34,7 @@ from stoker.govern.launcher import launcher_path
 from stoker.knowledge.builder_images import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
-from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.errors import CommandError, ExitStatus, MissingError, UsageError
 from stoker.model.value import Value
 from stoker.outside import folders, process
 from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
@@ -64,6 +64,7 @@ class Inside(Value, frozen=True, kw_only=True):
     ipc: str = "private"
     keep: bool = False
     record: str | None = None  # a file to be seen inside
+    variables: dict[str, str] = {}
 
 
 def build_inside(asked: Request, wanted: Inside, say: Say) -> Built:
@@ -79,7 +80,9 @@ def build_inside(asked: Request, wanted: Inside, say: Say) -> Built:
         launch = run_words(engine, host, box)
         say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
         stack.enter_context(_running(engine, box, launch, keep=wanted.keep, say=say))
-        case = _Case(engine, box, _python(engine, box, subject), index)
+        case = _Case(
+            engine, box, _python(engine, box, subject), {**index.variables, **wanted.variables}
+        )
         contained = Contained(
             engine=engine.kind,
             image=box.image or box.root or "",
@@ -177,13 +180,15 @@ def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
 class _Case:
     """A container that runs, and the folder in which stoker lives there."""
 
-    def __init__(self, engine: Engine, box: Box, python: InsidePython, index: Index):
+    def __init__(
+        self, engine: Engine, box: Box, python: InsidePython, variables: Mapping[str, str]
+    ):
         self._engine = engine
         self._box = box
-        self._index = index
+        self._given = variables
         self.python = python
         place = f"{box.image or box.root} {python.path} {python.version}"
-        self._home = base_folder() / f"home-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+        self._home = base_folder() / f"home-{_digest(place)}"
 
     def build(self, tree: str, wanted: Inside, contained: Contained, say: Say) -> Built:
         made = self._home / "out" / self._box.name
@@ -192,8 +197,7 @@ class _Case:
         try:
             told = self._stoker(words, folder=Path(_settings_file() or f"{tree}/").parent, say=say)
             if not told.ok:
-                problem = f"the build in the container {told.problem}"
-                raise CommandError(problem, hints=[f"its records: {self._home}/state/runs"])
+                raise _failed(told)
             built = msgspec.json.decode(told.stdout, type=Built)
             outputs = tuple(_bring(Path(path), Path(wanted.out)) for path in built.record.outputs)
         finally:
@@ -204,7 +208,7 @@ class _Case:
 
     def _stoker(self, words: tuple[str, ...], *, folder: Path, say: Say) -> process.Outcome:
         requirements, own = requirements_for(self.python, say), own_package(launcher_path())
-        environment = self._home / "environment"
+        environment = self._home / f"environment-{_digest(f'{ENTER} {requirements}')}"
         for path in (self._home / "tmp", self._home / "user"):
             path.mkdir(parents=True, exist_ok=True)
         enter = ("sh", "-c", ENTER, "stoker")
@@ -228,7 +232,7 @@ class _Case:
         }
         return {
             **passed,
-            **self._index.variables,
+            **self._given,
             "STOKER_HOME": str(self._home),
             "HOME": str(self._home / "user"),
             "TMPDIR": str(self._home / "tmp"),
@@ -254,6 +258,14 @@ class _Case:
         return None
 
 
+def _failed(told: process.Outcome) -> CommandError:
+    """What went wrong was said by the stoker inside."""
+    error = CommandError(f"the build in the container {told.problem}")
+    if told.status in set(ExitStatus):
+        error.status = ExitStatus(told.status)
+    return error
+
+
 def _bring(made: Path, out: Path) -> Path:
     """Out of the container's folder, whole or not at all."""
     target = out.absolute() / made.name
@@ -266,6 +278,10 @@ def _bring(made: Path, out: Path) -> Path:
         with made.open("rb") as source, file_made_whole(target) as stream:
             shutil.copyfileobj(source, stream, 1 << 20)
     return target
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _slug(text: str) -> str:

@@ -28,7 +28,7 @@ ENTER = """
 set -e
 environment="$1"; python="$2"; requirements="$3"; own="$4"; shift 4
 if ! [ -e "$environment/ready" ]; then
-    "$python" -m venv --clear --without-pip "$environment"
+    "$python" -m venv --clear --without-pip --system-site-packages "$environment"
     ln -s "$requirements/cmake/data/bin/cmake" "$requirements/bin/ninja" "$environment/bin/"
     : > "$environment/ready"
 fi
