@@ -11,7 +11,7 @@ from stoker.artifact.reader import open_file
 from stoker.deliver.slim import folder as in_folder
 from stoker.deliver.slim import in_place
 from stoker.deliver.slim import wheel as in_wheel
-from stoker.deliver.slim.cuts import Cut, SlimRequest, check_room, plan_cuts, write_cut
+from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cut
 from stoker.deliver.slim.nvidia import LICENCE, PRIVATE, refusal
 from stoker.deliver.slim.selection import check_served, parse_targets
 from stoker.flows.inspecting import find_installed
@@ -111,10 +111,12 @@ def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
     aside = Path(tempfile.gettempdir()) if wishes.dry_run else into
     with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)
-        if wishes.dry_run or not _changed(cuts):
+        if wishes.dry_run or not changed(cuts):
             return _report(cuts)
         _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=wishes.force)
         made, become = in_wheel.write_wheel(wheel, cuts, request, into)
+        if made is None:
+            return _report(become)
         return _report(
             become, before=path.stat().st_size, after=made.stat().st_size, output=str(made)
         )
@@ -132,7 +134,7 @@ def _check_free(wheel: Wheel, target: Path, *, force: bool) -> None:
 def _library(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
     """One library, written elsewhere."""
     cuts = _plan_library(path, request)
-    if wishes.dry_run or not _changed(cuts):
+    if wishes.dry_run or not changed(cuts):
         return _report(cuts)
     assert wishes.out is not None
     target = wishes.out / path.name if wishes.out.is_dir() else wishes.out
@@ -171,9 +173,11 @@ def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimR
             raise
         hint = "what was cut out before is kept: --undo puts it back"
         raise UsageError(error.message, hints=[*error.hints, hint]) from None
-    if wishes.dry_run or not _changed(cuts):
+    if wishes.dry_run or not changed(cuts):
         return _report(cuts)
     cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
+    if not changed(cuts):
+        return _report(cuts)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
     notes = () if wishes.discard else (_kept(cuts, target.store),)
     return _report(cuts, output=str(place), notes=notes)
@@ -191,12 +195,8 @@ def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
 
 
 def _kept(cuts: Sequence[Cut], store: Path) -> str:
-    kept = size(sum(cut.summary.before for cut in _changed(cuts)))
+    kept = size(sum(cut.summary.before for cut in changed(cuts)))
     return f"the originals ({kept}) are in {store}: --undo puts them back, --discard deletes them"
-
-
-def _changed(cuts: Sequence[Cut]) -> list[Cut]:
-    return [cut for cut in cuts if cut.changes]
 
 
 def _report(
@@ -225,10 +225,12 @@ def _report(
 
 def _remarks(cuts: Sequence[Cut]) -> list[str]:
     notes = []
-    if not any(cut.summary.archs for cut in cuts):
+    rows = [cut.summary for cut in cuts]
+    if not any(row.archs or row.skipped_because for row in rows):
         notes.append("there is no device code in it: nothing to do")
-    elif not _changed(cuts):
-        notes.append("nothing in it can be cut for these GPUs: nothing to do")
+    elif not changed(cuts):
+        left = any(row.skipped_because for row in rows)
+        notes.append(f"nothing {'was' if left else 'is left to be'} cut for these GPUs")
     if any(cut.nvidia and cut.changes for cut in cuts):
         notes.append(f"it holds changed libraries of NVIDIA, not to be passed on: '{PRIVATE}'")
     return notes

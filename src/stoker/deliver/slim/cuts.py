@@ -1,7 +1,7 @@
 """Files to be slimmed together: planned first, written when all plans are known."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -107,26 +107,34 @@ def write_cut(cut: Cut, target: Path) -> None:
         raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def write_cuts(
-    cuts: Iterable[Cut], target: Callable[[Cut], Path]
-) -> tuple[tuple[Cut, ...], tuple[Cut, ...]]:
-    """Write those that change, each to its target; what was written, and all as they became.
+def write_cuts(cuts: Collection[Cut], target: Callable[[Cut], Path]) -> tuple[Cut, ...]:
+    """Write those that change, each to its target; give back all as they became.
 
-    One that does not pass its check is left as it is.
+    One that does not pass its check is left as it is. The list of architectures comes last: it is
+    left, too, if the code it speaks of is.
     """
-
-    def write(cut: Cut) -> Cut:
-        if not cut.changes:
-            return cut
-        try:
-            write_cut(cut, target(cut))
-        except ArtifactError as error:
-            return Cut(name=cut.name, file=cut.file, summary=_left(cut.summary, str(error)))
-        return cut
-
     with ThreadPoolExecutor(threads()) as pool:
-        become = tuple(pool.map(write, cuts))
-    return tuple(cut for cut in become if cut.changes), become
+        plain = [cut for cut in cuts if cut.listing is None]
+        become = list(pool.map(lambda cut: _written(cut, target), plain))
+    summaries = [cut.summary for cut in become]
+    for cut in cuts:
+        if cut.listing is not None:
+            listing = cut.listing if is_about(cut.name, summaries) else None
+            become.append(_written(msgspec.structs.replace(cut, listing=listing), target))
+    return tuple(sorted(become, key=lambda cut: cut.name))
+
+
+def _written(cut: Cut, target: Callable[[Cut], Path]) -> Cut:
+    try:
+        if cut.changes:
+            write_cut(cut, target(cut))
+    except ArtifactError as error:
+        return Cut(name=cut.name, file=cut.file, summary=_left(cut.summary, str(error)))
+    return cut
+
+
+def changed(cuts: Iterable[Cut]) -> list[Cut]:
+    return [cut for cut in cuts if cut.changes]
 
 
 def check_room(folder: Path, needed: int) -> None:

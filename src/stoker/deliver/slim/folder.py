@@ -10,9 +10,9 @@ from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine.record import Row, written
 from stoker.artifact.folder_facts import files_of
 from stoker.deliver.slim import nvidia
-from stoker.deliver.slim.cuts import Cut, SlimRequest, check_room, plan_cuts, write_cuts
+from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cuts
 from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, sha256
-from stoker.deliver.slim.record import encode, make_record
+from stoker.deliver.slim.record import decode, encode, make_record
 from stoker.deliver.slim.records import (
     Installed,
     absolute,
@@ -82,18 +82,17 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
             f"it has been slimmed before: its originals are in {store}",
             hints=["--undo puts them back", "--discard deletes them"],
         )
-    changed = [cut for cut in cuts if cut.changes]
-    check_room(store, sum(cut.summary.after for cut in changed))
-    affected = owners(cut.file for cut in changed)
+    check_room(store, sum(cut.summary.after for cut in changed(cuts)))
+    affected = owners(cut.file for cut in changed(cuts))
     site = Site(root=_root(store, affected), store=store)
     try:
-        written, become = write_cuts(cuts, lambda cut: site.prepared(_under(site, cut.file)))
-        paths = _prepare(site, written, affected, request, keep=keep)
+        become = write_cuts(cuts, lambda cut: site.prepared(_under(site, cut.file)))
+        paths = _prepare(site, changed(become), affected, request, keep=keep)
     except BaseException:
         shutil.rmtree(store, ignore_errors=True)
         raise
     replace_prepared(site, paths)
-    if not keep:
+    if not keep or not paths:
         shutil.rmtree(store, ignore_errors=True)
     return become
 
@@ -106,20 +105,20 @@ def _root(store: Path, affected: Iterable[Installed]) -> Path:
 
 def _prepare(
     site: Site,
-    changed: Sequence[Cut],
+    written: Sequence[Cut],
     affected: Iterable[Installed],
     request: SlimRequest,
     *,
     keep: bool,
 ) -> list[str]:
     """What goes along with the new files in the store; all names under the root."""
-    names = [_under(site, cut.file) for cut in changed]
-    for cut, name in zip(changed, names, strict=True):
+    names = [_under(site, cut.file) for cut in written]
+    for cut, name in zip(written, names, strict=True):
         _give(site.prepared(name), cut.file)
-    rows = {absolute(cut.file): _row(site, name) for cut, name in zip(changed, names, strict=True)}
+    rows = {absolute(cut.file): _row(site, name) for cut, name in zip(written, names, strict=True)}
     for installed in affected:
-        own = [cut for cut in changed if absolute(cut.file) in installed.rows]
-        names += _notes(site, installed, rows, own, request, keep=keep)
+        if own := [cut for cut in written if absolute(cut.file) in installed.rows]:
+            names += _notes(site, installed, rows, own, request, keep=keep)
     return names
 
 
@@ -133,8 +132,10 @@ def _notes(
     keep: bool,
 ) -> Iterator[str]:
     """What a distribution says of itself: the note of slimming, and RECORD."""
-    note = _under(site, installed.dist_info / SLIM_MEMBER)
-    write_whole(site.prepared(note), encode(make_record(request, own)))
+    here = installed.dist_info / SLIM_MEMBER
+    before = decode(here.read_bytes()) if here.is_file() else None
+    note = _under(site, here)
+    write_whole(site.prepared(note), encode(make_record(request, own, before)))
     yield note
     listed = _under(site, installed.record)
     added = {absolute(site.root / note): _row(site, note)}

@@ -1,7 +1,7 @@
 """A wheel slimmed: its libraries unpacked aside, planned, cut, and put into a new wheel."""
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +14,10 @@ from stoker.artifact.engine.identity import identify
 from stoker.artifact.engine.parallel import threads
 from stoker.artifact.headers import Headers
 from stoker.deliver.slim import nvidia
-from stoker.deliver.slim.cuts import Cut, SlimRequest, check_room, plan_cuts, write_cuts
-from stoker.deliver.slim.record import encode, make_record, previous_label
+from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cuts
+from stoker.deliver.slim.record import decode, encode, make_record
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.slim import SLIM_MEMBER, SlimRecord
+from stoker.model.slim import SLIM_MEMBER
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Pat
 
 def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
     """Of the wheel that will be."""
-    edited = _metadata(wheel, make_record(request, [cut for cut in cuts if cut.changes]))
+    edited = _metadata(wheel, changed(cuts), request)
     metadata = b"".join(edited[f"{wheel.dist_info}/METADATA"].chunks())
     try:
         return identify(metadata, wheel.read(f"{wheel.dist_info}/WHEEL")).file_name
@@ -78,11 +78,17 @@ def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
 
 def write_wheel(
     wheel: Wheel, cuts: Collection[Cut], request: SlimRequest, into: Path
-) -> tuple[Path, tuple[Cut, ...]]:
-    """The wheel as planned, in the folder ``into``, where it appears when it is whole."""
-    written, become = write_cuts(cuts, _slimmed_file)
+) -> tuple[Path | None, tuple[Cut, ...]]:
+    """The wheel as planned, in the folder ``into``, where it appears when it is whole.
+
+    None where no library passed its check.
+    """
+    become = write_cuts(cuts, _slimmed_file)
+    written = changed(become)
+    if not written:
+        return None, become
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
-    contents |= _metadata(wheel, make_record(request, written))
+    contents |= _metadata(wheel, written, request)
     return rewrite(wheel, Edit(contents=contents), into), become
 
 
@@ -90,12 +96,13 @@ def _slimmed_file(cut: Cut) -> Path:
     return cut.file.with_suffix(".slim")
 
 
-def _metadata(wheel: Wheel, record: SlimRecord) -> Mapping[str, Content]:
+def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Mapping[str, Content]:
     metadata, note = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/{SLIM_MEMBER}"
-    before = wheel.read(note) if note in wheel.members else None
+    before = decode(wheel.read(note)) if note in wheel.members else None
+    record = make_record(request, written, before)
     headers = Headers(wheel.read(metadata))
-    version = new_version(headers.values("Version"), record.label, previous_label(before))
-    headers.replace("Version", [version])
+    previous = before.label if before else None
+    headers.replace("Version", [new_version(headers.values("Version"), record.label, previous)])
     if record.private and nvidia.PRIVATE not in headers.values("Classifier"):
         headers.insert("Classifier", [nvidia.PRIVATE])
     return {
