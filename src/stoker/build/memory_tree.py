@@ -3,6 +3,7 @@
 It stays from build to build, until it is removed or the machine starts anew.
 """
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -12,9 +13,10 @@ from stoker.outside import files
 from stoker.outside.folders import private_folder
 
 
-def home_in(memory: Path, name: str) -> Path:
-    """The place in memory of a work folder's build."""
-    return private_folder(memory / f"stoker-{os.getuid()}-builds") / name
+def home_in(memory: Path, work: Path) -> Path:
+    """The place in memory for the build of a work folder."""
+    sign = hashlib.sha256(os.fsencode(work)).hexdigest()[:8]
+    return private_folder(memory / f"stoker-{os.getuid()}-builds") / f"{work.name}-{sign}"
 
 
 def is_lost(build: Path) -> bool:

@@ -75,7 +75,10 @@ def _cause(outputs: "tuple[Kept, ...]", summary: "RunSummary | None") -> str:
     from stoker.flows.diagnosing import diagnose_outputs
     from stoker.report.diagnosis import short
 
-    return short(diagnose_outputs(outputs, summary))
+    found = short(diagnose_outputs(outputs, summary))
+    if not found and not outputs and summary and summary.steps:
+        return "stoker: with its output in a file, `stoker diagnose FILE` names the cause\n"
+    return found
 
 
 def _write(path: Path, summary: "RunSummary | None") -> str:

@@ -90,6 +90,7 @@ _SUCCEEDED = {
         r"^\s{0,24}\[100%\] Built target ",
         r"^ninja: no work to do",
         r"^Build succeeded\.",
+        r"^100% tests passed",
         r"^OK(?: \(skipped=\d{1,6}\))?$",
         r"^={2,} .{0,80}\d+ passed(?!.{0,80}failed).{0,80}={2,}$",
     ),

@@ -27,7 +27,7 @@ def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
     machine = read_machine()
     expected = None if work.build.exists() else plan.estimate.disk_bytes.amount
     memory, most = room_for_tree(expected, machine.disks, free=machine.memory.available)
-    return Growing(folder=home_in(Path(memory), work.path.name), growth=most)
+    return Growing(folder=home_in(Path(memory), work.path), growth=most)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class _Comparison:
         self._check_headers()
         self._check_memory()
         self._check_regions(kept)
+        self._check_surroundings()
         if self._old.wrapped() != self._new.wrapped():
             raise self._wrong("a wrapper does not lead to its region")
         self._check_sections(list(merged(self._changed_slots())))
@@ -103,11 +104,19 @@ class _Comparison:
         if new.compression is old.compression:
             size = old.end - old.offset
             return new.end - new.offset == size and self._same(old.offset, new.offset, size)
-        headers = (
-            fatbin.zstd_entry(before.read(old.offset, old.header_size), b""),
-            (fatbin.zstd_entry(after.read(new.offset, new.header_size), b"")),
-        )
-        return headers[0] == headers[1] and unpacked(before, old) == unpacked(after, new)
+        wanted = fatbin.zstd_entry(before.read(old.offset, old.header_size), b"")
+        header = fatbin.zstd_entry(after.read(new.offset, new.header_size), b"")
+        return header == wanted and unpacked(after, new) == unpacked(before, old)
+
+    def _check_surroundings(self) -> None:
+        """What stands between scattered regions is where it was in memory."""
+        regions = [Span(region.offset, region.end) for region in self._old.regions]
+        for name, section in self._before.named(fatbin.SCATTERED):
+            for span in without(span_of(section), regions):
+                load = self._before.load_at(span.start)
+                address = load.address + span.start - load.offset if load else 0
+                if not self._same(span.start, self._after.offset_of(address), span.size):
+                    raise self._wrong(f"the section {name} has other bytes", span.start)
 
     def _changed_slots(self) -> Iterator[Span]:
         """Where the address of a region stood in the original, and now its new one stands."""
@@ -115,8 +124,10 @@ class _Comparison:
             moved = self._moved(offset)
             if moved is None:  # it was stripped
                 continue
-            old, new = _number(self._before, offset), _number(self._after, moved)
-            if old == self._old.addresses[number] and new == self._new.addresses[number]:
+            # Linkers may leave something else at the place of a pointer.
+            if _number(self._before, offset) == self._old.addresses[number]:
+                if _number(self._after, moved) != self._new.addresses[number]:
+                    raise self._wrong("a pointer does not lead to its region", moved)
                 yield Span(offset, offset + 8)
 
     def _moved(self, offset: int) -> int | None:

@@ -142,24 +142,18 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
     check_unused(file, packing.rewritten, ends)
     freed = (*packing.freed, *stripping.freed)
     cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
-    whole = Span(0, file.reader.size)
-    untouched = without(whole, (*packing.rewritten, *stripping.freed))
-    entries = list(_entries(packing, cutting.shift))
+    shift = cutting.shift
+    untouched = without(Span(0, file.reader.size), (*packing.rewritten, *stripping.freed))
     return Rewrite(
         size=cutting.size,
         copies=(
-            *(Copy(span.start, cutting.shift(span.start), span.size) for span in untouched),
-            *(
-                Copy(entry.offset, target, entry.end - entry.offset)
-                for entry, target, new in entries
-                if new is None
-            ),
+            *(Copy(span.start, shift(span.start), span.size) for span in untouched),
+            *_copied_entries(packing, shift),
         ),
         overwritten=(
             *cutting.overwritten,
-            *_region_headers(packing, cutting.shift),
-            *((target, new) for _, target, new in entries if new is not None),
-            *_addresses(file, packing, stripping, cutting.shift),
+            *_new_bytes(packing, shift),
+            *_addresses(file, packing, stripping, shift),
         ),
     )
 
@@ -176,19 +170,21 @@ def _ends(file: Elf, packing: Packing) -> dict[int, int]:
     return ends
 
 
-def _entries(packing: Packing, shift: Shift) -> Iterator[tuple[Entry, int, bytes | None]]:
-    """What is kept, where it goes, and its bytes if they are new."""
+def _copied_entries(packing: Packing, shift: Shift) -> Iterator[Copy]:
     for placed in packing.placed:
-        target = shift(placed.offset) + fatbin.HEADER_SIZE
-        for entry in placed.region.kept:
-            yield entry, target, placed.region.repacked.get(entry.offset)
-            target += placed.region.size_of(entry)
+        for entry, offset in placed.entries():
+            if entry.offset not in placed.region.repacked:
+                yield Copy(entry.offset, shift(offset), entry.end - entry.offset)
 
 
-def _region_headers(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
+def _new_bytes(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
+    """The headers of regions, and entries that were packed anew."""
     for placed in packing.placed:
         size = placed.region.kept_size - fatbin.HEADER_SIZE
         yield shift(placed.offset), fatbin.region_header(size)
+        for entry, offset in placed.entries():
+            if entry.offset in placed.region.repacked:
+                yield shift(offset), placed.region.repacked[entry.offset]
 
 
 def _addresses(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
+from stoker.artifact.fatbin import Entry
 from stoker.deliver.slim.regions import DeviceRegion
 from stoker.deliver.slim.spans import Span, up, without
 
@@ -33,6 +34,13 @@ class Placed(NamedTuple):
     @property
     def has_moved(self) -> bool:
         return self.offset != self.region.region.offset
+
+    def entries(self) -> Iterator[tuple[Entry, int]]:
+        """Those kept, and where each starts from now on."""
+        offset = self.offset + fatbin.HEADER_SIZE
+        for entry in self.region.kept:
+            yield entry, offset
+            offset += self.region.size_of(entry)
 
 
 class Packing(NamedTuple):
