@@ -1,6 +1,7 @@
 """The check finds every wrong byte, and damaged libraries never become wrong ones."""
 
 import random
+import re
 import shutil
 import struct
 import tempfile
@@ -16,6 +17,7 @@ from built_libraries import CUBIN, PTX, BytesReader, entry, region
 from conftest import missing
 from slim_libraries import build_library, code, cubins, only, said_to_be
 from stoker.artifact.elf import Elf
+from stoker.artifact.wrappers import read_wrappers
 from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.deliver.slim.check import check_slimmed
 from stoker.model.errors import ArtifactError
@@ -111,6 +113,28 @@ def test_no_wrong_byte_goes_unnoticed(tmp_path: Path, pin: bool) -> None:
         wrong[place] ^= 0xFF
         with pytest.raises(ArtifactError):
             check_slimmed(before, BytesReader(bytes(wrong)), plan.kept)
+
+
+def test_no_old_address_goes_unnoticed(tmp_path: Path) -> None:
+    """Of a region that moved, in pointers, in what stands at their places, and in symbols."""
+    made = tmp_path / "made.so"
+    plan = _slimmed(_original(), made, SlimOptions())
+    before, content = BytesReader(_original()), made.read_bytes()
+    old, new = (
+        [wrapper.region for wrapper in read_wrappers(Elf(BytesReader(whole)))]
+        for whole in (_original(), content)
+    )
+    moved = [(one, other) for one, other in zip(old, new, strict=True) if one != other]
+    assert moved
+    for one, other in moved:
+        address = struct.pack("<Q", other)
+        places = [match.start() for match in re.finditer(re.escape(address), content)]
+        assert len(places) >= 2
+        for place in places:
+            wrong = bytearray(content)
+            struct.pack_into("<Q", wrong, place, one)
+            with pytest.raises(ArtifactError):
+                check_slimmed(before, BytesReader(bytes(wrong)), plan.kept)
 
 
 def _meaningful(file: Elf) -> Iterator[int]:
