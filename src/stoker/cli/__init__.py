@@ -15,6 +15,7 @@ COMMANDS = {
     "toolchain": "Install compilers and build tools from the package index, without root.",
     "build": "Build a source tree into a checked wheel; stopped, it goes on where it was.",
     "develop": "Build and install so that changes to the source count at once.",
+    "container": "List, enter and remove containers that builds have left.",
     "run": "Run a build command: as fast as memory allows, never out of it.",
     "attach": "Put the launcher into a build folder that was configured without it.",
     "history": "List governed runs and what each of their steps needed.",

@@ -1,0 +1,40 @@
+"""Containers of ours that are there still."""
+
+from stoker.build.container.arguments import LABEL, exec_words
+from stoker.model.container import Engine, KeptContainer
+from stoker.model.errors import UsageError, unknown
+from stoker.outside import process
+
+_PATIENCE = 60.0  # seconds
+_FORMAT = "{{.Names}}\t{{.Image}}\t{{.Status}}"
+
+
+def kept_containers(engine: Engine) -> tuple[KeptContainer, ...]:
+    words = ("ps", "--all", "--filter", f"label={LABEL}", "--format", _FORMAT)
+    told = process.check([engine.program, *words], timeout=_PATIENCE)
+    rows = (line.split("\t") for line in told.splitlines() if line.count("\t") == 2)
+    return tuple(
+        KeptContainer(name=name, engine=engine.kind, image=image, status=status)
+        for name, image, status in rows
+    )
+
+
+def shell_words(engine: Engine, name: str, *, terminal: bool) -> tuple[str, ...]:
+    """Start the container where it does not run; the command that leads into it."""
+    _check(engine, name)
+    process.check([engine.program, "start", name], timeout=_PATIENCE)
+    return exec_words(engine, name, ("sh",), variables=("TERM",), terminal=terminal)
+
+
+def remove(engine: Engine, name: str) -> None:
+    _check(engine, name)
+    process.check([engine.program, "rm", "--force", name], timeout=_PATIENCE)
+
+
+def _check(engine: Engine, name: str) -> None:
+    """Another's is none of our business."""
+    names = [container.name for container in kept_containers(engine)]
+    if not names:
+        raise UsageError("no container is kept", hints=["`stoker build --container --keep` does"])
+    if name not in names:
+        raise unknown("container", name, names, hint="`stoker container list` names them")
