@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from stoker.diagnose.steps import Steps
@@ -12,6 +12,11 @@ from stoker.knowledge.patterns import any_of, literals
 from stoker.model.value import Value
 
 _MOST_HITS = 1000  # of one sign that are looked into
+_Hits = Mapping[str, Mapping[int, re.Match[str]]]  # by pattern, then by line
+
+# A message goes on in the next line: clang does so after `error:`, CMake and nvcc near column 78.
+_WRAPS = range(55, 86)  # characters of a line that may have been wrapped
+_CONTINUES = re.compile(r"\s{1,24}(?!\d{1,6} \|)[\w'\"`(/<]").match  # and quotes no source
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -33,8 +38,8 @@ def find_matches(lines: Sequence[Line], steps: Steps) -> list[Match]:
         for cause in failures().values()
         for sign in cause.sign
         if hits.get(sign.match) and _is_possible(sign, anywhere)
-        for line in hits[sign.match]
-        if (match := _match(cause, sign, line, lines, steps, anywhere))
+        for line, found in hits[sign.match].items()
+        if (match := _match(cause, sign, line, found, lines, steps, anywhere))
     ]
 
 
@@ -54,16 +59,32 @@ class _Anywhere:
         return self.first(pattern) is not None
 
 
-def _hits(lines: Sequence[Line]) -> Mapping[str, Sequence[int]]:
-    """The lines of each sign's pattern, which is tried only where one of its literals is."""
+def _hits(lines: Sequence[Line]) -> _Hits:
+    """What each sign's pattern finds; it is tried only where one of its literals is."""
     literal, patterns = _table()
-    found: dict[str, list[int]] = defaultdict(list)
-    for index, line in enumerate(lines):
-        candidates = {one for there in literal.finditer(line.text) for one in patterns[there[1]]}
+    hits: dict[str, dict[int, re.Match[str]]] = defaultdict(dict)
+    for index, text, end in _texts(lines):
+        candidates = {one for there in literal.finditer(text) for one in patterns[there[1]]}
         for pattern in candidates:
-            if len(found[pattern.pattern]) < _MOST_HITS and pattern.search(line.text):
-                found[pattern.pattern].append(index)
-    return found
+            here = hits[pattern.pattern]
+            found = pattern.search(text) if len(here) < _MOST_HITS else None
+            if found and found.start() <= end:
+                here.setdefault(index, found)
+    return hits
+
+
+def _texts(lines: Sequence[Line]) -> Iterator[tuple[int, str, int]]:
+    """Every line and its end, and once more with the next one where a tool wrapped its message."""
+    for index, line in enumerate(lines):
+        yield index, line.text, len(line.text)
+        if _may_wrap(line.text) and index + 1 < len(lines):
+            rest = lines[index + 1].text
+            if _CONTINUES(rest):
+                yield index, f"{line.text} {rest.lstrip()}", len(line.text)
+
+
+def _may_wrap(text: str) -> bool:
+    return text.endswith("error:") or (len(text) in _WRAPS and text[-1] not in ".:;)]}>|^~")
 
 
 @cache
@@ -93,14 +114,14 @@ def _match(
     cause: Failure,
     sign: Sign,
     line: int,
+    found: re.Match[str],
     lines: Sequence[Line],
     steps: Steps,
     anywhere: _Anywhere,
 ) -> Match | None:
     beside = [_first(pattern, lines, steps.near(line)) for pattern in sign.needs]
     beside += [anywhere.first(pattern) for pattern in sign.anywhere]
-    found = re.search(sign.match, lines[line].text)
-    if found is None or None in beside:
+    if None in beside:
         return None
     return Match(
         cause=cause,
