@@ -106,6 +106,8 @@ print("compiled, loaded and called")
 """,
 )
 
+NO_CUDA_TOOLKIT = "uses CUDA but I cannot find the CUDA"  # of PyTorch's own package file
+
 CMAKE_PREFIX = "import torch; print(torch.utils.cmake_prefix_path)"
 
 CMAKE_PROJECT = {

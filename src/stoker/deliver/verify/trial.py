@@ -166,6 +166,8 @@ class _Trial:
             done = self._run(command, _BUILDING)
             if not done.ok:
                 break
+        if programs.NO_CUDA_TOOLKIT in done.stderr:
+            return _not_tried(name, title, "find_package(Torch) wants a whole CUDA toolkit")
         return _finding(name, title, done)
 
     def _program(self, program: Program, *arguments: str, timeout: float = _STEP) -> Finding:
