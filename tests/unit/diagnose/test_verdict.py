@@ -53,6 +53,22 @@ def test_independent_failures_are_all_named_and_none_is_as_sure_as_another() -> 
     assert len({finding.confidence for finding in found}) == 2
 
 
+def test_a_message_that_a_tool_wrapped_is_read_as_one() -> None:
+    found = diagnosis(
+        "include/caffe/util/mkl_alternate.hpp:11:10: fatal error:",
+        "      'cblas.h' file not found",
+        "#include <cblas.h>",
+        "         ^",
+        "make: *** [math_functions.o] Error 1",
+    ).findings
+    assert [finding.cause for finding in found] == ["blas-missing"]
+    assert found[0].evidence[0].line == 1
+
+
+def test_a_quoted_line_of_source_does_not_belong_to_a_message() -> None:
+    assert not causes("src/solver.cpp:1:10: fatal error:", "    1 | #include <cblas.h>")
+
+
 def test_echoes_are_no_cause() -> None:
     found = diagnosis(
         "collect2: error: ld returned 1 exit status",
