@@ -23,16 +23,21 @@ class Room:
         self.shortage: str | None = None
         self._folder = folder
         self._found = 0.0
-        total, free = self._usage()
-        self._least = least_free(total=total, free=free)
+        # It may be made later, and then lies where the folder round it does.
+        self._seen = next(path for path in (folder, *folder.parents) if path.exists())
+        usage = shutil.disk_usage(self._seen)
+        self._least = least_free(total=usage.total, free=usage.free)
         if growth is not None:
-            self._least = max(self._least, free - growth)
+            self._least = max(self._least, usage.free - growth)
 
     def look(self, now: float) -> signal.Signals | None:
         """The signal that the command must be sent now, if any."""
         if self.shortage is not None:
             return signal.SIGKILL if now - self._found > _MERCY else None
-        _, free = self._usage()
+        try:
+            free = shutil.disk_usage(self._seen).free
+        except OSError:
+            return None  # the folder is gone, which is for others to say
         if free >= self._least:
             return None
         self._found = now
@@ -41,11 +46,3 @@ class Room:
             f"and {size(self._least)} must stay free"
         )
         return signal.SIGTERM
-
-    def _usage(self) -> tuple[int, int]:
-        """Of a folder that is gone nothing is known: it stops nothing."""
-        try:
-            total, _, free = shutil.disk_usage(self._folder)
-        except OSError:
-            return 0, 0
-        return total, free

@@ -127,6 +127,26 @@ def test_temporary_files_vanish_with_the_step(
     assert Path("/proc").is_dir()
 
 
+def test_temporary_files_stay_where_a_step_began(
+    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path
+) -> None:
+    """The place may be a link that is switched, as `stoker run` does when memory is short."""
+    link, other = tmp_path / "link", tmp_path / "other"
+    other.mkdir()
+    link.symlink_to(steps)
+    launch.environment["STOKER_TMP"] = str(link)
+    process = launch.script('until [ -e "$1.go" ]; do sleep 0.02; done; echo x > "$TMPDIR/x"', link)
+    step = governor.asked()
+    step.permit()
+    (tmp_path / "next").symlink_to(other)
+    (tmp_path / "next").replace(link)
+    (tmp_path / "link.go").touch()
+    step.expect("done")
+    step.say("release")
+    assert result(process) == (0, b"", b"")
+    assert list(steps.iterdir()) == list(other.iterdir()) == []
+
+
 def test_without_a_place_for_temporary_files_it_runs_all_the_same(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:

@@ -1,0 +1,73 @@
+"""Bytes written to disks, by us and by what we started."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.machine.disks import read_disks
+from stoker.machine.file_tree import FileTree
+from stoker.machine.written import parse_written, read_written
+
+MIB = 1 << 20
+# In a child of a child, as compilers are, and not in our own process, which others may share.
+WRITER = """
+import os, subprocess, sys
+from stoker.machine.written import read_written
+before = read_written()
+code = "f = open({path!r}, 'wb'); f.write(bytes(32 << 20)); f.close(); {then}"
+subprocess.run(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], check=True)
+print(read_written() - before)
+"""
+
+
+def written(path: Path, then: str = "") -> int:
+    code = WRITER.replace("{path!r}", repr(str(path))).replace("{then}", then)
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    return int(done.stdout)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    (found,) = read_disks(FileTree(), [tmp_path])
+    if found.in_memory or found.filesystem in ("overlay", "unknown", "9p", "virtiofs"):
+        pytest.skip(f"temporary files lie on {found.filesystem}, where nothing is counted")
+    if read_written() is None:
+        pytest.skip("this system does not count what is written")
+    return tmp_path
+
+
+def test_of_all_below_us(disk: Path) -> None:
+    assert written(disk / "file") >= 32 * MIB
+
+
+def test_what_never_reached_the_disk_does_not_count(disk: Path) -> None:
+    path = disk / "file"
+    assert written(path, f"import os; os.unlink({str(path)!r})") < 16 * MIB
+
+
+@pytest.mark.usefixtures("disk")
+def test_memory_is_no_disk() -> None:
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK) or not read_disks(FileTree(), [memory])[0].in_memory:
+        pytest.skip("there is no file system in memory")
+    path = memory / f"stoker-test-{os.getpid()}"
+    try:
+        assert written(path) < MIB
+    finally:
+        path.unlink()
+
+
+def test_counters() -> None:
+    assert parse_written("wchar: 5\nwrite_bytes: 100\ncancelled_write_bytes: 30\n") == 70
+    assert parse_written("write_bytes: 10\ncancelled_write_bytes: 30\n") == 0
+    assert parse_written("") is None
+
+
+@given(st.text())
+def test_any_text(text: str) -> None:
+    assert (parse_written(text) or 0) >= 0
