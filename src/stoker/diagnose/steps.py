@@ -114,7 +114,7 @@ _ERROR = _Any(
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",
     r"undefined reference to",
-    r"(?:错误|エラー|오류|[Ff]ehler|erreur|ошибка)\s{0,2}[:：]",  # as gcc speaks elsewhere
+    r"(?:错误|エラー|오류|[Ff]ehler|erreur|ошибка)\s{0,2}[:\uff1a]",  # as gcc speaks elsewhere
     r"未定义的引用|référence indéfinie|[Nn]icht definierter Verweis",
     r"^\s{0,24}Undefined symbols for architecture",
     r"\bld: (?!warning)",
