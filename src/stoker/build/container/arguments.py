@@ -36,12 +36,14 @@ def exec_words(
     *,
     folder: str | None = None,
     variables: Collection[str] = (),
+    interactive: bool = False,
     terminal: bool = False,
 ) -> tuple[str, ...]:
     """``variables`` go in with the values that they have where the engine is called."""
     return (
         *(engine.program, "exec"),
-        *(("--interactive", "--tty") if terminal else ()),
+        *(("--interactive",) if interactive else ()),
+        *(("--tty",) if terminal else ()),
         *(("--workdir", folder) if folder else ()),
         *(word for variable in sorted(variables) for word in ("--env", variable)),
         *(name, *words),

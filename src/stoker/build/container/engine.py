@@ -62,7 +62,7 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Eng
 
 
 def read_host() -> Host:
-    types = {mount.filesystem for mount in parse_mounts(Path("/proc/self/mountinfo").read_text())}
+    types = {mount.filesystem for mount in parse_mounts(_text("/proc/self/mountinfo"))}
     return Host(
         user=os.getuid(),
         group=os.getgid(),
@@ -85,6 +85,10 @@ def _has_gpus(kind: EngineKind) -> bool:
 
 
 def _may_raise_limits() -> bool:
-    status = Path("/proc/self/status").read_text()
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return bool(found and int(found[1], 16) & _RAISES_LIMITS)
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text("/proc/self/status"), re.MULTILINE)
+    return found is None or bool(int(found[1], 16) & _RAISES_LIMITS)
+
+
+def _text(path: str) -> str:
+    """Nothing where the kernel has no such file."""
+    return Path(path).read_text() if Path(path).exists() else ""

@@ -23,7 +23,9 @@ def shell_words(engine: Engine, name: str, *, terminal: bool) -> tuple[str, ...]
     """Start the container where it does not run; the command that leads into it."""
     _check(engine, name)
     process.check([engine.program, "start", name], timeout=_PATIENCE)
-    return exec_words(engine, name, ("sh",), variables=("TERM",), terminal=terminal)
+    return exec_words(
+        engine, name, ("sh",), variables=("TERM",), interactive=True, terminal=terminal
+    )
 
 
 def remove(engine: Engine, name: str) -> None:
