@@ -23,7 +23,9 @@ _PREFIX = re.compile(
             rf"\ufeff?\[?{_STAMP}\]?(?: \d\d[OE]\+?)?(?:[ \t:]|$)",  # most CI systems
             rf"\[?{_TIME}\]?[:]?(?:[ \t]|$)",
             r"#\d{1,4} (?:\d{1,6}\.\d{1,3}(?: |$))?",  # docker build
-            r"\s{0,8}\d{1,6}\.\d{2,3}(?: |$)",  # docker build, shown again with the error
+            # docker build, shown again with the error: four digits, or more before the point
+            r"\s{0,8}(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d)(?: |$)",
+            r">{1,2} (?!\[)",  # quoted in a message
             r" => => # ",
             r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
             r"##?\[(?:error|warning|command|debug|section)\]",

@@ -52,6 +52,7 @@ _GIVEN_UP = {
         r"collect2(?:\.exe)?: (?:error|fatal error): ld (?:returned|terminated)",
         r"clang(?:\+\+)?(?:-\d+)?: error: linker command failed",
         r"Error compiling objects for extension",
+        r"Error building extension '",
         r"error: command '[^']{0,300}' failed",
         r"error: command failed: ",
         r"CalledProcessError: Command ",

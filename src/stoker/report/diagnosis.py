@@ -91,9 +91,13 @@ def _finding(finding: Finding) -> Iterator[RenderableType]:
 
 
 def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
-    head = Text("It failed, and the cause is unknown. The first error:", style="bold")
+    head = "It failed, and the cause is unknown. The first error:"
     tail = "`stoker explain` lists the known causes; docs/how-to/add-a-cause.md adds one."
-    return [head, *(_indented(_line(evidence)) for evidence in lines), Text(tail, style="dim")]
+    if all(evidence.line == 0 for evidence in lines):
+        head = "It failed. Its output, which would tell why, was not kept. What was measured:"
+        tail = "`stoker diagnose LOG --run N` joins both, where a log is left."
+    shown = [_indented(_line(evidence)) for evidence in lines]
+    return [Text(head, style="bold"), *shown, Text(tail, style="dim")]
 
 
 def _title(name: str, text: str) -> Text:
