@@ -4,6 +4,7 @@
 """
 
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from built_libraries import CUBIN, Need, entry, region
+from stoker.artifact import elf
 from stoker.artifact.elf import Elf
 from stoker.artifact.library import device_regions
 from stoker.artifact.reader import open_file
+from stoker.artifact.wrappers import read_wrappers
 from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.deliver.slim.regions import Choose
 from stoker.outside import process
@@ -138,4 +141,42 @@ def loaded(path: Path, sizes: dict[int, int]) -> list[bytes]:
         found.append(done.stdout[start : start + size])
         start += size
     assert start == len(done.stdout)
+    return found
+
+
+_WRAPPED = """
+import ctypes, os, sys
+path = os.path.realpath(sys.argv[1])
+library = ctypes.CDLL(path)
+maps = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswith(path)]
+base = min(int(line[0].partition("-")[0], 16) for line in maps) - int(sys.argv[2])
+for wrapper in sys.argv[3:]:
+    region = ctypes.c_uint64.from_address(base + int(wrapper) + 8).value
+    print(ctypes.string_at(region, 80).hex())
+"""
+
+
+def wrapped(path: Path) -> list[bytes]:
+    """The start of every region, in memory, as the CUDA runtime finds it through its wrapper."""
+    with open_file(path) as reader:
+        file = Elf(reader)
+        wrappers = [str(wrapper.address) for wrapper in read_wrappers(file)]
+        first = file.segments_of(elf.LOAD)[0].address // 4096 * 4096
+    done = subprocess.run(
+        [sys.executable, "-c", _WRAPPED, path, str(first), *wrappers],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return [bytes.fromhex(line) for line in done.stdout.split()]
+
+
+def listed_by(cuobjdump: str, path: Path) -> list[str]:
+    """What NVIDIA's own tool finds, cubins first: ``sm_90.cubin``, ``sm_90.ptx``."""
+    found = []
+    for kind in ("elf", "ptx"):
+        printed = process.check([cuobjdump, f"-l{kind}", "-all", path], timeout=120)
+        found += re.findall(r"\.(sm_\w+\.(?:cubin|ptx))", printed)
     return found

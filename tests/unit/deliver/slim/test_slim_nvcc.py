@@ -1,17 +1,11 @@
 """Libraries that nvcc makes, slimmed: NVIDIA's own tool lists what is left, the loader loads it."""
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from built_libraries import Need
-from slim_libraries import slim
-from stoker.artifact.elf import Elf
-from stoker.artifact.reader import open_file
-from stoker.artifact.wrappers import read_wrappers
+from slim_libraries import listed_by, slim, wrapped
 from stoker.model.slim import SlimLayout
 from stoker.outside import process
 
@@ -23,7 +17,6 @@ TWICE = "__device__ float twice(float number) { return 2 * number; }"
 FIRST = """
 __device__ float twice(float);
 __global__ void scale(float* data) { data[threadIdx.x] = twice(data[threadIdx.x]) + table[1]; }
-extern "C" int answer() { return 42; }
 extern "C" void launch(float* data) { scale<<<1, 32>>>(data); }
 """
 SECOND = """
@@ -56,41 +49,6 @@ def _build(need: Need, folder: Path, *flags: str, linked: bool) -> Path:
     return folder / "libmill.so"
 
 
-def _listed(cuobjdump: str, path: Path) -> list[str]:
-    found = []
-    for kind in ("elf", "ptx"):
-        printed = process.check([cuobjdump, f"-l{kind}", "-all", path], timeout=120)
-        found += re.findall(r"\.(sm_\w+\.(?:cubin|ptx))", printed)
-    return found
-
-
-_LOADED = """
-import ctypes, os, sys
-path, wrappers = os.path.realpath(sys.argv[1]), sys.argv[2:]
-assert ctypes.CDLL(path).answer() == 42
-maps = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswith(path)]
-base = min(int(line[0].partition("-")[0], 16) for line in maps)
-for wrapper in wrappers:
-    region = ctypes.c_uint64.from_address(base + int(wrapper) + 8).value
-    print(ctypes.string_at(region, 80).hex())
-"""
-
-
-def _wrapped(path: Path) -> list[bytes]:
-    """The start of every region, in memory, as the CUDA runtime finds it through its wrapper."""
-    with open_file(path) as reader:
-        wrappers = [str(wrapper.address) for wrapper in read_wrappers(Elf(reader))]
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED, path, *wrappers],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return [bytes.fromhex(line) for line in done.stdout.split()]
-
-
 def _archs(starts: list[bytes]) -> list[int]:
     """The architecture of the first entry of each region."""
     assert all(start.startswith(b"\x50\xed\x55\xba") for start in starts)
@@ -109,26 +67,26 @@ def _archs(starts: list[bytes]) -> list[int]:
 def test_translation_units(need: Need, tmp_path: Path, cuobjdump: str, flags: list[str]) -> None:
     """The third unit has nothing for the target: a stub stays."""
     path = _build(need, tmp_path, *flags, linked=False)
-    assert len(_listed(cuobjdump, path)) == 7
+    assert len(listed_by(cuobjdump, path)) == 7
     for pin in (False, True):
         made = tmp_path / f"pin-{pin}.so"
         summary = slim(path, made, "sm_90", pin=pin).summary
         assert (summary.kept, summary.dropped, summary.stubs) == (3, 4, 1)
         assert summary.layout is (SlimLayout.PIN if pin else SlimLayout.MOVE)
         assert summary.after <= summary.before - (0x10000 if "--no-compress" in flags else 0)
-        assert sorted(_listed(cuobjdump, made)) == ["sm_80.cubin", "sm_90.cubin", "sm_90.cubin"]
-        assert sorted(_archs(_wrapped(made))) == [80, 90, 90]
+        assert sorted(listed_by(cuobjdump, made)) == ["sm_80.cubin", "sm_90.cubin", "sm_90.cubin"]
+        assert sorted(_archs(wrapped(made))) == [80, 90, 90]
 
 
 def test_linked_device_code(need: Need, tmp_path: Path, cuobjdump: str) -> None:
     """Regions that were linked, and what they were linked from."""
     path = _build(need, tmp_path, "--no-compress", linked=True)
-    before = _listed(cuobjdump, path)
+    before = listed_by(cuobjdump, path)
     for pin in (False, True):
         made = tmp_path / f"pin-{pin}.so"
         summary = slim(path, made, "sm_90", pin=pin).summary
         assert summary.layout is (SlimLayout.PIN if pin else SlimLayout.MOVE)
         kept = [name for name in before if name == "sm_90.cubin"]
         assert len(kept) == 3
-        assert _listed(cuobjdump, made) == kept
-        assert _archs(_wrapped(made)) == [90, 90, 90]
+        assert listed_by(cuobjdump, made) == kept
+        assert _archs(wrapped(made)) == [90, 90, 90]
