@@ -5,7 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -40,6 +44,20 @@ def acquire(given: str, tag: str | None = None) -> Acquired:
         return source
 
 
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def entries() -> list[str]:
     return sorted(path.name for path in store.root().iterdir() if path.suffix != ".lock")
 
@@ -60,6 +78,33 @@ def test_history_stays_where_it_is(project: Path) -> None:
     tree = Path(acquire(f"{project.as_uri()}@v1.1.0").path)
     assert git(tree, "rev-list", "--count", "HEAD") == "1"
     assert git(tree / "third_party/outer", "rev-list", "--count", "HEAD") == "1"
+
+
+def test_server_that_gives_only_what_it_shows(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protocol 0 hands out tips alone, and the submodules are at older commits."""
+    for name in ("inner", "outer"):
+        repository(tmp_path / name, {"new.txt": "new"})
+    count = int(os.environ["GIT_CONFIG_COUNT"])
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(count + 1))
+    monkeypatch.setenv(f"GIT_CONFIG_KEY_{count}", "protocol.version")
+    monkeypatch.setenv(f"GIT_CONFIG_VALUE_{count}", "0")
+    test_a_tag_with_its_submodules(project, "{uri}@v1.1.0")
+    commit = git(project, "rev-parse", "v1.0.0^{commit}")
+    assert acquire(f"{project.as_uri()}@{commit}").identity == f"commit {commit}"
+
+
+def test_server_of_plain_files(project: Path, tmp_path: Path) -> None:
+    """Git's oldest way over HTTP, which knows no shallow fetches."""
+    bare = tmp_path / "served/plain.git"
+    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(bare))
+    git(bare, "update-server-info")
+    with served(bare.parent) as url:
+        source = acquire(f"{url}/plain.git@v1.1.0")
+        with pytest.raises(UsageError, match="no tag, branch or commit"):
+            acquire(f"{url}/plain.git@absent")
+    assert (Path(source.path) / "third_party/outer/deep/inner/inner.txt").is_file()
 
 
 def test_tag_can_be_said_apart_but_not_twice(project: Path) -> None:

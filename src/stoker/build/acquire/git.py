@@ -130,6 +130,9 @@ def _fetch_submodules(git: "_Git") -> None:
     update = ("submodule", "update", "--init", "--recursive", "--force", "--jobs", "4")
     git.do("submodule", "--quiet", "sync", "--recursive")
     if not git.tried(*update, "--depth", "1"):
+        # A shallow copy that lacks the commit would stay shallow: away with it.
+        git.do("submodule", "--quiet", "deinit", "--all", "--force")
+        shutil.rmtree(git.tree / ".git" / "modules", ignore_errors=True)
         git.do(*update)
 
 
@@ -140,8 +143,8 @@ class _Git:
 
     def __init__(self, url: str, tree: Path, *, say: Say, keep_open: Collection[int]):
         self.say = say
+        self.tree = tree
         self._url = url
-        self._tree = tree
         self._keep_open = keep_open
 
     def do(self, *words: str) -> None:
@@ -157,7 +160,7 @@ class _Git:
         return outcome.ok
 
     def _run(self, words: tuple[str, ...]) -> process.Outcome:
-        command = _command(self._tree, *words)
+        command = _command(self.tree, *words)
         keep_open = self._keep_open
         return process.stream(command, self._hear, env=_environment(), keep_open=keep_open)
 
