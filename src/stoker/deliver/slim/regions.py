@@ -1,7 +1,7 @@
 """The regions of device code in a library: what is kept of each, and whether it may move.
 
-A region may move if a wrapper refers to it and every pointer to it is known. What a pointer into
-its middle refers to is not known, so such a region stays whole.
+A region may move if a wrapper refers to it, every pointer to it is known, and nothing else stands
+in its section. What a pointer into its middle refers to is not known, so such a region stays whole.
 """
 
 import struct
@@ -60,7 +60,7 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
     if not found:
         return []
     references = _References(file, [(address, region) for _, region, address in found])
-    pin = pin or not references.are_understood
+    may_move = references.are_understood and not pin
     regions = []
     for index, (section, region, address) in enumerate(found):
         kept, has_stub = _kept(region, choose)
@@ -74,7 +74,7 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
                 address=address,
                 kept=kept,
                 has_stub=has_stub,
-                is_movable=not pin and references.may_move(index),
+                is_movable=may_move and section != fatbin.SCATTERED and references.may_move(index),
                 is_fixed=is_fixed,
                 slots=tuple(references.slots[index]),
             )

@@ -254,6 +254,7 @@ def test_scattered_code_leaves_what_is_around_it(need: Need, tmp_path: Path, pin
 asm(".section .cask_resource,\\"a\\"\\n .balign 16");
 asm("cask: .incbin \\"cask.bin\\"\\n .text");
 extern const char cask[] __attribute__((visibility("hidden")));
+WRAPPER scattered = {0x466243b1, 1, cask + 16, 0};
 const void* resource(void) { return cask; }"""
     path = build_library(need, tmp_path, [cubins(0, *ARCHS)], more=more)
     made = tmp_path / "made.so"
