@@ -28,6 +28,9 @@ _PREFIX = re.compile(
             r">{1,2} (?!\[)",  # quoted in a message
             r" => => # ",
             r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
+            r"\[(?:rank|default)\d{1,4}\]: ?",  # torchrun
+            r"\([\w ]{1,40}pid=\d{1,9}\) ",  # Ray, vLLM
+            r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]{1,80}:\d{1,5}\] ",
             r"##?\[(?:error|warning|command|debug|section)\]",
             r"section_(?:start|end):\d{1,12}:[\w.-]{1,80}(?:\[[^\]]{0,80}\])?",  # GitLab
         )

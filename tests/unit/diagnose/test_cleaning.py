@@ -24,6 +24,8 @@ ERROR = "    a.cpp:1:2: error: no"
         f"> {ERROR}",
         f" => => # {ERROR}",
         f"web-1  | {ERROR}",
+        f"[rank14]: {ERROR}",
+        f"(EngineCore_0 pid=36082) ERROR 11-06 16:17:19 [registry.py:548] {ERROR}",
         f"\x1b[0K\x1b[36;1m{ERROR}\x1b[0;m",
         f"2025-03-14T09:26:53.1234567Z #14 37.125 {ERROR}",
         "    a.cpp:1:2: \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[Kno",
