@@ -10,6 +10,7 @@ from pathlib import Path
 
 from governed import STOKER, alive, command_of
 
+PATIENCE = 1800.0  # seconds: it only ends a wait that would be for ever
 VICTIMS = ("everybody", "governor", "ninja", "compiler")
 _PROGRAMS = {"ninja": ("ninja",), "compiler": ("cc1plus", "as", "c++", "g++", "ld")}
 
@@ -32,12 +33,12 @@ def build_killed(
             if victim is None:
                 break
             killed.append(victim)
-        build.wait(timeout=600)
+        build.wait(timeout=PATIENCE)
         if len(killed) < kills and build.returncode == 0:
             for file in home.glob("cache/builds/*/build/CMakeFiles/*/**/*.o"):
                 file.unlink()
     final = _start(tree, out, home, *options)
-    assert final.wait(timeout=600) == 0, (out.parent / "output").read_text()
+    assert final.wait(timeout=PATIENCE) == 0, (out.parent / "output").read_text()
     return killed
 
 

@@ -14,6 +14,8 @@ import pytest
 from builds import PATIENCE, Project
 from conftest import Stoker, missing
 
+pytestmark = pytest.mark.timeout(1800)  # each build has a patience of its own
+
 FIRST = {"prepare", "configure", "codegen", "compile", "wheel", "package", "verify"}
 
 
