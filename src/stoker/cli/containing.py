@@ -1,5 +1,6 @@
 """`stoker build --container`: the options, and the same command line for the stoker inside."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES = ("container", "engine", "env", "ipc", "keep")
 # Said otherwise to the one inside: where things are, and a limit that the container has.
-_NOT_PASSED_ON = (*NAMES, "source", "out", "memory", "as_json", "from_record", "progress")
+_NOT_PASSED_ON = {*NAMES, "source", "tag", "out", "memory", "as_json", "from_record", "progress"}
 
 
 def container_options(function: F) -> F:
@@ -60,9 +61,10 @@ def container_options(function: F) -> F:
 def perform_inside(options: dict[str, Any]) -> None:
     import msgspec
 
-    from stoker.flows.containing import Inside, build_inside
+    from stoker.flows.containing import Inside, Onlooker, build_inside
     from stoker.flows.repeating import read_recorded
     from stoker.model.container import EngineKind
+    from stoker.report.progress import Progress, make_view
 
     if options["shell_on_failure"]:
         hints = ["--keep, and then `stoker container shell`"]
@@ -72,9 +74,10 @@ def perform_inside(options: dict[str, Any]) -> None:
     engine = options["engine"]
     wanted = Inside(
         source=options["source"] or source,
+        tag=options["tag"],
         out=options["out"] or "dist",
         container=options["container"],
-        words=(*_words_again(click.get_current_context()), *_progress(options), *_repeat(record)),
+        words=(*_words_again(click.get_current_context()), *_repeat(record)),
         engine=EngineKind(engine) if engine else None,
         memory=options["memory"],
         ipc=options["ipc"],
@@ -82,8 +85,14 @@ def perform_inside(options: dict[str, Any]) -> None:
         record=str(record) if record else None,
         variables=dict(map(_variable, options["env"])),
     )
-    built = build_inside(read_request(options), wanted, _say)
-    _say(f"out of the container; record and logs in {built.folder}")
+    view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
+    onlooker = Onlooker(
+        say=lambda text: view.write(f"stoker: {text}\n"), show=view.show, write=view.write
+    )
+    try:
+        built = build_inside(read_request(options), wanted, onlooker)
+    finally:
+        view.close()
     if options["as_json"]:
         click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())
     else:
@@ -98,18 +107,8 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value if equals else os.environ[name]
 
 
-def _say(text: str) -> None:
-    click.echo(f"stoker: {text}", err=True)
-
-
 def _repeat(record: Path | None) -> tuple[str, ...]:
     return ("--from-record", str(record)) if record else ()
-
-
-def _progress(options: dict[str, Any]) -> tuple[str, ...]:
-    """The one inside has no terminal, but what it says goes to ours."""
-    said = options["progress"]
-    return ("--progress", "live" if said == "auto" and sys.stderr.isatty() else said)
 
 
 def _words_again(context: click.Context) -> Iterator[str]:

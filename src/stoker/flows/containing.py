@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -29,12 +29,14 @@ from stoker.build.container.packages import (
 )
 from stoker.build.run_folder import RECORD
 from stoker.flows.building import Built, check_writable
+from stoker.flows.governed import Show
 from stoker.flows.planning import survey
 from stoker.govern.launcher import launcher_path
 from stoker.knowledge.builder_images import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
 from stoker.model.errors import CommandError, ExitStatus, MissingError, UsageError
+from stoker.model.events import AnyEvent
 from stoker.model.value import Value
 from stoker.outside import folders, process
 from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
@@ -56,6 +58,7 @@ class Inside(Value, frozen=True, kw_only=True):
     """
 
     source: str
+    tag: str | None = None
     out: str
     container: str
     words: tuple[str, ...]
@@ -67,30 +70,37 @@ class Inside(Value, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
 
 
-def build_inside(asked: Request, wanted: Inside, say: Say) -> Built:
-    out = Path(wanted.out)
-    check_writable(out)
+class Onlooker(Value, frozen=True, kw_only=True):
+    """Hears remarks, sees the events inside, and what else the stoker there says."""
+
+    say: Say
+    show: Show
+    write: Say
+
+
+def build_inside(asked: Request, wanted: Inside, onlooker: Onlooker) -> Built:
+    say = onlooker.say
+    check_writable(Path(wanted.out))
     engine, host = find_engine(wanted.engine), read_host()
     with ExitStack() as stack:
-        tree = stack.enter_context(acquired(wanted.source, say=say)).path
-        options = {**asked.options, "source": tree}
+        source = stack.enter_context(acquired(wanted.source, tag=wanted.tag, say=say))
+        options = {**asked.options, "source": source.path}
         subject = survey(msgspec.structs.replace(asked, options=options))
         index = read_index(process.check([*pip_command(), "config", "list"], timeout=_PATIENCE))
         box = _box(wanted, subject, index)
         launch = run_words(engine, host, box)
         say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
         stack.enter_context(_running(engine, box, launch, keep=wanted.keep, say=say))
-        case = _Case(
-            engine, box, _python(engine, box, subject), {**index.variables, **wanted.variables}
-        )
+        python = _python(engine, box, subject)
         contained = Contained(
             engine=engine.kind,
             image=box.image or box.root or "",
             memory=box.memory,
-            python=f"{case.python.version} {case.python.path}",
+            python=f"{python.version} {python.path}",
             command=launch,
         )
-        return case.build(tree, wanted, contained, say)
+        case = _Case(engine, box, python, {**index.variables, **wanted.variables})
+        return case.build(source.path, wanted, contained, onlooker)
 
 
 def _box(wanted: Inside, subject: Subject, index: Index) -> Box:
@@ -131,8 +141,14 @@ def _usual_image(subject: Subject) -> str:
 
 
 def _settings_file() -> str | None:
+    """The stoker.toml that would be heeded here; that of the tree is in the container anyway."""
     found = find_file(Path.cwd())
     return str(found) if found else None
+
+
+def _settings_folder(tree: str) -> Path:
+    """Where stoker is started inside, so that it finds the same one."""
+    return Path(_settings_file() or f"{tree}/any").parent
 
 
 @contextmanager
@@ -190,38 +206,53 @@ class _Case:
         place = f"{box.image or box.root} {python.path} {python.version}"
         self._home = base_folder() / f"home-{_digest(place)}"
 
-    def build(self, tree: str, wanted: Inside, contained: Contained, say: Say) -> Built:
-        made = self._home / "out" / self._box.name
+    def build(self, tree: str, wanted: Inside, contained: Contained, onlooker: Onlooker) -> Built:
+        out, made = Path(wanted.out).absolute(), self._home / "out" / self._box.name
+        # Where things will be when they have been brought out.
+        places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
         before = self._runs()
-        words = ("build", tree, "--out", str(made), "--json", *wanted.words)
+        words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
+        folder = None
         try:
-            told = self._stoker(words, folder=Path(_settings_file() or f"{tree}/").parent, say=say)
-            if not told.ok:
-                raise _failed(told)
-            built = msgspec.json.decode(told.stdout, type=Built)
-            outputs = tuple(_bring(Path(path), Path(wanted.out)) for path in built.record.outputs)
+            told = self._stoker(words, _settings_folder(tree), places, onlooker)
+            if told.ok:
+                outputs = tuple(_bring(path, out) for path in sorted(made.glob("*")))
         finally:
             folder = self._bring_run(before, tree, contained)
             shutil.rmtree(made, ignore_errors=True)
-        record = msgspec.structs.replace(built.record, outputs=tuple(map(str, outputs)))
-        return Built(record=record, folder=folder or built.folder)
+        if not told.ok or folder is None:
+            raise _failed(told)
+        record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
+        record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
+        return Built(record=record, folder=str(folder))
 
-    def _stoker(self, words: tuple[str, ...], *, folder: Path, say: Say) -> process.Outcome:
-        requirements, own = requirements_for(self.python, say), own_package(launcher_path())
+    def _stoker(
+        self, words: Sequence[str], folder: Path, places: Mapping[str, str], onlooker: Onlooker
+    ) -> process.Outcome:
+        requirements = requirements_for(self.python, onlooker.say)
+        own = own_package(launcher_path())
         environment = self._home / f"environment-{_digest(f'{ENTER} {requirements}')}"
         for path in (self._home / "tmp", self._home / "user"):
             path.mkdir(parents=True, exist_ok=True)
-        enter = ("sh", "-c", ENTER, "stoker")
         about = (str(environment), self.python.path, str(requirements), str(own))
         variables = self._variables()
         command = exec_words(
             self._engine,
             self._box.name,
-            (*enter, *about, *words),
+            ("sh", "-c", ENTER, "stoker", *about, *words),
             folder=str(folder),
             variables=variables,
         )
-        return process.ask(command, env=dict(os.environ) | variables)
+
+        def hear(line: str) -> None:
+            try:
+                onlooker.show(msgspec.json.decode(line, type=AnyEvent))
+            except msgspec.DecodeError:
+                for inside, outside in places.items():
+                    line = line.replace(inside, outside)
+                onlooker.write(f"{line}\n")
+
+        return process.stream(command, hear, env={**os.environ, **variables}, only_errors=True)
 
     def _variables(self) -> dict[str, str]:
         """Temporary files that are many or large go to the disk: /tmp is memory inside."""
@@ -241,7 +272,7 @@ class _Case:
     def _runs(self) -> set[Path]:
         return set((self._home / "state" / "runs").glob("*"))
 
-    def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> str | None:
+    def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> Path | None:
         """The record of a build that went wrong, too."""
         for folder in sorted(self._runs() - before, reverse=True):
             try:
@@ -254,7 +285,7 @@ class _Case:
                     shutil.copytree(folder, aside, dirs_exist_ok=True)
                     page = msgspec.json.format(msgspec.json.encode(contained))
                     write_whole(aside / "container.json", page)
-                return str(target)
+                return target
         return None
 
 
@@ -268,7 +299,7 @@ def _failed(told: process.Outcome) -> CommandError:
 
 def _bring(made: Path, out: Path) -> Path:
     """Out of the container's folder, whole or not at all."""
-    target = out.absolute() / made.name
+    target = out / made.name
     if made.is_dir():
         if target.exists():
             remove_whole(target)

@@ -16,7 +16,6 @@ class Engine(Value, frozen=True, kw_only=True):
     kind: EngineKind
     program: str
     runtime: str  # what it starts containers with unless told, e.g. crun
-    cgroup_version: int
     rootless: bool = False
     gpus: bool = False  # it can hand NVIDIA's on
 

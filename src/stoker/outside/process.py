@@ -102,32 +102,16 @@ def check(
     return outcome.stdout
 
 
-def ask(command: Sequence[Argument], *, env: Mapping[str, str]) -> Outcome:
-    """Run to the end and capture the output; errors and input are those of our own terminal."""
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
-    try:
-        done = subprocess.run(
-            words,
-            env=dict(env),
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-    except OSError as error:
-        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
-    return Outcome(status=done.returncode, stdout=done.stdout, stderr="")
-
-
 def stream(
     command: Sequence[Argument],
     on_line: Callable[[str], None],
     *,
     env: Mapping[str, str] | None = None,
     keep_open: Collection[int] = (),
+    only_errors: bool = False,
 ) -> Outcome:
-    """Run to the end, handing over each line, output and errors mixed, as it comes.
+    """Run to the end, handing over each line, output and errors mixed, as it comes; with
+    ``only_errors`` the output is nobody's.
 
     ``keep_open`` are file descriptors the program inherits: a lock of ours then holds for as long
     as either lives. The program does not outlive an exception, such as an interrupt.
@@ -140,8 +124,8 @@ def stream(
             words,
             env=None if env is None else dict(env),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL if only_errors else subprocess.PIPE,
+            stderr=subprocess.PIPE if only_errors else subprocess.STDOUT,
             pass_fds=tuple(keep_open),
             encoding="utf-8",
             errors="replace",
@@ -150,7 +134,7 @@ def stream(
         raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
     with child:
         try:
-            for line in child.stdout or ():
+            for line in child.stdout or child.stderr or ():
                 lines.append(line)
                 on_line(line.rstrip("\n"))
         except BaseException:

@@ -46,7 +46,6 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Eng
             kind=kind,
             program=program,
             runtime=str(facts.get("DefaultRuntime", "runc")),
-            cgroup_version=_version(facts.get("CgroupVersion")),
             rootless=any("rootless" in str(o) for o in facts.get("SecurityOptions") or ()),
             gpus=gpus and "nvidia" in (facts.get("Runtimes") or {}),
         )
@@ -55,7 +54,6 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Eng
         kind=kind,
         program=program,
         runtime=str((host.get("ociRuntime") or {}).get("name", "")),
-        cgroup_version=_version(host.get("cgroupVersion")),
         rootless=bool((host.get("security") or {}).get("rootless")),
         gpus=gpus,
     )
@@ -70,10 +68,6 @@ def read_host() -> Host:
         runc=shutil.which("runc") is not None,
         open_files=None if _may_raise_limits() else resource.getrlimit(resource.RLIMIT_NOFILE)[1],
     )
-
-
-def _version(told: object) -> int:
-    return 1 if str(told) in ("1", "v1") else 2
 
 
 def _has_gpus(kind: EngineKind) -> bool:

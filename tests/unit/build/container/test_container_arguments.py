@@ -7,8 +7,8 @@ from stoker.build.container.arguments import exec_words, run_words
 from stoker.model.container import Bind, Box, Engine, EngineKind, Host
 from stoker.model.errors import MissingError, UsageError
 
-PODMAN = Engine(kind=EngineKind.PODMAN, program="/bin/podman", runtime="crun", cgroup_version=2)
-DOCKER = Engine(kind=EngineKind.DOCKER, program="/bin/docker", runtime="runc", cgroup_version=2)
+PODMAN = Engine(kind=EngineKind.PODMAN, program="/bin/podman", runtime="crun")
+DOCKER = Engine(kind=EngineKind.DOCKER, program="/bin/docker", runtime="runc")
 ROOT = Host(user=0, group=0)
 CALLER = Host(user=1000, group=100)
 BOX = Box(name="stoker-kiln", image="builder:1")

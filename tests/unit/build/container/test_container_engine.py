@@ -13,20 +13,20 @@ from stoker.model.errors import MissingError
 
 
 def podman(**host: Any) -> str:
-    return json.dumps({"host": {"cgroupVersion": "v1", "ociRuntime": {"name": "crun"}, **host}})
+    return json.dumps({"host": {"ociRuntime": {"name": "crun"}, **host}})
 
 
 def test_podman() -> None:
     told = podman(security={"rootless": True})
     engine = read_engine(EngineKind.PODMAN, "/bin/podman", told, gpus=True)
-    assert (engine.runtime, engine.cgroup_version, engine.rootless) == ("crun", 1, True)
+    assert (engine.runtime, engine.rootless) == ("crun", True)
     assert engine.gpus
 
 
 def test_docker_needs_a_runtime_for_gpus() -> None:
-    facts = {"DefaultRuntime": "runc", "CgroupVersion": "2", "SecurityOptions": ["name=rootless"]}
+    facts = {"DefaultRuntime": "runc", "SecurityOptions": ["name=rootless"]}
     engine = read_engine(EngineKind.DOCKER, "docker", json.dumps(facts), gpus=True)
-    assert (engine.runtime, engine.cgroup_version, engine.rootless) == ("runc", 2, True)
+    assert (engine.runtime, engine.rootless) == ("runc", True)
     assert not engine.gpus
     facts["Runtimes"] = {"nvidia": {}}  # type: ignore[assignment]
     assert read_engine(EngineKind.DOCKER, "docker", json.dumps(facts), gpus=True).gpus
