@@ -48,7 +48,8 @@ _GIVEN_UP = {
     Level.BUILD: _Any(
         _START + r"FAILED: ",
         r"ninja: build stopped",
-        _START + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!.{0,300}\(ignored\))",
+        _START
+        + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!No rule|.{0,300}\(ignored\))",
         r"collect2(?:\.exe)?: (?:error|fatal error): ld (?:returned|terminated)",
         r"clang(?:\+\+)?(?:-\d+)?: error: linker command failed",
         r"Error compiling objects for extension",
