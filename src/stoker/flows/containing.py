@@ -16,17 +16,12 @@ from typing import NoReturn
 import msgspec
 
 from stoker.build.acquire.store import acquired
+from stoker.build.container import packages
 from stoker.build.container.arguments import exec_words, run_words
 from stoker.build.container.engine import find_engine, read_host
 from stoker.build.container.index import Index, read_index
 from stoker.build.container.inside import PROBE, choose_python, read_pythons
-from stoker.build.container.packages import (
-    ENTER,
-    base_folder,
-    own_package,
-    pip_command,
-    requirements_for,
-)
+from stoker.build.container.packages import ENTER, own_package, pip_command, requirements_for
 from stoker.build.run_folder import RECORD
 from stoker.flows.building import Built, check_writable
 from stoker.flows.governed import Show
@@ -38,7 +33,7 @@ from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, Ins
 from stoker.model.errors import CommandError, ExitStatus, MissingError, UsageError
 from stoker.model.events import AnyEvent
 from stoker.model.value import Value
-from stoker.outside import folders, process
+from stoker.outside import folders, locks, process
 from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
 from stoker.plan.subject import Subject
 from stoker.settings.declared import Request
@@ -83,6 +78,7 @@ def build_inside(asked: Request, wanted: Inside, onlooker: Onlooker) -> Built:
     check_writable(Path(wanted.out))
     engine, host = find_engine(wanted.engine), read_host()
     with ExitStack() as stack:
+        stack.enter_context(locks.held(packages.lock_of(packages.root() / "any"), shared=True))
         source = stack.enter_context(acquired(wanted.source, tag=wanted.tag, say=say))
         options = {**asked.options, "source": source.path}
         subject = survey(msgspec.structs.replace(asked, options=options))
@@ -112,9 +108,8 @@ def _box(wanted: Inside, subject: Subject, index: Index) -> Box:
             raise UsageError(f"{root} is a folder, but no root of a system: it has no bin/sh")
     elif image.startswith(("/", "./", "../")):
         raise UsageError(f"there is no folder {image}")
-    base_folder().mkdir(parents=True, exist_ok=True)
     read = [*index.paths, *filter(None, (wanted.record, _settings_file()))]
-    writable = (str(base_folder()), subject.tree.path)
+    writable = (str(packages.root()), subject.tree.path)
     return Box(
         name=f"stoker-{_slug(subject.tree.name)}-{secrets.token_hex(3)}",
         image=image or None,
@@ -204,7 +199,7 @@ class _Case:
         self._given = variables
         self.python = python
         place = f"{box.image or box.root} {python.path} {python.version}"
-        self._home = base_folder() / f"home-{_digest(place)}"
+        self._home = packages.root() / f"home-{_digest(place)}"
 
     def build(self, tree: str, wanted: Inside, contained: Contained, onlooker: Onlooker) -> Built:
         out, made = Path(wanted.out).absolute(), self._home / "out" / self._box.name

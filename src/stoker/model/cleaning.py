@@ -10,6 +10,7 @@ class Kind(StrEnum):
     RUNS = "runs"
     SOURCES = "sources"
     TOOLCHAINS = "toolchains"
+    CONTAINERS = "containers"
     HISTORY = "history"
 
 

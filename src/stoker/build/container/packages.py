@@ -39,9 +39,14 @@ PATH="$environment/bin:$PATH" exec "$environment/bin/python" -m stoker "$@"
 """
 
 
-def base_folder() -> Path:
-    """All that containers need of ours lies below."""
+def root() -> Path:
+    """All that containers need of ours, and what they build, lies below."""
     return folders.cache() / "containers"
+
+
+def lock_of(path: Path) -> Path:
+    """The same for all of it: a container uses several."""
+    return path.parent / "lock"
 
 
 def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
@@ -50,7 +55,7 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     wanted = [str(Requirement(text)) for text in wanted if "extra ==" not in text]
     platforms = platform_tags(python)
     key = hashlib.sha256("\n".join([*wanted, *platforms]).encode()).hexdigest()[:8]
-    folder = base_folder() / f"requirements-{python.version}-{python.machine}-{key}"
+    folder = root() / f"requirements-{python.version}-{python.machine}-{key}"
     if folder.is_dir():
         return folder
     say(f"stoker for Python {python.version} in containers: packages from the package index")
@@ -73,7 +78,7 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
 def own_package(launcher: Path) -> Path:
     """A copy of this stoker, with the launcher where an installed one has it."""
     package = Path(stoker.__file__).parent
-    folder = base_folder() / f"stoker-{__version__}-{_state(package, launcher)}"
+    folder = root() / f"stoker-{__version__}-{_state(package, launcher)}"
     if folder.is_dir():
         return folder
     with folder_made_whole(folder) as aside:
