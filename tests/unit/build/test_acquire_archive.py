@@ -5,6 +5,7 @@ import io
 import os
 import stat
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -391,6 +392,20 @@ def test_a_killed_unpacking_is_begun_anew(tmp_path: Path) -> None:
     with acquired(str(path), say=print) as source:
         assert content(Path(source.path)) == FILES
     assert not partial.exists()
+
+
+def test_several_at_once_unpack_it_once(tmp_path: Path) -> None:
+    path = tar(tmp_path / "a.tar", *(entry(f"pkg-1.0/{number}", size=100) for number in range(500)))
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom stoker.build.acquire.store import acquired\n"
+        "with acquired(sys.argv[1], say=lambda _: None) as source:\n"
+        "    print(len(list(Path(source.path).iterdir())), Path(source.path).stat().st_ino)"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    answers = {child.communicate()[0] for child in children}
+    assert len(answers) == 1
+    assert answers.pop().startswith(b"502 ")
 
 
 def test_damaged_since(tmp_path: Path) -> None:
