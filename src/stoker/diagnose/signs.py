@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
+from stoker.diagnose.paragraphs import paragraphs
 from stoker.diagnose.steps import Steps
 from stoker.diagnose.values import Line
 from stoker.knowledge.failures import Failure, Sign, failures
@@ -74,13 +75,17 @@ def _hits(lines: Sequence[Line]) -> _Hits:
 
 
 def _texts(lines: Sequence[Line]) -> Iterator[tuple[int, str, int]]:
-    """Every line and its end, and once more with the next one where a tool wrapped its message."""
+    """Every line and its end, and once more with what follows where a tool wrapped its message."""
     for index, line in enumerate(lines):
         yield index, line.text, len(line.text)
         if _may_wrap(line.text) and index + 1 < len(lines):
             rest = lines[index + 1].text
             if _CONTINUES(rest):
                 yield index, f"{line.text} {rest.lstrip()}", len(line.text)
+    for paragraph in paragraphs(lines):
+        for begin in paragraph[:-1]:
+            whole = " ".join(lines[i].text.strip() for i in range(begin, paragraph.stop))
+            yield begin, whole, len(lines[begin].text.strip())
 
 
 def _may_wrap(text: str) -> bool:
@@ -123,6 +128,8 @@ def _match(
     beside += [anywhere.first(pattern) for pattern in sign.anywhere]
     if None in beside:
         return None
+    if found.end() > len(lines[line].text):
+        beside.insert(0, line + 1)
     return Match(
         cause=cause,
         sign=sign,
