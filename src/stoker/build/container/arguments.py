@@ -16,7 +16,7 @@ def run_words(engine: Engine, host: Host, box: Box) -> tuple[str, ...]:
     """Start a container that waits to be told what to do."""
     return (
         *(engine.program, *_runtime(engine, host), "run", "--detach", "--name", box.name),
-        *("--label", LABEL, "--stop-signal", "SIGKILL"),
+        *("--label", f"{LABEL}={box.image or box.root}", "--stop-signal", "SIGKILL"),
         # The package index and its mirrors are to be found as they are from outside.
         *("--network", "host", f"--ipc={box.ipc}"),
         *_user(engine, host),

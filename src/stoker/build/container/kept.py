@@ -1,16 +1,20 @@
 """Containers of ours that are there still."""
 
 from stoker.build.container.arguments import LABEL, exec_words
-from stoker.model.container import Engine, KeptContainer
+from stoker.model.container import Engine, EngineKind, KeptContainer
 from stoker.model.errors import UsageError, unknown
 from stoker.outside import process
 
 _PATIENCE = 60.0  # seconds
-_FORMAT = "{{.Names}}\t{{.Image}}\t{{.Status}}"
+_IMAGE = {
+    EngineKind.PODMAN: f'{{{{index .Labels "{LABEL}"}}}}',
+    EngineKind.DOCKER: f'{{{{.Label "{LABEL}"}}}}',
+}
 
 
 def kept_containers(engine: Engine) -> tuple[KeptContainer, ...]:
-    words = ("ps", "--all", "--filter", f"label={LABEL}", "--format", _FORMAT)
+    form = f"{{{{.Names}}}}\t{_IMAGE[engine.kind]}\t{{{{.Status}}}}"
+    words = ("ps", "--all", "--filter", f"label={LABEL}", "--format", form)
     told = process.check([engine.program, *words], timeout=_PATIENCE)
     rows = (line.split("\t") for line in told.splitlines() if line.count("\t") == 2)
     return tuple(

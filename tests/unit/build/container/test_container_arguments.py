@@ -24,6 +24,7 @@ def test_an_image_comes_last_before_the_first_command() -> None:
     assert words[:2] == ("/bin/podman", "run")
     assert words[words.index("builder:1") + 1] == "sh"
     assert after(words, "--name") == ["stoker-kiln"]
+    assert after(words, "--label") == ["stoker=builder:1"]
 
 
 def test_a_root_folder_is_podmans_and_stays_as_it_is() -> None:
