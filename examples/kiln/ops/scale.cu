@@ -3,20 +3,21 @@
 
 #include "tensor.hpp"
 
-namespace {
+namespace kiln {
 
+// In a namespace with a name: into another nvcc would write the folder that this file lies in.
 __global__ void twice(double* values, std::size_t size) {
   std::size_t index = blockIdx.x * std::size_t(blockDim.x) + threadIdx.x;
   if (index < size) values[index] *= 2;
 }
+
+namespace {
 
 void check(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
 }
 
 }  // namespace
-
-namespace kiln {
 
 void double_on_gpu(Tensor& tensor) {
   double* values = nullptr;

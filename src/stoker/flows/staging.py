@@ -81,7 +81,7 @@ class Staging:
         self._work = work
         self._stages = stages
         self._governed = governed
-        self._out = Path(request.out).absolute()
+        self._out = Path(request.out).resolve()
         self._isolation = self._chosen_isolation()
         self._python = subject.toolbox.python.executable
         if self._isolation is not Isolation.NONE:
