@@ -25,7 +25,7 @@ ENTER = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
 TRY_IT = """
 import kiln, math
 table, real = kiln.apply("sine", [0.5])[0], math.sin(0.5)
-print(f"  kiln.apply('sine', [0.5]) is {table:.4f}; {len(kiln.operators())} operators")
+print(f">>> kiln.apply('sine', [0.5])\\n[{table}]")
 assert abs(table - real) < 1e-3
 """
 
@@ -38,17 +38,20 @@ def main() -> None:
     os.environ["STOKER_HOME"] = str(folder / "home")
     print("kiln has the shape of PyTorch: generated operators, a Python extension on top.")
     print("Three of its files take the compiler about 0.9 GB each. The build gets 1.5 GiB.")
+    summary = []
     try:
         if within := limited():
-            usual_way(folder / "usual", within)
-            stoker_way(folder / "dist", within)
+            summary.append(usual_way(folder / "usual", within))
+            summary.append(stoker_way(folder / "dist", within))
         else:
             print("No memory cgroup can be made here (root or a user's systemd could): the kernel")
             print("will not enforce the limit, but stoker is told to keep to it.")
-            stoker_way(folder / "dist", (), "--memory", str(LIMIT))
+            summary.append(stoker_way(folder / "dist", (), "--memory", str(LIMIT)))
     finally:
         leave_group()
-    use(folder)
+    summary.append(use(folder))
+    title("In short")
+    print(*summary, sep="\n")
 
 
 def limited() -> tuple[str, ...]:
@@ -90,24 +93,30 @@ def leave_group() -> None:
             time.sleep(0.1)
 
 
-def usual_way(build: Path, within: tuple[str, ...]) -> None:
+def usual_way(build: Path, within: tuple[str, ...]) -> str:
     """Until ninja gives up, which it does when the kernel has killed a compiler."""
     title(f"The usual way: cmake -S {KILN.name} -B build -G Ninja && ninja -C build")
+    began = time.monotonic()
     configure = ["cmake", "-S", str(KILN), "-B", str(build), "-G", "Ninja"]
     subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
     # As many jobs as ninja has by itself on two CPUs, wherever we are.
     ninja = [*within, "ninja", "-C", str(build), "-j4"]
     done = subprocess.run(ninja, capture_output=True, text=True, check=False)
-    print(*(line for line in done.stdout.splitlines() if "illed" in line), sep="\n")
-    print(f"ninja ended with status {done.returncode}.")
+    killed = [line for line in done.stdout.splitlines() if "illed" in line]
+    print(*killed, f"ninja ended with status {done.returncode}", sep="\n")
+    seconds = time.monotonic() - began
+    return f"ninja:  status {done.returncode} after {seconds:.0f} s, {len(killed)} compilers killed"
 
 
-def stoker_way(out: Path, within: tuple[str, ...], *options: str) -> None:
+def stoker_way(out: Path, within: tuple[str, ...], *options: str) -> str:
     title(" ".join(["The same with stoker: stoker build", KILN.name, *options]))
-    subprocess.run([*within, "stoker", "build", str(KILN), "--out", str(out), *options], check=True)
+    began = time.monotonic()
+    build = [*within, "stoker", "build", str(KILN), "--out", str(out), *options]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    return f"stoker: a verified wheel after {time.monotonic() - began:.0f} s"
 
 
-def use(folder: Path) -> None:
+def use(folder: Path) -> str:
     title("The wheel, in an environment of its own")
     (wheel,) = (folder / "dist").glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
@@ -116,7 +125,7 @@ def use(folder: Path) -> None:
     subprocess.run(install, check=True)
     with tempfile.TemporaryDirectory() as elsewhere:
         subprocess.run([python, "-c", TRY_IT], cwd=elsewhere, check=True)
-    print(f"{wheel} ({wheel.stat().st_size / 1e6:.1f} MB)")
+    return f"        {os.path.relpath(wheel)}, {wheel.stat().st_size / 1e6:.1f} MB"
 
 
 def title(text: str) -> None:

@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ from stoker.settings.declared import Request
 from stoker.settings.toml import find_file
 
 _PATIENCE = 300.0  # seconds for an engine to start or end something
-_PULLING = 3600.0  # and to fetch an image
+_IDENTITY = re.compile(r"[0-9a-f]{64}")
 _OWN = ("STOKER_HOME", "STOKER_SOCKET", "STOKER_RUN", "STOKER_TMP", "STOKER_LOCKS")
 _PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
 
@@ -151,16 +152,31 @@ def _running(
     engine: Engine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
 ) -> Iterator[None]:
     """The container, until the block is left, in whatever way."""
+    runs = False
     try:
         with _ended_by_signals():
-            process.check(launch, timeout=_PULLING)
+            _start(launch, say)
+            runs = True
             yield
     finally:
-        if keep:
+        if keep and runs:
             process.run([engine.program, "stop", box.name], timeout=_PATIENCE)
             say(f"kept: `stoker container shell {box.name}`, `stoker container rm {box.name}`")
         else:
             process.run([engine.program, "rm", "--force", box.name], timeout=_PATIENCE)
+
+
+def _start(launch: tuple[str, ...], say: Say) -> None:
+    """What an engine says when it fetches an image is for the user; the new name is not."""
+
+    def hear(line: str) -> None:
+        if not _IDENTITY.fullmatch(line):
+            say(line)
+
+    told = process.stream(launch, hear)
+    if not told.ok:
+        hints = [f"the command was: {shlex.join(launch)}"]
+        raise CommandError(f"{Path(launch[0]).name} cannot start the container", hints=hints)
 
 
 @contextmanager
