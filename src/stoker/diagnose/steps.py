@@ -140,6 +140,7 @@ _STEP = _Any(
     r"^\s{0,24}Traceback \(most recent call last\)",
 )
 _NINJA_STEP = _Any(_START + r"FAILED: ")
+_PROGRESS = re.compile(r"\s{0,24}\[\d{1,6}/\d{1,6}\] ").match
 _CHAIN = _Any(r"another exception occurred", r"direct cause of the following exception")
 _NEAR = 60  # lines between things that have to do with one another, in one failing step
 _MOST_SHOWN = 12  # lines of an error without a cause
@@ -200,12 +201,20 @@ def find_steps(lines: Sequence[Line]) -> Steps:
             errors.append(index)
     return Steps(
         step=tuple(_numbered(lines, echoes)),
-        fences=tuple(i for i, line in enumerate(lines) if _NINJA_STEP.within(line.text)),
+        fences=tuple(_fences(lines)),
         errors=tuple(errors),
         echoes=frozenset(echoes),
         last_failure=failures,
         last_success=successes,
     )
+
+
+def _fences(lines: Sequence[Line]) -> Iterator[int]:
+    """Where ninja says that a step failed, with the line before if that names its command."""
+    for index, line in enumerate(lines):
+        if _NINJA_STEP.within(line.text):
+            named = index > 0 and _PROGRESS(lines[index - 1].text)
+            yield index - 1 if named else index
 
 
 def _level(table: dict[Level, _Any], text: str) -> Level | None:

@@ -69,6 +69,15 @@ def test_a_quoted_line_of_source_does_not_belong_to_a_message() -> None:
     assert not causes("src/solver.cpp:1:10: fatal error:", "    1 | #include <cblas.h>")
 
 
+def test_the_command_that_ninja_names_before_it_says_that_it_failed_belongs_to_the_step() -> None:
+    assert causes(
+        "[1/85] /usr/local/cuda/bin/nvcc -c flash_bwd_hdim192.cu -o flash_bwd_hdim192.o",
+        "FAILED: flash_bwd_hdim192.o",
+        "Killed",
+        "ninja: build stopped: subcommand failed.",
+    ) == ["oom-nvcc"]
+
+
 def test_echoes_are_no_cause() -> None:
     found = diagnosis(
         "collect2: error: ld returned 1 exit status",
