@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import gettempdir
 from typing import IO
 
 from msgspec.structs import replace
@@ -22,6 +21,7 @@ from stoker.govern.links import make_links
 from stoker.govern.policies import make_policy
 from stoker.govern.room import Room
 from stoker.govern.scratch import ScratchFolder
+from stoker.machine.disks import read_temporary
 from stoker.machine.snapshot import read_machine
 from stoker.machine.written import read_written
 from stoker.model.errors import StorageError
@@ -232,8 +232,7 @@ def _scratch(options: RunOptions, asked: Options, machine: Machine) -> Scratch:
     limit = machine.memory.limit.limit
     return choose_scratch(
         options.tmp,
-        machine.disks,
-        tmp=gettempdir(),
+        read_temporary(),
         named=any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP")),
         memory=min(limit, asked.cap or limit) - asked.keep_free,
         cpus=asked.cpus,

@@ -7,6 +7,7 @@ from pathlib import Path
 from stoker.build.memory_tree import home_in, is_lost, put, take_out
 from stoker.build.work import Work
 from stoker.flows.governed import Session
+from stoker.machine.disks import read_temporary
 from stoker.machine.snapshot import read_machine
 from stoker.model.plan import Plan
 from stoker.model.value import Value
@@ -24,9 +25,9 @@ def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
     """In memory if that is asked for, or if it was before."""
     if not in_ram and not work.build.is_symlink():
         return Growing(folder=work.path)
-    machine = read_machine()
     expected = None if work.build.exists() else plan.estimate.disk_bytes.amount
-    memory, most = room_for_tree(expected, machine.disks, free=machine.memory.available)
+    free = read_machine().memory.available
+    memory, most = room_for_tree(expected, read_temporary(), free=free)
     return Growing(folder=home_in(Path(memory), work.path), growth=most)
 
 

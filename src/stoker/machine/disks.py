@@ -23,6 +23,15 @@ def default_paths() -> tuple[Path, ...]:
     return (*paths, shared) if shared.is_dir() else paths
 
 
+def read_temporary() -> tuple[Disk, ...]:
+    """Where temporary files can go, each place by itself: the usual one first, which may lie in
+    memory, then others in memory and on disk.
+    """
+    paths = (Path(tempfile.gettempdir()), Path("/dev/shm"), Path("/var/tmp"), folders.cache())
+    usable = [path for path in paths if path == paths[-1] or os.access(path, os.W_OK | os.X_OK)]
+    return tuple(disk for path in usable for disk in read_disks(FileTree(), [path]))
+
+
 def read_disks(tree: FileTree, paths: Iterable[Path]) -> tuple[Disk, ...]:
     """One for each mount, under the first of the paths on it. A path need not exist yet."""
     mounts = _read_mounts(tree)

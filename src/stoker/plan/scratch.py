@@ -4,7 +4,7 @@ Files in memory count in every limit that holds for the build, and no step's own
 the governor they are a neighbour. So only a small share of memory is theirs, and only of much.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stoker.model.errors import UsageError
 from stoker.model.machine import Disk
@@ -21,29 +21,28 @@ _NO_TREE = "leave out --build-in-ram"
 
 
 def choose_scratch(
-    wish: Tmp, disks: Iterable[Disk], *, tmp: str, named: bool, memory: int, cpus: int
+    wish: Tmp, places: Sequence[Disk], *, named: bool, memory: int, cpus: int
 ) -> Scratch:
-    """``tmp`` is where temporary files go by themselves; the user may have ``named`` that place."""
-    in_memory = [disk for disk in disks if disk.in_memory]
-    on_disk = [disk.path for disk in disks if not disk.in_memory]
-    lies_in_memory = any(disk.path == tmp for disk in in_memory)
-    disk = on_disk[0] if lies_in_memory and on_disk and not named else tmp
-    ram = max(in_memory, key=lambda disk: disk.free, default=None)
+    """``places`` begin with the usual one; the user may have ``named`` it."""
+    usual = places[0]
+    on_disk = [place for place in places if not place.in_memory]
+    disk = usual if named or not on_disk else on_disk[0]
+    ram = _largest_in_memory(places)
     most = min(memory // _SHARE, ram.free // 2) if ram else 0
     plenty = most >= max(_LEAST, cpus * _LEAST_FOR_A_CPU)
-    if wish is Tmp.RAM and (ram is None or not most):
+    if wish is Tmp.RAM and not most:
         raise UsageError("there is no file system in memory here", hints=["leave out --tmp ram"])
     if ram is None or wish is Tmp.DISK or (wish is Tmp.AUTO and (named or not plenty)):
-        return Scratch(disk=disk)
-    return Scratch(disk=disk, ram=ram.path, most=most)
+        return Scratch(disk=disk.path)
+    return Scratch(disk=disk.path, ram=ram.path, most=most)
 
 
-def room_for_tree(expected: float | None, disks: Iterable[Disk], *, free: int) -> tuple[str, int]:
+def room_for_tree(expected: float | None, places: Iterable[Disk], *, free: int) -> tuple[str, int]:
     """Where in memory a build tree can grow, and how far, with ``free`` bytes of memory.
 
     An error where the ``expected`` bytes would leave too little for the build itself.
     """
-    ram = max((disk for disk in disks if disk.in_memory), key=lambda disk: disk.free, default=None)
+    ram = _largest_in_memory(places)
     if ram is None:
         raise UsageError("there is no file system in memory here", hints=[_NO_TREE])
     most = min(free // _TREE_SHARE, ram.free)
@@ -53,6 +52,11 @@ def room_for_tree(expected: float | None, disks: Iterable[Disk], *, free: int) -
             hints=[_NO_TREE],
         )
     return ram.path, most
+
+
+def _largest_in_memory(places: Iterable[Disk]) -> Disk | None:
+    in_memory = (place for place in places if place.in_memory)
+    return max(in_memory, key=lambda place: place.free, default=None)
 
 
 def least_free(*, total: int, free: int) -> int:

@@ -1,9 +1,13 @@
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from stoker.machine.disks import default_paths, read_disks
+import pytest
+
+from stoker.machine.disks import default_paths, read_disks, read_temporary
 from stoker.machine.file_tree import FileTree
+from stoker.outside import folders
 
 Record = Callable[[Mapping[str, str]], FileTree]
 
@@ -63,3 +67,13 @@ def test_links_in_a_circle_are_noted_or_passed_over(tmp_path: Path, record: Reco
     disks = read_disks(tree, (tmp_path / "a", tmp_path))
     assert disks[-1].total == shutil.disk_usage(tmp_path).total
     assert len(disks) + len(tree.notes) in (1, 2)
+
+
+def test_places_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual one first; none is merged with another on the same disk, nor with where we are."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    usual, *others = read_temporary()
+    assert usual.path == str(tmp_path)
+    assert others[-1].path == str(folders.cache())
+    assert len({place.path for place in (usual, *others)}) == 1 + len(others)

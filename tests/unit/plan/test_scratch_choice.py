@@ -20,7 +20,7 @@ CACHE = Disk(path="/home/me/.cache", filesystem="ext4", total=GIB, free=GIB, in_
 def chosen(
     *disks: Disk, wish: Tmp = Tmp.AUTO, memory: int = 32 * GIB, cpus: int = 8, named: bool = False
 ) -> Scratch:
-    return choose_scratch(wish, disks, tmp="/tmp", named=named, memory=memory, cpus=cpus)
+    return choose_scratch(wish, disks, named=named, memory=memory, cpus=cpus)
 
 
 def test_memory_where_there_is_plenty() -> None:
