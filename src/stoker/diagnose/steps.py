@@ -94,12 +94,11 @@ _SUCCEEDED = {
         r"^Build succeeded\.",
         r"^100% tests passed",
         r"^OK(?: \(skipped=\d{1,6}\))?$",
-        r"^={2,} .{0,80}\d+ passed(?!.{0,80}failed).{0,80}={2,}$",
+        r"^(?:={2,} )?\d{1,6} passed(?!.{0,80}(?:failed|error))",
     ),
     Level.PACKAGE: _Any(
         r"^\s{0,8}Successfully (?:installed|built) ",
         r"^Finished processing dependencies for ",
-        r"^Successfully (?:built|installed) ",
         r"^\s{0,4}Installed \d+ packages? in ",
         r"^stoker: built in ",
     ),
