@@ -233,6 +233,23 @@ def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     assert done.stdout == "6\n"
 
 
+@pytest.mark.usefixtures("_back_end")
+def test_pytorch_by_scikit_build_core(stoker: Stoker, tmp_path: Path) -> None:
+    """What was compiled before the back end came stays as it was."""
+    project = Project(stoker, tmp_path, "mini-pytorch-skbuild")
+    (project.tree / "third_party" / "protobuf").mkdir(parents=True)
+    (project.tree / "third_party" / "protobuf" / "CMakeLists.txt").touch()
+    (project.tree / "c10.cpp").write_text("int answer() { return 42; }\n")
+    with (project.tree / "CMakeLists.txt").open("a") as stream:
+        stream.write("add_library(c10 SHARED c10.cpp)\n")
+        stream.write("install(TARGETS c10 LIBRARY DESTINATION torch/lib)\n")
+    built = project.built()
+    assert built.compiled() == ["c10.cpp"]
+    assert "ninja: no work to do." in built.log("wheel")
+    with zipfile.ZipFile(built.wheel) as archive:
+        assert "torch/lib/libc10.so" in archive.namelist()
+
+
 def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
     project.built()
     lock = next((Path(os.environ["STOKER_HOME"]) / "cache" / "builds").glob("*.lock"))

@@ -34,6 +34,8 @@ def way_of(plan: Plan, tree: SourceTree, request: BuildRequest, *, build: Path, 
         in_tree = tree.front_end is not FrontEnd.SETUPTOOLS
         return Way(tree=root, build=build, in_tree=in_tree, last=Stage.WHEEL)
     options = {setting.name: setting.value for setting in plan.cmake}
+    if tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:  # which has a default, where CMake has none
+        options.setdefault("CMAKE_BUILD_TYPE", plan.variant.build_type.value)
     defines = options | _of_python(tree, python, last)
     # Search paths of the build tree must not tell where it is: their length stays in the library.
     defines.setdefault("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from stoker import __version__
 from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
@@ -191,8 +192,14 @@ class Staging:
     def _python_digest(self) -> str:
         """Of the interpreter, and of the packages that the back end sees."""
         python = self._subject.toolbox.python
-        packages = python.packages if self._isolation is not Isolation.FULL else {}
-        return digest([python.executable, python.version, packages])
+        installed = python.packages.items() if self._isolation is not Isolation.FULL else ()
+        # That it is installed itself, in whatever version, changes nothing.
+        others = {name: version for name, version in installed if name != self._own_name}
+        return digest([python.executable, python.version, others])
+
+    @property
+    def _own_name(self) -> str:
+        return canonicalize_name(self.tree.name)
 
     # -- configure, codegen, compile -----------------------------------------------------------
 
