@@ -425,9 +425,17 @@ def test_originals_are_given_up(library: Path, capsys: pytest.CaptureFixture[str
 
 
 def venv_with(wheel: Path, folder: Path) -> Path:
-    venv.create(folder, with_pip=True)
-    run(folder, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", str(wheel))
+    """Without a pip of its own, which takes long to install."""
+    venv.create(folder)
+    pip(folder, "install", str(wheel))
     return folder
+
+
+def pip(environment: Path, command: str, *words: str) -> None:
+    ours = ["-m", "pip", "--python", str(environment / "bin" / "python"), command, "--quiet"]
+    more = ["--no-index", "--no-deps"] if command == "install" else ["--yes"]
+    done = subprocess.run([sys.executable, *ours, *more, *words], check=False, timeout=240)
+    assert done.returncode == 0
 
 
 def run(environment: Path, *words: str) -> str:
@@ -451,7 +459,7 @@ def environment(
     folder = venv_with(wheel, tmp_path / "env")
     theirs = {"nvidia/cu13/lib/libcublas.so.13": members[CUDA]}
     nvidia = make_wheel(tmp_path / "theirs", theirs, name="nvidia_cublas", version="13.1")
-    run(folder, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", str(nvidia))
+    pip(folder, "install", str(nvidia))
     monkeypatch.setenv("VIRTUAL_ENV", str(folder))
     return folder
 
@@ -459,10 +467,6 @@ def environment(
 def site_of(environment: Path) -> Path:
     (site,) = environment.glob("lib/python*/site-packages")
     return site
-
-
-def uninstall(environment: Path, name: str) -> None:
-    run(environment, "-m", "pip", "uninstall", "--quiet", "--yes", name)
 
 
 def test_an_installed_distribution(environment: Path) -> None:
@@ -474,7 +478,7 @@ def test_an_installed_distribution(environment: Path) -> None:
     rows = (site / "torch-2.0+cu130.dist-info" / "RECORD").read_text().splitlines()
     content = (site / CUDA).read_bytes()
     assert f"{CUDA},{digest(content)},{len(content)}" in rows
-    uninstall(environment, "torch")
+    pip(environment, "uninstall", "torch")
     assert [path.name for path in site.iterdir() if "torch" in path.name] == []
 
 
@@ -490,7 +494,7 @@ def test_without_originals(environment: Path) -> None:
     site = site_of(environment)
     assert slim("torch", "--for", "sm90", "--discard") == 0
     assert not list(site.rglob("*originals*"))
-    uninstall(environment, "torch")
+    pip(environment, "uninstall", "torch")
     assert [path.name for path in site.iterdir() if "torch" in path.name] == []
 
 
@@ -500,7 +504,7 @@ def test_originals_deleted_later(environment: Path) -> None:
     assert slim("torch", "--discard") == 0
     record = (site / "torch-2.0+cu130.dist-info" / "RECORD").read_text()
     assert "originals" not in record
-    uninstall(environment, "torch")
+    pip(environment, "uninstall", "torch")
     assert [path.name for path in site.iterdir() if "torch" in path.name] == []
 
 
@@ -519,7 +523,7 @@ def test_a_whole_environment(environment: Path, capsys: pytest.CaptureFixture[st
     assert slim(site / "torch", "--for", "sm90") == 0  # its RECORD lies beside the folder
     content = (site / CUDA).read_bytes()
     assert f"{CUDA},{digest(content)},{len(content)}" in record.read_text()
-    uninstall(environment, "torch")
+    pip(environment, "uninstall", "torch")
     assert not (site / "torch" / "lib").exists()
 
 
@@ -537,8 +541,7 @@ def test_what_was_installed_again_is_not_overwritten(environment: Path, wheel: P
     (site / CUDA).write_bytes(b"another")
     with pytest.raises(UsageError, match="is not what stoker left there"):
         slim("torch", "--undo")
-    words = ("--quiet", "--no-index", "--no-deps", "--force-reinstall", str(wheel))
-    run(environment, "-m", "pip", "install", *words)
+    pip(environment, "install", "--force-reinstall", str(wheel))
     assert len(listed(site / CUDA)[0]) == 3
     assert not list(site.rglob("*originals*"))
 
