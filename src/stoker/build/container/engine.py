@@ -14,7 +14,7 @@ from stoker.model.container import Engine, EngineKind, Host
 from stoker.model.errors import MissingError
 from stoker.outside import process
 
-_PATIENCE = 60.0  # seconds
+_PATIENCE = 300.0  # seconds
 _DEVICES = ("/etc/cdi", "/var/run/cdi")  # where devices for containers are described
 _RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
 

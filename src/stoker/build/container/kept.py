@@ -5,7 +5,7 @@ from stoker.model.container import Engine, EngineKind, KeptContainer
 from stoker.model.errors import UsageError, unknown
 from stoker.outside import process
 
-_PATIENCE = 60.0  # seconds
+_PATIENCE = 300.0  # seconds
 _IMAGE = {
     EngineKind.PODMAN: f'{{{{index .Labels "{LABEL}"}}}}',
     EngineKind.DOCKER: f'{{{{.Label "{LABEL}"}}}}',
