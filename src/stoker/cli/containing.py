@@ -77,7 +77,7 @@ def perform_inside(options: dict[str, Any]) -> None:
         tag=options["tag"],
         out=options["out"] or "dist",
         container=options["container"],
-        words=(*_words_again(click.get_current_context()), *_repeat(record)),
+        words=(*words_again(click.get_current_context()), *_repeat(record)),
         engine=EngineKind(engine) if engine else None,
         memory=options["memory"],
         ipc=options["ipc"],
@@ -111,7 +111,7 @@ def _repeat(record: Path | None) -> tuple[str, ...]:
     return ("--from-record", str(record)) if record else ()
 
 
-def _words_again(context: click.Context) -> Iterator[str]:
+def words_again(context: click.Context) -> Iterator[str]:
     """What was said on the command line."""
     for option in context.command.params:
         name = option.name or ""
