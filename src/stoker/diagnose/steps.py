@@ -56,7 +56,7 @@ _GIVEN_UP = {
         r"Error building extension '",
         r"error: command '[^']{0,300}' failed",
         r"error: command failed: ",
-        r"CalledProcessError: Command ",
+        r"CalledProcessError: Command (?!.{0,4}\b(?:where|which)\b)",
         r"cc1(?:plus)?: (?:all|some) warnings being treated as errors",
         r"compilation terminated\.",
         r"\d+ errors? (?:generated|detected in the compilation)",
