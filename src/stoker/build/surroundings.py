@@ -21,7 +21,6 @@ def surroundings(
     *,
     maps: Mapping[Path, str],
     epoch: int | None,
-    verbose: bool = False,
 ) -> dict[str, str]:
     """``maps``: folders and what compilers are to call them. ``epoch``: when the source was."""
     environment = dict(base) | {setting.name: setting.value for setting in plan.environment}
@@ -33,9 +32,6 @@ def surroundings(
         environment.get("NVCC_APPEND_FLAGS", ""),
         *(f"-Xcompiler={f}" for f in flags.split()),
     ]
-    if verbose:
-        of_nvcc.append("-v")
-        environment["VERBOSE"] = "1"
     environment["NVCC_APPEND_FLAGS"] = " ".join(of_nvcc).strip()
     return environment
 

@@ -41,7 +41,6 @@ def way_of(plan: Plan, tree: SourceTree, request: BuildRequest, *, build: Path, 
     defines.setdefault("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON")
     configure = (
         *("cmake", "-S", str(root), "-B", str(build), "-G", "Ninja"),
-        *(("--log-level=VERBOSE",) if request.verbose else ()),
         *(f"-D{name}={value}" for name, value in defines.items()),
     )
     settings = _of_scikit_build(options, build, request) if last is Stage.WHEEL else {}

@@ -183,8 +183,7 @@ class _Case:
                 outputs=tuple(map(str, outputs)),
                 summary=governed.finish(status),
             )
-            self._folder.write(record)
-            self._attach_steps()
+            self._complete(record)
         return Built(record=record, folder=str(self._folder.path))
 
     def _record(self, staging: Staging) -> BuildRecord:
@@ -205,6 +204,14 @@ class _Case:
             tools={tool.name: f"{tool.version} {tool.path}" for tool in tools if tool.version},
             git=self._git,
         )
+
+    def _complete(self, record: BuildRecord) -> None:
+        """A disk that is full now must not hide why the build failed, nor that it did not."""
+        try:
+            self._folder.write(record)
+            self._attach_steps()
+        except StorageError as error:
+            self._watcher.say(f"the record is not complete: {error}")
 
     def _attach_steps(self) -> None:
         """What the governor measured, from its history, where anything was."""

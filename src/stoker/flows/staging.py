@@ -2,19 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from packaging.utils import canonicalize_name
-
 from stoker import __version__
-from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.build.backend import (
     Execute,
     clear_copies,
-    extra_requirements,
     make_wheel,
     outside_the_tree,
 )
@@ -27,21 +22,23 @@ from stoker.build.surroundings import surroundings
 from stoker.build.way import last_stage, way_of
 from stoker.build.work import MARK, Work
 from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.deliver.verify.case import PLAN_MEMBER
+from stoker.flows.finishing import check, handed_over, packed
 from stoker.flows.governed import Session
-from stoker.flows.packaging import package
-from stoker.flows.verifying import verify
-from stoker.knowledge.features import features
-from stoker.knowledge.packages import install_command
+from stoker.flows.hints import mending
+from stoker.flows.preparing import (
+    fitting_isolation,
+    hindrances,
+    make_environment,
+    python_digest,
+    refusal,
+)
 from stoker.model.build import BuildRequest, GitState, Isolation, Stage
-from stoker.model.errors import CommandError, MissingError, StokerError, unknown
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import CommandError, MissingError, unknown
+from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, process
-from stoker.plan.doctor import examine
 from stoker.plan.doctor.case import is_on
-from stoker.plan.doctor.tools import requirements_missing, unmet_requirements
 from stoker.plan.record import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source.ninja import read_edges
@@ -49,15 +46,14 @@ from stoker.source.ninja import read_edges
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
 _NO_WORK = "ninja: no work to do."
-# What doctor finds wrong and a build may still do: the governor deals with little memory, a full
-# disk says so, and requirements are looked at here.
-_NO_HINDRANCE = ("memory", "disk", "requirements")
 # Variables that builds read beside the plan's own.
 _READ_BY_BUILDS = (
     *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
     *("CUDA_HOME", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CMAKE_PREFIX_PATH"),
-    *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER", "SOURCE_DATE_EPOCH"),
+    *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
 )
+# Tools whose version changes what CMake finds and how it compiles.
+_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache", "mold", "lld")
 
 
 class Staging:
@@ -84,8 +80,9 @@ class Staging:
         self._governed = governed
         self._out = Path(request.out).resolve()
         self._isolation = self._chosen_isolation()
+        self._isolated = self._isolation in (Isolation.FULL, Isolation.TORCH)
         self._python = subject.toolbox.python.executable
-        if self._isolation is not Isolation.NONE:
+        if self._isolated:
             self._python = str(work.environment / "bin" / "python")
         self.way = way_of(plan, self.tree, request, build=work.build, python=self._python)
         self.environment = self._governed.environment(self._base(git))
@@ -127,17 +124,17 @@ class Staging:
                 reason=lambda: "asked",
             )
             return ()
-        (packed,) = self._do(
+        (portable,) = self._do(
             Stage.PACKAGE,
             lambda log: self._package(wheel, log),
             lambda: self._package_inputs(wheel),
         )
         self._do(
             Stage.VERIFY,
-            lambda log: self._verify(packed, log),
-            lambda: {"wheel": file_digest(packed), "stoker": __version__},
+            lambda log: self._verify(portable, log),
+            lambda: {"wheel": file_digest(portable), "stoker": __version__},
         )
-        return (self._deliver(packed),)
+        return (handed_over(portable, self._out),)
 
     # -- prepare -------------------------------------------------------------------------------
 
@@ -149,57 +146,25 @@ class Staging:
         }
 
     def _prepare(self, log: Log) -> tuple[Path, ...]:
-        hindrances = self._hindrances()
-        if hindrances:
-            raise MissingError(hindrances[0].title, hints=_mending(hindrances))
-        if self._isolation is Isolation.NONE:
+        if hindering := self._hindrances():
+            raise MissingError(hindering[0].title, hints=mending(hindering))
+        if not self._isolation or not self._isolated:
             return ()
-        isolated = Isolated(self._work.environment, self._executing(log))
-        isolated.make(self._subject.toolbox.python.executable, self._isolation)
-        isolated.install(self.tree.requirements)
-        isolated.install(
-            extra_requirements(self.way.tree, python=isolated.python, execute=self._executing(log))
-        )
-        return (self._work.environment,)
+        folder, execute = self._work.environment, self._executing(log)
+        make_environment(folder, self._subject, self.tree, self._isolation, execute)
+        return (folder,)
 
     def _hindrances(self) -> list[Finding]:
-        found = [
-            finding
-            for finding in examine(self._subject, self._plan)
-            if finding.severity is Severity.ERROR and not finding.name.startswith(_NO_HINDRANCE)
-        ]
-        python = self._subject.toolbox.python
-        # Not all that PyTorch lists is needed to build it.
-        if self._sees_installed and self.tree.kind is not ProjectKind.PYTORCH:
-            unmet = unmet_requirements(self.tree.requirements, python)
-            found += [requirements_missing(unmet, python)] if unmet else []
-        return found
+        return hindrances(self._subject, self._plan, self.tree, self._isolation)
 
-    @property
-    def _sees_installed(self) -> bool:
-        return self.way.last is Stage.WHEEL and self._isolation is Isolation.NONE
-
-    def _chosen_isolation(self) -> Isolation:
-        """As asked; else PyTorch and extensions see what is installed, others if it is enough."""
+    def _chosen_isolation(self) -> Isolation | None:
+        """None of a build that has no back end."""
         if last_stage(self._plan, self.tree, self._request) is not Stage.WHEEL:
-            return Isolation.NONE
-        if self._request.isolation or self.tree.kind is not ProjectKind.CMAKE:
-            return self._request.isolation or Isolation.NONE
-        python = self._subject.toolbox.python
-        unmet = unmet_requirements(self.tree.requirements, python)
-        return Isolation.FULL if unmet else Isolation.NONE
+            return None
+        return self._request.isolation or fitting_isolation(self._subject, self.tree)
 
     def _python_digest(self) -> str:
-        """Of the interpreter, and of the packages that the back end sees."""
-        python = self._subject.toolbox.python
-        installed = python.packages.items() if self._isolation is not Isolation.FULL else ()
-        # That it is installed itself, in whatever version, changes nothing.
-        others = {name: version for name, version in installed if name != self._own_name}
-        return digest([python.executable, python.version, others])
-
-    @property
-    def _own_name(self) -> str:
-        return canonicalize_name(self.tree.name)
+        return python_digest(self._subject, self.tree, self._isolation)
 
     # -- configure, codegen, compile -----------------------------------------------------------
 
@@ -213,7 +178,8 @@ class Staging:
         names = {*_READ_BY_BUILDS, *(setting.name for setting in self._plan.environment)}
         names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
         said = {name: self.environment.get(name) for name in names}
-        tools = [(tool.name, tool.path, tool.version) for tool in self._subject.toolbox.tools]
+        found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
+        tools = [(tool.path, tool.version) for tool in found]
         toolkit = self._subject.toolkit
         return digest([self.way.configure, said, tools, toolkit.version if toolkit else None])
 
@@ -237,7 +203,8 @@ class Staging:
         probe = probe_files(self._work.path / "probe", asked)
         if self.way.in_tree:
             return self.way.configure, {"CMAKE_PROJECT_INCLUDE": str(probe)}
-        return (*self.way.configure, f"-DCMAKE_PROJECT_INCLUDE={probe}"), {}
+        talk = ("--log-level=VERBOSE",) if self._request.verbose else ()
+        return (*self.way.configure, *talk, f"-DCMAKE_PROJECT_INCLUDE={probe}"), {}
 
     def _check_configured(self, asked: Sequence[str], log: Log) -> None:
         try:
@@ -245,20 +212,8 @@ class Staging:
         except FileNotFoundError:
             log.line("stoker: this CMake cannot tell what became of the options")
             return
-        off = switched_off(asked, found, log.text(), self.tree)
-        if not off:
-            return
-        names = " and ".join(one.name for one in off)
-        hints = [f"CMake: {line}" for one in off for line in one.lines]
-        for one in off:
-            row = next((row for row in features().values() if row.option == one.name), None)
-            wanted = (row.library,) if row and row.library else one.libraries
-            hints += _commands(line for name in wanted for line in self._install_line(name))
-        hints.append(f"to build without it: {' '.join(f'-D {one.name}=OFF' for one in off)}")
-        raise MissingError(f"{names} was asked for, but switched itself off", hints=hints)
-
-    def _install_line(self, name: str) -> tuple[str, ...]:
-        return install_command(name, self._subject.machine.os, self._subject.cuda_version)
+        if off := switched_off(asked, found, log.text(), self.tree):
+            raise refusal(off, self._subject)
 
     def _ninja(self, stage: Stage, targets: Sequence[str]) -> None:
         words = ("ninja", "-C", str(self.way.build))
@@ -277,10 +232,11 @@ class Staging:
     # -- install, wheel ------------------------------------------------------------------------
 
     def _install_inputs(self) -> dict[str, str]:
-        return {"products": self._products_digest(), "tree": self._tree_digest(), **self._into()}
-
-    def _into(self) -> dict[str, str]:
-        return {"folder": str(self._out)}
+        return {
+            "products": self._products_digest(),
+            "tree": self._tree_digest(),
+            "folder": str(self._out),
+        }
 
     def _install(self, log: Log) -> tuple[Path, ...]:
         version = f"-{self.tree.version}" if self.tree.version else ""
@@ -297,6 +253,7 @@ class Staging:
             "tree": self._tree_digest(),
             "products": self._products_digest(),
             "options": digest([self.way.settings, self._options_digest(), self._request.editable]),
+            "time": self.environment["SOURCE_DATE_EPOCH"],
             "python": self._python_digest(),
             "requirements": digest([self.tree.requirements, self._isolation]),
         }
@@ -354,18 +311,8 @@ class Staging:
         return {**lasting_json(self._plan), "build": built}
 
     def _package(self, wheel: Path, log: Log) -> tuple[Path, ...]:
-        """With the plan in it, then as portable as asked."""
-        shutil.rmtree(self._work.packed, ignore_errors=True)
-        recorded = msgspec.json.format(msgspec.json.encode(self._recorded())) + b"\n"
-        with open_wheel(wheel) as opened:
-            member = f"{opened.dist_info}/{PLAN_MEMBER}"
-            edit = Edit(contents={member: Content.of_bytes(recorded)})
-            with_plan = rewrite(opened, edit, self._work.packed / "with-plan")
         request = PackageRequest(mode=Mode(self._request.mode), **self._requirement_of_torch())
-        planned, packaged = package(with_plan, request, self._work.packed)
-        for note in planned.notes:
-            log.line(f"note: {note}")
-        return (Path(packaged.path),)
+        return (packed(wheel, self._recorded(), request, self._work.packed, log),)
 
     def _requirement_of_torch(self) -> dict[str, Any]:
         """An extension fits only the PyTorch it was built with, whether its setup.py says so."""
@@ -381,23 +328,8 @@ class Staging:
         return Isolated.version(self._work.environment, "torch")
 
     def _verify(self, wheel: Path, log: Log) -> tuple[Path, ...]:
-        verification = verify(wheel)
-        for finding in verification.findings:
-            log.line(f"{finding.severity}: {finding.title}")
-            for line in finding.evidence.splitlines():
-                log.line(f"    {line}")
-        if not verification.ok:
-            wrong = [f for f in verification.findings if f.severity is Severity.ERROR]
-            message = f"{wrong[0].title} (the wheel is {wheel})"
-            raise StokerError(message, hints=_mending(wrong))
+        check(wheel, log)
         return ()
-
-    def _deliver(self, wheel: Path) -> Path:
-        target = self._out / wheel.name
-        if file_digest(target) != file_digest(wheel):
-            with files.file_made_whole(target) as stream, wheel.open("rb") as source:
-                shutil.copyfileobj(source, stream)
-        return target
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -412,7 +344,7 @@ class Staging:
             if tool and not shutil.which(name):
                 path = f"{path}:{Path(tool.path).parent}"
         base = {**os.environ, MARK: str(self._work.path)}
-        if self._isolation is not Isolation.NONE:
+        if self._isolated:
             path = f"{self._work.environment}/bin:{path}"
             base["VIRTUAL_ENV"] = str(self._work.environment)
         name = self.tree.name
@@ -425,8 +357,15 @@ class Staging:
                 self._work.environment: "environment",
             },
             epoch=git.time if git else None,
-            verbose=self._request.verbose,
         )
+
+    @property
+    def _talk(self) -> dict[str, str]:
+        """What makes tools say more; none of it is an input of a stage."""
+        if not self._request.verbose:
+            return {}
+        flags = self.environment["NVCC_APPEND_FLAGS"]
+        return {"VERBOSE": "1", "NVCC_APPEND_FLAGS": f"{flags} -v"}
 
     def _must(
         self, words: Sequence[str], log: Log, *, what: str, extra: Mapping[str, str] | None = None
@@ -438,24 +377,10 @@ class Staging:
     def _executing(self, log: Log, own: Mapping[str, str] | None = None) -> Execute:
         def execute(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
             self.folder = folder
-            environment = {**self.environment, **(own or {}), **extra}
+            environment = {**self.environment, **self._talk, **(own or {}), **extra}
             status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
             if self._governed.stopped_by is not None:
                 raise KeyboardInterrupt
             return status
 
         return execute
-
-
-def _mending(findings: Sequence[Finding]) -> list[str]:
-    """What was found and what mends it; the first one's title is the error's message."""
-    lines = [
-        line
-        for finding in findings
-        for line in (finding.title, *finding.evidence.splitlines(), *_commands(finding.fix))
-    ]
-    return lines[1:]
-
-
-def _commands(lines: Iterable[str]) -> list[str]:
-    return [f"  $ {line}" for line in lines]

@@ -1,0 +1,56 @@
+"""The last stages of a build: a wheel gets its plan, is made portable, checked, handed over."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
+from stoker.build.inputs import file_digest
+from stoker.build.stages import Log
+from stoker.deliver.package.values import PackageRequest
+from stoker.deliver.verify.case import PLAN_MEMBER
+from stoker.flows.hints import mending
+from stoker.flows.packaging import package
+from stoker.flows.verifying import verify
+from stoker.model.errors import StokerError
+from stoker.model.finding import Severity
+from stoker.outside import files
+
+
+def packed(
+    wheel: Path, recorded: Mapping[str, object], request: PackageRequest, into: Path, log: Log
+) -> Path:
+    """A copy with what was ``recorded`` in it, as portable as asked; alone in its folder."""
+    shutil.rmtree(into, ignore_errors=True)
+    page = msgspec.json.format(msgspec.json.encode(recorded)) + b"\n"
+    with open_wheel(wheel) as opened:
+        member = f"{opened.dist_info}/{PLAN_MEMBER}"
+        edit = Edit(contents={member: Content.of_bytes(page)})
+        with_plan = rewrite(opened, edit, into / "with-plan")
+    planned, packaged = package(with_plan, request, into)
+    for note in planned.notes:
+        log.line(f"note: {note}")
+    return Path(packaged.path)
+
+
+def check(wheel: Path, log: Log) -> None:
+    """Hold it against what it says itself; an error where that is wrong."""
+    verification = verify(wheel)
+    for finding in verification.findings:
+        log.line(f"{finding.severity}: {finding.title}")
+        for line in finding.evidence.splitlines():
+            log.line(f"    {line}")
+    if not verification.ok:
+        wrong = [one for one in verification.findings if one.severity is Severity.ERROR]
+        raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=mending(wrong))
+
+
+def handed_over(wheel: Path, out: Path) -> Path:
+    """It appears in ``out`` whole."""
+    target = out / wheel.name
+    if file_digest(target) != file_digest(wheel):
+        with files.file_made_whole(target) as stream, wheel.open("rb") as source:
+            shutil.copyfileobj(source, stream)
+    return target

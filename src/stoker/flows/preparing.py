@@ -1,0 +1,85 @@
+"""What a build needs before it begins: nothing in its way, and a Python for its back end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from stoker.build.backend import Execute, extra_requirements
+from stoker.build.configured import SwitchedOff
+from stoker.build.inputs import digest
+from stoker.build.isolated import Isolated
+from stoker.flows.hints import commands
+from stoker.knowledge.features import features
+from stoker.knowledge.packages import install_command
+from stoker.model.build import Isolation
+from stoker.model.errors import MissingError
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Plan
+from stoker.model.source import ProjectKind, SourceTree
+from stoker.plan.doctor import examine
+from stoker.plan.doctor.tools import requirements_missing, unmet_requirements
+from stoker.plan.subject import Subject
+
+# What doctor finds wrong and a build may still do: the governor deals with little memory, a full
+# disk says so, and requirements depend on the isolation.
+_NO_HINDRANCE = ("memory", "disk", "requirements")
+
+
+def hindrances(
+    subject: Subject, plan: Plan, tree: SourceTree, isolation: Isolation | None
+) -> list[Finding]:
+    """Why it could not end well. ``isolation`` of a build without a back end is ``None``."""
+    found = [
+        finding
+        for finding in examine(subject, plan)
+        if finding.severity is Severity.ERROR and not finding.name.startswith(_NO_HINDRANCE)
+    ]
+    # Not all that PyTorch lists is needed to build it.
+    if isolation is Isolation.NONE and tree.kind is not ProjectKind.PYTORCH:
+        python = subject.toolbox.python
+        unmet = unmet_requirements(tree.requirements, python)
+        found += [requirements_missing(unmet, python)] if unmet else []
+    return found
+
+
+def fitting_isolation(subject: Subject, tree: SourceTree) -> Isolation:
+    """PyTorch and its extensions see what is installed, others only if that is enough."""
+    if tree.kind is not ProjectKind.CMAKE:
+        return Isolation.NONE
+    unmet = unmet_requirements(tree.requirements, subject.toolbox.python)
+    return Isolation.FULL if unmet else Isolation.NONE
+
+
+def make_environment(
+    folder: Path, subject: Subject, tree: SourceTree, isolation: Isolation, execute: Execute
+) -> None:
+    """For the back end, with all that it asks for."""
+    isolated = Isolated(folder, execute)
+    isolated.make(subject.toolbox.python.executable, isolation)
+    isolated.install(tree.requirements)
+    isolated.install(extra_requirements(Path(tree.path), python=isolated.python, execute=execute))
+
+
+def python_digest(subject: Subject, tree: SourceTree, isolation: Isolation | None) -> str:
+    """Of the interpreter, and of the packages that the back end sees."""
+    python = subject.toolbox.python
+    installed = python.packages.items() if isolation is not Isolation.FULL else ()
+    # That it is installed itself, in whatever version, changes nothing.
+    own = canonicalize_name(tree.name)
+    others = {name: version for name, version in installed if name != own}
+    return digest([python.executable, python.version, others])
+
+
+def refusal(off: Sequence[SwitchedOff], subject: Subject) -> MissingError:
+    """Of options that were asked for and are off: CMake's words, and the packages to install."""
+    hints = [f"CMake: {line}" for one in off for line in one.lines]
+    for one in off:
+        row = next((row for row in features().values() if row.option == one.name), None)
+        wanted = (row.library,) if row and row.library else one.libraries
+        lines = [install_command(name, subject.machine.os, subject.cuda_version) for name in wanted]
+        hints += commands(line for command in lines for line in command)
+    without = " ".join(f"-D {one.name}=OFF" for one in off)
+    hints.append(f"to build without it: {without}")
+    names = " and ".join(one.name for one in off)
+    return MissingError(f"{names} was asked for, but switched itself off", hints=hints)
