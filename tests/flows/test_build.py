@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -13,6 +14,7 @@ import pytest
 
 from builds import PATIENCE, Project
 from conftest import Stoker, missing
+from governed import STOKER, wait_until
 
 pytestmark = pytest.mark.timeout(1800)  # each build has a patience of its own
 
@@ -260,6 +262,33 @@ def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
         done = project.build()
         holder.communicate("go\n")
     assert (done.returncode, "another build is at work" in done.stderr) == (1, True)
+
+
+def test_an_interrupted_build_ends_at_once_and_goes_on_later(
+    project: Project, stoker_home: Path
+) -> None:
+    """The generator waits for ever; ninja is told, and ends before we do."""
+    project.change(
+        "tools/generate.py",
+        "import sys",
+        "import sys, time, os\nopen('begun', 'w').close()\n"
+        "while os.environ.get('WAIT'): time.sleep(0.05)\nimport sys",
+    )
+    words = [STOKER, "build", str(project.tree), "--variant", "cpu", "--out", str(project.out)]
+    path = f"{Path(STOKER).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "WAIT": "1"}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as build:
+        wait_until(lambda: list(stoker_home.glob("cache/builds/*/build/begun")), "it generates")
+        build.send_signal(signal.SIGTERM)
+        _, said = build.communicate(timeout=PATIENCE)
+    assert build.returncode == 130
+    assert "codegen    failed" in said
+    assert said.endswith("interrupted\n")
+    (record,) = stoker_home.glob("state/runs/*/record.json")
+    assert json.loads(record.read_text())["stages"][-1]["end"] == "failed"
+    assert not project.out.exists()
+    ends = project.built().ends
+    assert (ends["configure"], ends["codegen"]) == ("skipped", "done")
 
 
 # -- what cannot be written --------------------------------------------------------------------
