@@ -1,6 +1,6 @@
 """Slims the installed PyTorch on a machine with a GPU and holds the result against the original.
 
-    python3 benchmarks/slim_gpu.py [--quick] [--for sm90] [--foreign sm86]
+    python3 benchmarks/slim_gpu.py [--quick] [--for sm90] [--foreign sm86] [--with OPTIONS]
 
 The interpreter is the one that has torch. What stoker needs may lie in a folder `.device` of this
 checkout, where the machine reaches no package index; made on any other machine by
@@ -140,10 +140,10 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def slim(site: Path, target: str) -> Result:
+def slim(site: Path, target: str, extra: str = "") -> Result:
     """Slimmed in place, by the command."""
     start = time.perf_counter()
-    done = stoker("slim", site / "torch", "--for", target, "--json")
+    done = stoker("slim", site / "torch", "--for", target, "--json", *extra.split())
     seconds = time.perf_counter() - start
     if done.returncode:
         return {"error": (done.stdout + done.stderr)[-2000:]}
@@ -260,8 +260,8 @@ def forget(folders: list[Path]) -> str:
 def import_times(sites: dict[str, Path], device: str, rounds: int) -> Result:
     measured: dict[str, dict[str, list[Result]]] = {}
     method = ""
-    for cache in ("cold", "warm"):
-        for _ in range(rounds):
+    for _ in range(rounds):
+        for cache in ("cold", "warm"):
             for name, site in sites.items():
                 if left() < 25:
                     continue
@@ -294,13 +294,14 @@ def measure(options: argparse.Namespace, folder: Path) -> Result:
     torch, device, gpu = installed(), options.device, options.device == "cuda"
     library = torch / "lib" / "libtorch_cuda.so"
     result: Result = {"torch": str(torch), "for": options.targets, "foreign": options.foreign}
+    result["options"] = options.extra
     untouched = digest(library)
     sites = {name: folder / name / "site-packages" for name in ("original", "slimmed", "other")}
     with step(result, "copies"):
         for site in sites.values():
             copy_aside(torch, site)
     with step(result, "slim") as note:
-        note(slim(sites["slimmed"], options.targets))
+        note(slim(sites["slimmed"], options.targets, options.extra))
         check(result["slim"])
     with step(result, "same_results") as note:
         originals = [
@@ -376,6 +377,7 @@ def tells_the_truth(result: Result) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--with", dest="extra", default="", help='e.g. "--strip --recompress zstd"')
     parser.add_argument("--quick", action="store_true", help="one import each")
     parser.add_argument("--for", dest="targets", default="sm90")
     parser.add_argument("--foreign", default="sm86")
