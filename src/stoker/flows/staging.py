@@ -347,17 +347,18 @@ class Staging:
         if self._isolated:
             path = f"{self._work.environment}/bin:{path}"
             base["VIRTUAL_ENV"] = str(self._work.environment)
-        name = self.tree.name
         return surroundings(
             {**base, "PATH": path},
             self._plan,
-            maps={
-                self.way.tree: name,
-                self.way.build: f"{name}-build",
-                self._work.environment: "environment",
-            },
+            maps=self._maps(),
             epoch=git.time if git else None,
         )
+
+    def _maps(self) -> dict[Path, str]:
+        """Folders, and what compilers are to call them."""
+        name = self.tree.name
+        maps = {self.way.tree: name, self.way.build: f"{name}-build"}
+        return maps | ({self._work.environment: "environment"} if self._isolated else {})
 
     @property
     def _talk(self) -> dict[str, str]:
