@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TextIO
 
 import msgspec
@@ -45,9 +46,17 @@ class View:
         """In one piece, because the command writes there too; a reader that has gone is no reason
         to stop building.
         """
-        with suppress(OSError):
+        try:
             self._stream.write(text)
             self._stream.flush()
+        except OSError:
+            _silence(self._stream)
+
+
+def _silence(stream: TextIO) -> None:
+    """What it could not write it keeps, and would fail with it, and so would we, at the end."""
+    with suppress(OSError), Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 class JsonView(View):

@@ -1,5 +1,7 @@
 """The memory of the whole tree is what counts, and nothing is lost of its CPU time."""
 
+from pathlib import Path
+
 import pytest
 
 from unit.launcher.scripted import Launch, ScriptedGovernor
@@ -64,12 +66,16 @@ def test_shared_memory_counts_and_mapped_files_do_not(
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
-def test_cpu_time_of_the_whole_tree(launch: Launch, governor: ScriptedGovernor, how: str) -> None:
+def test_cpu_time_of_the_whole_tree(
+    launch: Launch, governor: ScriptedGovernor, how: str, tmp_path: Path
+) -> None:
+    done = tmp_path / "done"
     spin = "import time\nwhile time.process_time() < 0.3: pass\n"
     text = (
         "import subprocess, sys, time\n"
         f"subprocess.run([sys.executable, '-I', '-S', '-c', {spin!r}])\n{spin}"
-        "print('x' * 10, flush=True)\n" + ("" if how == "exit" else "time.sleep(1000)\n")
+        "print('x' * 10, flush=True)\n"
+        + ("" if how == "exit" else f"open({str(done)!r}, 'w')\ntime.sleep(1000)\n")
     )
     if how == "exit":
         cpu_us = account(launch, governor, text)[0][3]
@@ -77,8 +83,9 @@ def test_cpu_time_of_the_whole_tree(launch: Launch, governor: ScriptedGovernor, 
         launch.python(text)
         step = governor.asked()
         step.permit()
-        for _ in range(3):  # one a second
+        while not done.exists():
             step.expect("memory")
+        step.expect("memory")
         step.say("kill")
         cpu_us = int(step.expect("killed")[1])
     assert 550_000 < cpu_us < 5_000_000

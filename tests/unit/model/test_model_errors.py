@@ -38,6 +38,7 @@ def test_exit_statuses_are_the_documented_numbers() -> None:
         "OK": 0,
         "FAILED": 1,
         "USAGE": 2,
+        "NOTHING_FAILED": 3,
         "MISSING": 4,
         "STORAGE": 5,
         "NOT_EXECUTABLE": 126,
