@@ -155,7 +155,6 @@ def slim(site: Path, target: str, extra: str = "") -> Result:
         "libraries": [
             {key: row[key] for key in row if key != "archs"} for row in report["libraries"]
         ],
-        "notes": report.get("notes"),
     }
 
 
@@ -293,7 +292,7 @@ def medians(measured: dict[str, dict[str, list[Result]]]) -> Result:
 def measure(options: argparse.Namespace, folder: Path) -> Result:
     torch, device, gpu = installed(), options.device, options.device == "cuda"
     library = torch / "lib" / "libtorch_cuda.so"
-    result: Result = {"torch": str(torch), "for": options.targets, "foreign": options.foreign}
+    result: Result = {"for": options.targets, "foreign": options.foreign}
     result["options"] = options.extra
     untouched = digest(library)
     sites = {name: folder / name / "site-packages" for name in ("original", "slimmed", "other")}

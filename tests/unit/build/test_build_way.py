@@ -10,7 +10,7 @@ from stoker.model.build import BuildRequest, Stage
 from stoker.model.source import FrontEnd, SourceTree
 from subjects import cmake_tree, extension_tree, plan, pytorch_tree
 
-BUILD = Path("/work/build")
+BUILD = Path("/builds/demo")
 
 
 def way(tree: SourceTree, words: str = "cpu", **asked: Any) -> Way:
@@ -43,14 +43,14 @@ def test_a_cmake_project_is_built_outside_its_tree() -> None:
     found = way(cmake_tree())
     assert found.build == BUILD
     assert not found.in_tree
-    assert found.configure[:7] == ("cmake", "-S", "/src/demo", "-B", "/work/build", "-G", "Ninja")
+    assert found.configure[:7] == ("cmake", "-S", "/src/demo", "-B", "/builds/demo", "-G", "Ninja")
     assert "-DCMAKE_BUILD_TYPE=Release" in found.configure
     assert found.settings == {}
 
 
 def test_scikit_build_core_is_told_the_same_as_cmake() -> None:
     found = way(SKBUILD, "cpu")
-    assert found.settings["build-dir"] == "/work/build"
+    assert found.settings["build-dir"] == "/builds/demo"
     assert found.settings["cmake.build-type"] == "Release"
     assert "-DPython_EXECUTABLE=/env/bin/python" in found.configure
     assert "-DSKBUILD_PROJECT_VERSION=1.0" in found.configure
