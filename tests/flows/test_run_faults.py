@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from governed import Build, above, alive, command_of, finished, parent_of, wait_until
+from small_disks import small_disk
 
 WAIT = "until [ -e go ]; do sleep 0.05; done"
 
@@ -306,13 +307,8 @@ def test_a_client_that_stops_reading_for_a_while(build: Build) -> None:
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with no room left."""
-    folder = tmp_path / "full"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root, where it is allowed to mount, makes a disk that is full")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "full", "size=64k,nr_inodes=64") as folder:
+        yield folder
 
 
 def fill(folder: Path) -> None:

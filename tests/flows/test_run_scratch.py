@@ -14,6 +14,7 @@ import pytest
 from conftest import Stoker
 from governed import Build, finished, wait_until
 from memory_groups import MakeGroup
+from small_disks import small_disk
 
 MIB = 1 << 20
 MEMORY = Path("/dev/shm")
@@ -115,13 +116,8 @@ def test_files_in_memory_are_a_neighbour_and_new_steps_go_to_disk(
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root, where it is allowed to mount, makes a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", "size=64m") as folder:
+        yield folder
 
 
 def test_a_disk_that_fills_up_stops_the_run_with_its_state_kept(

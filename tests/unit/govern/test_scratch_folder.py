@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from small_disks import small_disk
 from stoker.govern.room import Room
 from stoker.govern.scratch import ScratchFolder
 from stoker.model.scratch import Scratch
@@ -123,13 +124,8 @@ def test_where_no_folder_can_be_made_the_run_goes_on(tmp_path: Path, ram: str | 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=64", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root, where it is allowed to mount, makes a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "size=8m,nr_inodes=64") as folder:
+        yield folder
 
 
 def fill(folder: Path, least: int = 0) -> None:
