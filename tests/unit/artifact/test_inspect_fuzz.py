@@ -1,7 +1,6 @@
 """Real libraries, damaged at random: facts or a problem with its place, never anything else."""
 
 import shutil
-import struct
 import tempfile
 import zlib
 from functools import cache
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 
 from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, BytesReader, build, entry, region
 from conftest import missing
+from damaged_libraries import damaged, places
 from stoker.artifact.closure import resolve
-from stoker.artifact.elf import Elf
 from stoker.artifact.fatbin import FatbinLookout
 from stoker.artifact.inflated import InflatedReader
 from stoker.artifact.library import read_library
@@ -37,8 +36,6 @@ asm(".section .cask_resource,\\"a\\"\\n .balign 8\\n .incbin \\"cask.bin\\"\\n .
 std::string twice(const std::string& word) { return word + word; }
 """
 
-NUMBERS = [0, 1, 0xFF, 0xFFFF, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
-
 
 def _find(tool: str) -> str:
     return shutil.which(tool) or missing(f"{tool} is not on the PATH")
@@ -55,26 +52,8 @@ def _original() -> bytes:
 
 @cache
 def _places() -> list[int]:
-    """Where numbers stand that lead elsewhere: headers, tables, records, entries."""
-    elf = Elf(BytesReader(_original()))
     names = ".dynamic", ".gnu.version_r", ".note.gnu.build-id", ".nv_fatbin", ".cask_resource"
-    parts = [(0, 64 + 56 * len(elf.segments))]
-    parts += [(section.offset, min(section.size, 512)) for _, section in elf.named(*names)]
-    parts.append((elf.header.sections_offset, 64 * len(elf.sections)))
-    return [place for start, size in parts for place in range(start, start + size, 2)]
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    content = bytearray(_original())
-    for _ in range(draw(st.integers(1, 4))):
-        number = draw(st.sampled_from(NUMBERS) | st.integers(0, 4 * len(content)))
-        form, width = draw(st.sampled_from([("<B", 1), ("<H", 2), ("<I", 4), ("<Q", 8)]))
-        place = draw(st.sampled_from(_places()) | st.integers(0, len(content) - 8))
-        struct.pack_into(form, content, min(place, len(content) - 8), number % 256**width)
-    if draw(st.booleans()):
-        return bytes(content)
-    return bytes(content[: draw(st.integers(0, len(content)))])
+    return places(_original(), *names, most=512)
 
 
 def _consequences(facts: LibraryFacts) -> None:
@@ -92,7 +71,7 @@ def test_the_undamaged_library_is_understood() -> None:
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(damaged())
+@given(damaged(_original, _places))
 def test_damaged_libraries(content: bytes) -> None:
     facts = read_library(BytesReader(content))
     assert facts.size == len(content)
@@ -101,7 +80,7 @@ def test_damaged_libraries(content: bytes) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(damaged(), st.integers(0, 10**6), st.integers(0, 255))
+@given(damaged(_original, _places), st.integers(0, 10**6), st.integers(0, 255))
 def test_damaged_streams(content: bytes, place: int, byte: int) -> None:
     """Damage before compression gives the same facts; damage after it, a problem at most."""
     deflate = zlib.compressobj(1, wbits=-15)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from built_libraries import CUBIN, PTX, BytesReader, entry, region
 from conftest import missing
+from damaged_libraries import damaged, places
 from slim_libraries import build_library, code, cubins, only, said_to_be
 from stoker.artifact.elf import Elf
 from stoker.artifact.wrappers import read_wrappers
@@ -23,7 +24,6 @@ from stoker.deliver.slim.check import check_slimmed
 from stoker.model.errors import ArtifactError
 
 SIZE = 12000
-NUMBERS = [0, 1, 0xFF, 0xFFFF, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 
 
 def _find(tool: str) -> str:
@@ -42,26 +42,8 @@ def _original() -> bytes:
 
 @cache
 def _places() -> list[int]:
-    """Where numbers stand that lead elsewhere: headers, tables, records, entries."""
-    file = Elf(BytesReader(_original()))
     names = ".dynamic", ".rela.dyn", ".nv_fatbin", ".nvFatBinSegment", ".symtab"
-    parts = [(0, 64 + 56 * len(file.segments))]
-    parts += [(section.offset, min(section.size, 400)) for _, section in file.named(*names)]
-    parts.append((file.header.sections_offset, 64 * len(file.sections)))
-    return [place for start, size in parts for place in range(start, start + size, 2)]
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    content = bytearray(_original())
-    for _ in range(draw(st.integers(1, 3))):
-        number = draw(st.sampled_from(NUMBERS) | st.integers(0, 2 * len(content)))
-        form, width = draw(st.sampled_from([("<B", 1), ("<H", 2), ("<I", 4), ("<Q", 8)]))
-        place = draw(st.sampled_from(_places()) | st.integers(0, len(content) - 8))
-        struct.pack_into(form, content, min(place, len(content) - 8), number % 256**width)
-    if draw(st.booleans()):
-        return bytes(content)
-    return bytes(content[: draw(st.integers(0, len(content)))])
+    return places(_original(), *names, most=400)
 
 
 def _slimmed(content: bytes, made: Path, options: SlimOptions) -> LibraryPlan:
@@ -80,7 +62,7 @@ def test_the_undamaged_library_is_slimmed(tmp_path: Path) -> None:
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(damaged(), st.booleans(), st.booleans())
+@given(damaged(_original, _places), st.booleans(), st.booleans())
 def test_damaged_libraries(content: bytes, pin: bool, strip: bool) -> None:
     """Left as they are and said so, refused, or slimmed so that the check finds no fault."""
     with tempfile.TemporaryDirectory() as folder:
