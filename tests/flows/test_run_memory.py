@@ -1,11 +1,14 @@
 """Builds that want more memory than there is, in a control group that the kernel really limits."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from governed import Build, finished, wait_until
+from governed import Build, alive, finished, wait_until
 from memory_groups import MakeGroup, MemoryGroup
 from stoker.model.runs import Outcome
 
@@ -46,6 +49,16 @@ if attempts(own) == 1:
 else:
     wait(lambda: own < other and attempts(other) > 1)
     memory = b"x" * (250 << 20)
+"""
+# Takes more than there is, when it is told to; once only.
+VICTIM = """
+import os, time
+if not os.path.exists("pid"):
+    with open("pid", "w") as file:
+        print(os.getpid(), file=file)
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    memory = b"x" * (1000 << 20)
 """
 
 
@@ -94,6 +107,30 @@ def test_an_oom_kill_is_a_retry_that_ninja_never_notices(build: Build, group: Me
     outcomes = {attempt.outcome for attempt in build.attempts()}
     assert outcomes == {Outcome.OOM, Outcome.DONE}
     assert "out of memory after" in done.err
+
+
+def test_a_kill_in_another_group_than_the_governors_is_a_retry(
+    build: Build, group: MemoryGroup, make_group: MakeGroup, tmp_path: Path
+) -> None:
+    """The governor sleeps through it: all that it ever reads is that there is plenty of memory."""
+    own, other = (make_group(name, inside=group) for name in ("own", "other"))
+    first = build.start("sh", "-c", "until [ -e go ]; do sleep 0.05; done", prefix=own.enter)
+    wait_until(build.sockets, "the governor listens")
+    joined = Build(tmp_path / "joined", build.home)
+    (joined.folder / "victim.py").write_text(VICTIM)
+    joined.step("one", f"'{sys.executable}' -S victim.py")
+    second = joined.start(prefix=other.enter)
+    victim = joined.pid("pid")
+    (governor,) = build.governors()
+    os.kill(governor, signal.SIGSTOP)
+    (joined.folder / "go").touch()
+    wait_until(lambda: not alive(victim), "the kernel has killed it")
+    os.kill(governor, signal.SIGCONT)
+    done = finished(second)
+    assert done.status == 0, done
+    assert [attempt.outcome for attempt in joined.attempts()] == [Outcome.OOM, Outcome.DONE]
+    (build.folder / "go").touch()
+    assert finished(first).status == 0
 
 
 def test_a_step_that_can_never_fit_is_named(build: Build, group: MemoryGroup) -> None:

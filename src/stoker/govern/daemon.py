@@ -39,6 +39,7 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.summary import Tally
+from stoker.machine.kills import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import Step
@@ -119,6 +120,7 @@ class Daemon:
         self._peers: dict[int, Peer] = {}
         self._clients: dict[int, Peer] = {}  # by run
         self._tallies: dict[int, Tally] = {}
+        self._counters: dict[int, KillCounter] = {}
         self._roots: dict[int, str] = {}
         self._rows: dict[int, int] = {}  # row of a run in the history
         self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
@@ -185,18 +187,20 @@ class Daemon:
     def _read_meter(self) -> None:
         self._metered = self._now()
         reading = self._meter.reading()
+        counts = ((run, counter.read()) for run, counter in self._counters.items())
+        kills = {run: count for run, count in counts if count is not None}
         limit = max(0, reading.limit.limit - self._options.keep_free)
         self._governor.read(
             MemoryReading(
                 limit=limit,
                 used=reading.limit.used,
-                oom_kills=reading.oom_kills,
+                oom_kills=kills,
                 pressure=reading.pressure.full if reading.pressure else 0.0,
             ),
             self._now(),
         )
-        for tally in self._tallies.values():
-            tally.read(used=reading.limit.used, limit=limit, oom_kills=reading.oom_kills)
+        for run, tally in self._tallies.items():
+            tally.read(used=reading.limit.used, limit=limit, oom_kills=kills.get(run))
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -289,6 +293,7 @@ class Daemon:
         self._roots[run] = directory
         self._rows[run] = self._history.start_run(_text(command), _text(directory))
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
+        self._counters[run] = KillCounter(_process_behind(peer.socket))
         self._read_meter()
         self._send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # it has not heard yet
@@ -312,6 +317,8 @@ class Daemon:
         self._graphs.forget(run)
         for known in (self._tallies, self._roots, self._rows):
             known.pop(run, None)
+        if counter := self._counters.pop(run, None):
+            counter.close()
 
     def _emit(self, event: AnyEvent) -> None:
         """To those whom it concerns, at the end of the turn."""

@@ -28,7 +28,7 @@ _SIGKILL = 9
 
 
 class Surroundings(Value, frozen=True, kw_only=True):
-    """What the machine showed while an attempt ran. Kills are counted in the build's own group;
+    """What the machine showed while an attempt ran. Kills are counted in the run's own group;
     ``None`` where no such counter can be read.
     """
 

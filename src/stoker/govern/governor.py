@@ -11,7 +11,7 @@ Unaware of files, sockets and clocks: the time comes with each call, messages le
 ``send`` and events through ``emit``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from msgspec.structs import replace
@@ -48,11 +48,15 @@ class Phase(StrEnum):
 
 
 class MemoryReading(Value, frozen=True, kw_only=True):
-    """``limit`` is the binding one less what is to stay free; ``used`` counts everybody."""
+    """``limit`` is the binding one less what is to stay free; ``used`` counts everybody.
+
+    ``oom_kills`` has a counter for each run, since runs that share a limit may be in groups that
+    count apart; a run whose counter cannot be read is not in it.
+    """
 
     limit: int
     used: int
-    oom_kills: int | None
+    oom_kills: Mapping[int, int]
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
 
 
@@ -102,7 +106,7 @@ class Governor:
         self._holding: dict[int, _Entry] = {}  # those with a permit, running or being stopped
         self._queue = Queue()
         self._next = 1
-        self._reading = MemoryReading(limit=0, used=0, oom_kills=None)
+        self._reading = MemoryReading(limit=0, used=0, oom_kills={})
         self._growth = 0.0
         self._slope = Slope()
         self._learned = False
@@ -168,7 +172,7 @@ class Governor:
     # -- memory ran out --------------------------------------------------------------------------
 
     def _ran_out(self, entry: _Entry, done: Done) -> bool:
-        before, now = entry.kills_before, self._reading.oom_kills
+        before, now = entry.kills_before, self._reading.oom_kills.get(entry.run)
         surroundings = Surroundings(
             oom_kills=None if before is None or now is None else now - before,
             least_free=entry.least_free,
@@ -235,7 +239,7 @@ class Governor:
         self._holding[entry.request.id] = entry
         entry.phase = Phase.RUNNING
         entry.running = Running(request=entry.request, started=now)
-        entry.kills_before = self._reading.oom_kills
+        entry.kills_before = self._reading.oom_kills.get(entry.run)
         entry.least_free = self._reading.limit - self._reading.used
         self._send(entry.connection, encode("run", entry.request.id))
         self._emit(

@@ -1,15 +1,16 @@
-"""Finds the control groups that this process is in, from its own up to the outermost in sight.
+"""Finds the control groups that a process is in, from its own up to the outermost in sight.
 
-Knows how to get from /proc/self/cgroup to folders; what the files in them say, memory and cpu know.
+Knows how to get from /proc/PID/cgroup to folders; what the files in them say, memory and cpu know.
 """
 
 from pathlib import PurePosixPath
+from typing import Literal
 
 from stoker.machine.file_tree import FileTree
 from stoker.machine.mounts import Mount, parse_mounts
 from stoker.model.value import Value
 
-UNIFIED = ""  # how /proc/self/cgroup names the controllers of version 2
+UNIFIED = ""  # how /proc/PID/cgroup names the controllers of version 2
 
 
 class Group(Value, frozen=True, kw_only=True):
@@ -17,13 +18,15 @@ class Group(Value, frozen=True, kw_only=True):
     folder: str
 
 
-def groups(tree: FileTree, controller: str) -> tuple[Group, ...]:
-    """The groups whose limits hold for this process, its own first.
+def groups(
+    tree: FileTree, controller: str, process: int | Literal["self"] = "self"
+) -> tuple[Group, ...]:
+    """The groups whose limits hold for a process, its own first, where we see them.
 
     On a hybrid host a controller is on version 1 or on version 2, never on both; a process has a
     line for each, so version 1 is asked first and must name the controller.
     """
-    membership = parse_membership(tree.text("/proc/self/cgroup") or "")
+    membership = parse_membership(tree.text(f"/proc/{process}/cgroup") or "")
     mounts = parse_mounts(tree.text("/proc/self/mountinfo") or "")
     version_1 = [mount for mount in mounts if _carries(mount, controller)]
     if controller in membership and version_1:

@@ -67,7 +67,6 @@ class MemoryGroup:
         self._limits = [file for file in limits if file is not None]
         self._usage = opener(f"{group.folder}/{self._interface.usage}")
         self._counters = opener(f"{group.folder}/memory.stat")
-        self._events = opener(f"{group.folder}/{self._interface.events}")
         self._pressure = opener(f"{group.folder}/memory.pressure")
         whole = opener(f"{group.folder}/memory.oom.group")
         self.dies_as_one = whole is not None and whole.number() == 1
@@ -86,9 +85,6 @@ class MemoryGroup:
         # A limit holds even where its usage cannot be read: then the machine's is the safe guess.
         used = min(machine.used, limit) if usage is None else max(0, usage - droppable)
         return MemoryLimit(kind=self._interface.kind, where=self._folder, limit=limit, used=used)
-
-    def oom_kills(self) -> int | None:
-        return parse_counters(content(self._events)).get("oom_kill")
 
     def pressure(self) -> Pressure | None:
         return parse_pressure(content(self._pressure))

@@ -21,16 +21,11 @@ from stoker.model.value import Value
 
 
 class Reading(Value, frozen=True, kw_only=True):
-    """``free`` can be taken before any limit is met, be it ``limit`` or a larger, fuller one.
-
-    ``oom_kills`` counts in this process's own group: version 1 counts a kill only where the victim
-    was, and version 2 counts it there too.
-    """
+    """``free`` can be taken before any limit is met, be it ``limit`` or a larger, fuller one."""
 
     limit: MemoryLimit
     free: int
     physical: Physical
-    oom_kills: int | None
     pressure: Pressure | None
 
 
@@ -60,7 +55,6 @@ class Meter:
             limit=msgspec.structs.replace(limits[binding], kills_group=self._kills_group(binding)),
             free=min(limit.free for limit in limits),
             physical=physical,
-            oom_kills=self._groups[-1].oom_kills() if self._groups else None,
             pressure=self._read_pressure(binding),
         )
 

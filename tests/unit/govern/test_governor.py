@@ -1,6 +1,6 @@
 """The governor's state machine: every way a step can go, without a socket."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -48,9 +48,11 @@ class World:
         )
         self.read()
 
-    def read(self, used: int = GIB, kills: int | None = 0, now: float = 0.0) -> None:
-        reading = MemoryReading(limit=4 * GIB, used=used, oom_kills=kills)
-        self.governor.read(reading, now)
+    def read(self, used: int = GIB, kills: int = 0, now: float = 0.0) -> None:
+        self.read_kills({100: kills}, used, now)
+
+    def read_kills(self, kills: Mapping[int, int], used: int = GIB, now: float = 0.0) -> None:
+        self.governor.read(MemoryReading(limit=4 * GIB, used=used, oom_kills=kills), now)
 
     def ask(self, connection: int = 7, run: int = 100) -> None:
         ask = Ask(version=1, run=run, pid=1, directory="/b", cpus=1, command=("g++", "a.cpp"))
@@ -135,6 +137,30 @@ def test_somebodys_kill_9_is_a_failure(world: World) -> None:
     world.governor.decide(1.0)
     world.governor.ended(7, done(status=1, tail=KILLED), 2.0)
     assert world.words() == ["run", "release"]
+
+
+def test_a_kill_is_evidence_for_the_run_in_whose_group_it_was(world: World) -> None:
+    world.ask(7, run=100)
+    world.ask(8, run=200)
+    world.read_kills({100: 5, 200: 0})
+    world.governor.decide(1.0)
+    world.read_kills({100: 5, 200: 1})
+    for connection in (7, 8):
+        world.governor.ended(connection, done(status=1, tail=KILLED), 2.0)
+    assert world.words(7) == ["run", "release"]
+    assert world.words(8) == ["run", "again"]
+
+
+@pytest.mark.parametrize(("used", "told"), [(GIB, "release"), (4 * GIB, "again")])
+def test_without_a_counter_of_its_run_a_kill_is_judged_by_how_tight_memory_was(
+    world: World, used: int, told: str
+) -> None:
+    world.ask(7, run=200)
+    world.read_kills({100: 0})
+    world.governor.decide(1.0)
+    world.read_kills({100: 1}, used=used)
+    world.governor.ended(7, done(status=1, tail=KILLED), 2.0)
+    assert world.words() == ["run", told]
 
 
 def test_a_preempted_step_waits_again_with_what_it_used(world: World) -> None:
