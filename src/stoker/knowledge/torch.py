@@ -7,11 +7,9 @@ from stoker.knowledge.loader import Row, load
 
 class TorchRelease(Row, frozen=True, kw_only=True):
     version: str  # "2.6"
-    cuda_default: str
     cuda_newest: str
     python: tuple[str, str]  # oldest and newest
     gcc_min: int
-    standard: int
     cmake_below: str | None = None
 
 
