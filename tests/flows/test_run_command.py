@@ -131,6 +131,15 @@ def test_bad_options_are_said_before_anything_begins(
     assert not (build.folder / "ran").exists()
 
 
+def test_threads_that_nvcc_takes_from_its_environment(build: Build, need: Need) -> None:
+    words = [need("nvcc"), "-std=c++17", "-c", "a.cu", "-o", "a.o"]
+    (build.folder / "a.cu").touch()
+    done = build.run(str(build.launcher), *words, NVCC_APPEND_FLAGS="--threads 3")
+    assert done.status == 0, done
+    (attempt,) = build.attempts()
+    assert attempt.record.step.threads == 3
+
+
 # -- the summary -------------------------------------------------------------------------------
 
 

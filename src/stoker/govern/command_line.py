@@ -89,8 +89,18 @@ class _Place:
         return _HASHED.sub("", _FRESH.sub("", text))
 
 
-def step_of(command: Sequence[str], directory: str, root: str, files: Files | None = None) -> Step:
-    """``directory`` is where the command runs, ``root`` what paths are told relative to."""
+def step_of(
+    command: Sequence[str],
+    directory: str,
+    root: str,
+    files: Files | None = None,
+    *,
+    threads: int = 1,
+) -> Step:
+    """``directory`` is where the command runs, ``root`` what paths are told relative to.
+
+    ``threads`` is what nvcc was told: the launcher, who sees its environment too, knows.
+    """
     place, files = _Place(directory, root), files or NoFiles()
     program, *words = _without_wrapper(command) or [""]
     words = list(_expanded(words, place, files))
@@ -110,7 +120,7 @@ def step_of(command: Sequence[str], directory: str, root: str, files: Files | No
         compiler=basename(program),
         flags=flags,
         archs=tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else (),
-        threads=_threads(words) if role is Role.CUDA else 1,
+        threads=threads if role is Role.CUDA else 1,
         input_bytes=_input_bytes(words, output, place, files) if links else 0,
     )
 
@@ -225,14 +235,6 @@ def _archs(words: Sequence[str]) -> Iterator[str]:
     for before, word in pairwise(["", *words]):
         if word.startswith(_GPU) or before in _GPU:
             yield from _ARCH.findall(word)
-
-
-def _threads(words: Sequence[str]) -> int:
-    for word, following in pairwise([*words, ""]):
-        name, _, joined = word.partition("=")
-        if name in ("--threads", "-t") and (joined or following).isdecimal():
-            return int(joined or following)
-    return 1
 
 
 def _key(*parts: str) -> str:

@@ -249,7 +249,7 @@ class Daemon:
             case "ask":
                 ask = read_ask(fields)
                 root = self._roots.get(ask.run, ask.directory)
-                step = step_of(ask.command, ask.directory, root, self._files)
+                step = step_of(ask.command, ask.directory, root, self._files, threads=ask.cpus)
                 asker = _process_behind(peer.socket)
                 path = self._graphs.path(ask.run, ask.directory, step.output, asker)
                 self._asked_first = self._asked_first or now

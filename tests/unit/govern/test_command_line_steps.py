@@ -64,17 +64,17 @@ def test_a_cuda_compile() -> None:
     step = read(CUDA)
     assert step.role is Role.CUDA
     assert step.archs == ("80", "90a")
-    assert step.threads == 4
-    assert step.targets_at_once == 2
     assert step.output == "/src/build/flash.o"
 
 
-@pytest.mark.parametrize(
-    ("words", "threads"),
-    [("", 1), ("-t 0", 0), ("-t=8", 8), ("--threads=2", 2), ("--threads 6", 6), ("-t x", 1)],
-)
-def test_threads_of_nvcc(words: str, threads: int) -> None:
-    assert read(f"nvcc {words} -c a.cu").threads == threads
+@pytest.mark.parametrize(("told", "at_once"), [(0, 2), (1, 1), (2, 2), (8, 2)])
+def test_targets_at_once_are_as_many_as_nvcc_was_told(told: int, at_once: int) -> None:
+    step = step_of(shlex.split(CUDA), "/src/build", "/src", threads=told)
+    assert (step.threads, step.targets_at_once) == (told, at_once)
+
+
+def test_threads_are_for_device_code_alone() -> None:
+    assert step_of(["nvcc", "a.o", "-o", "a"], "/b", "/b", threads=4).threads == 1
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,6 @@ WORDS = st.text(max_size=12) | st.sampled_from(
 def test_any_words_are_some_step(words: list[str], directory: str, root: str) -> None:
     step = step_of(words, directory, root)
     assert len(step.key) == 24
-    assert step.threads >= 0
     assert step == step_of(words, directory, root)
 
 
