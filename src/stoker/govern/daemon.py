@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -104,12 +105,13 @@ class Daemon:
         self._options = options
         self._history = History()
         self._meter = Meter()
-        self._graphs = Graphs()
+        predictor = Predictor(self._history.recent())
+        self._graphs = Graphs(predictor.durations)
         self._outlook = Outlook()
         self._files = BuildFiles()
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
-            predictor=Predictor(self._history.recent()),
+            predictor=predictor,
             cpus=options.cpus,
             cap=options.cap,
             send=lambda connection, message: self._send(self._peers[connection], message),
@@ -149,6 +151,9 @@ class Daemon:
     def _turn(self) -> None:
         """After every batch of messages and every tick."""
         now = self._now()
+        for steps in self._graphs.news():
+            self._outlook.expect(steps)
+            self._governor.reconsider()
         if self._governor.busy:
             if now - self._metered >= _FRESH:
                 self._read_meter()
@@ -163,8 +168,6 @@ class Daemon:
             self._send(client)
 
     def _overview(self, now: float) -> Overview:
-        for steps in self._graphs.news():
-            self._outlook.expect(steps)
         view = self._governor.overview(now)
         seen = view.done + len(view.running) + view.waiting
         left = self._outlook.seconds(now - self._asked_first, (s.seconds for s in view.running))
@@ -251,13 +254,14 @@ class Daemon:
                 root = self._roots.get(ask.run, ask.directory)
                 step = step_of(ask.command, ask.directory, root, self._files, threads=ask.cpus)
                 asker = _process_behind(peer.socket)
-                path = self._graphs.path(ask.run, ask.directory, step.output, asker)
+                path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
                 self._asked_first = self._asked_first or now
                 self._governor.asked(connection, ask, _printable(step), path, now)
             case "started":
                 self._governor.started(connection, *read_numbers(fields, 1))
             case "memory":
-                self._governor.grown(connection, *read_numbers(fields, 2))
+                current, peak = read_numbers(fields, 2)
+                self._governor.grown(connection, current, peak, now)
             case "done":
                 done = read_done(fields)
                 if done.status or done.signal:

@@ -1,56 +1,77 @@
 """Memory and CPU slots from now on: what is taken while which steps still run, and what fits.
 
-The future is cut into stretches at the expected ends of the running steps. Within a stretch memory
-only grows, so that its value at the end stands for all of it. Every prediction has a margin: those
-of predictions that were learned are independent errors and add as squares, those of shipped figures
-may all be wrong the same way and add up.
+The future is cut into stretches, the longer the further away they are: so far ahead nobody knows to
+the second. In each stretch a step counts with the most that it is expected to use there. Every
+prediction has a margin: those of predictions that were learned are independent errors and add as
+squares, those of shipped figures may all be wrong the same way and add up.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf, sqrt
 
 from stoker.govern import course
 from stoker.model.govern import Basis, Request, Running, State
 
-_MOST_CUTS = 12  # more would cost time and gain nothing
+_SHORTEST = 0.25  # seconds
+_GROWTH = 1.03  # from one stretch's end to the next one's
+# Share of a learned prediction's width that is kept free: to be wrong now and then, and kill the
+# youngest, costs less than CPUs without work.
+_CAUTION = 0.25
+_LOOKED_AT = 16  # of those who wait, to tell how far to look
+
+
+def _ends() -> tuple[float, ...]:
+    ends = [_SHORTEST]
+    while ends[-1] < 24 * 3600:
+        ends.append(max(ends[-1] + _SHORTEST, ends[-1] * _GROWTH))
+    return tuple(ends)
+
+
+_ENDS = _ends()
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What one step takes, from the beginning of a stretch to its own end."""
+    """What one step takes, from the beginning of a stretch to its own end. Times are seconds from
+    now; ``margin`` is a share of its memory.
+    """
 
     first: int
-    end: float  # seconds from now
+    end: float
     slots: int
-    extra: float  # added to its memory
-    variance: float  # added to everybody's
-    memory: Callable[[float], float]  # some seconds from now
+    memory: course.Span
+    margin: float
+    independent: bool
 
 
 class Forecast:
     """Starts with those who run; whoever is admitted is added, so that the next one sees it."""
 
-    def __init__(self, state: State, room: float):
+    def __init__(self, state: State, room: float, *, spare_trials: bool = False):
+        """``spare_trials``: for steps on trial nothing is kept free but where there is room."""
         self._room = room
         self._cpus = state.cpus
-        claims = [_running_claim(step, state) for step in state.running]
-        self._until = _cuts([claim.end for claim in claims])
+        self._until = _stretches(state)
         self._memory = [0.0] * len(self._until)
         self._variance = [0.0] * len(self._until)
         self._slots = [0] * len(self._until)
-        for claim in claims:
+        for step in sorted(state.running, key=lambda step: step.on_trial):
+            claim = _running_claim(step, state)
+            if spare_trials and step.on_trial and not self._has_room(claim):
+                claim = replace(claim, memory=_constant(step.current), margin=0.0)
             self._take(claim)
 
     @property
     def free_slots(self) -> int:
         return self._cpus - self._slots[0]
 
-    @property
-    def highest(self) -> float:
-        """The most memory that is expected to be in use at any time, margins included."""
-        taken = zip(self._memory, self._variance, strict=True)
+    def highest(self, within: float = inf) -> float:
+        """The most memory that is expected to be in use in so many seconds, margins included."""
+        last = bisect_left(self._until, within)
+        taken = zip(self._memory[: last + 1], self._variance, strict=False)
         return max(memory + sqrt(variance) for memory, variance in taken)
 
     def fits(self, request: Request) -> bool:
@@ -59,87 +80,96 @@ class Forecast:
 
     def add(self, request: Request) -> None:
         """It starts now."""
-        claim = self._claim(request, 0)
-        self._cut(claim.end)
-        self._take(claim)
+        self._take(self._claim(request, 0))
 
     def reserve(self, request: Request) -> None:
         """Keep a place for it at the earliest time it can start, as far as ends are known."""
-        later = [self._claim(request, first) for first in range(1, len(self._until))]
-        if later:
-            self._take(next((claim for claim in later if self._has_room(claim)), later[-1]))
+        slots = self._slots
+        later = [n for n in range(1, len(slots)) if slots[n] < slots[n - 1]]
+        claims = [self._claim(request, first) for first in later]
+        if claims:
+            self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
 
     def _claim(self, request: Request, first: int) -> _Claim:
-        prediction = request.prediction
         begin = self._until[first - 1] if first else 0.0
-        extra, variance = _margins(request, 1.0)
+        margin, independent = _margin(request, 1.0)
+        expected = course.span(request.prediction)
         return _Claim(
             first=first,
-            end=begin + course.remaining(prediction, 0.0),
+            end=begin + course.remaining(request.prediction, 0.0),
             slots=request.slots_of(self._cpus),
-            extra=extra,
-            variance=variance,
-            memory=lambda delay: course.level(prediction, delay - begin),
+            memory=lambda start, end: expected(start - begin, end - begin),
+            margin=margin,
+            independent=independent,
         )
 
-    def _cut(self, end: float) -> None:
-        """Part a stretch; what is in use at its end stands for both parts."""
-        index = bisect_left(self._until, end)
-        if self._until[index] != end and len(self._until) < 2 * _MOST_CUTS:
-            self._until.insert(index, end)
-            self._memory.insert(index, self._memory[index])
-            self._variance.insert(index, self._variance[index])
-            self._slots.insert(index, self._slots[index])
-
     def _has_room(self, claim: _Claim) -> bool:
-        for index, memory in self._stretches(claim):
+        for index, memory, variance in self._shares(claim):
             if not self._slots[index]:
                 continue  # with nobody beside it anything fits
-            total = self._memory[index] + memory
-            margin = sqrt(self._variance[index] + claim.variance)
-            if self._slots[index] + claim.slots > self._cpus or total + margin > self._room:
+            total = self._memory[index] + memory + sqrt(self._variance[index] + variance)
+            if self._slots[index] + claim.slots > self._cpus or total > self._room:
                 return False
         return True
 
     def _take(self, claim: _Claim) -> None:
-        for index, memory in self._stretches(claim):
+        for index, memory, variance in self._shares(claim):
             self._memory[index] += memory
-            self._variance[index] += claim.variance
+            self._variance[index] += variance
             self._slots[index] += claim.slots
 
-    def _stretches(self, claim: _Claim) -> Iterator[tuple[int, float]]:
-        """Those it lives in, with its memory at the end of each."""
+    def _shares(self, claim: _Claim) -> Iterator[tuple[int, float, float]]:
+        """The stretches it lives in, with its memory and variance in each."""
+        begin = self._until[claim.first - 1] if claim.first else 0.0
         for index in range(claim.first, len(self._until)):
-            yield index, claim.extra + claim.memory(min(self._until[index], claim.end))
-            if self._until[index] >= claim.end:
+            end = self._until[index]
+            memory = claim.memory(begin, min(end, claim.end))
+            margin = memory * claim.margin
+            if claim.independent:
+                yield index, memory, margin * margin
+            else:
+                yield index, memory + margin, 0.0
+            if end >= claim.end:
                 return
+            begin = end
+
+
+def _stretches(state: State) -> list[float]:
+    """Their ends: as far as lives of those who run, and of the next ones, are known; then all the
+    rest.
+    """
+    first = islice(state.waiting, _LOOKED_AT)
+    lives = [course.remaining(request.prediction, 0.0) for request in first]
+    lives += [
+        course.remaining(step.request.prediction, state.now - step.started)
+        for step in state.running
+    ]
+    horizon = max((life for life in lives if life < inf), default=0.0)
+    return [*_ENDS[: bisect_left(_ENDS, horizon)], horizon, inf]
 
 
 def _running_claim(step: Running, state: State) -> _Claim:
     prediction, age = step.request.prediction, state.now - step.started
-    extra, variance = _margins(step.request, course.to_come(prediction, age))
+    margin, independent = _margin(step.request, course.to_come(prediction, age))
     return _Claim(
         first=0,
         end=course.remaining(prediction, age),
         slots=step.request.slots_of(state.cpus),
-        extra=extra,
-        variance=variance,
         memory=course.ahead(step, state.now),
+        margin=margin,
+        independent=independent,
     )
 
 
-def _margins(request: Request, to_come: float) -> tuple[float, float]:
-    """What is added to a step's own memory, and what to the variance of all.
-
-    The more of its life has been seen, the less is uncertain.
+def _margin(request: Request, to_come: float) -> tuple[float, bool]:
+    """A share of its memory, and whether it is an error of its own. The more of a step's life has
+    been seen, the less is uncertain.
     """
     prediction = request.prediction
-    width = max(0, prediction.high - prediction.peak) * to_come
-    return (width, 0.0) if prediction.basis is Basis.PRIOR else (0.0, width**2)
+    width = max(0.0, prediction.high / prediction.peak - 1) if prediction.peak else 0.0
+    caution = _CAUTION if prediction.learned else 1.0
+    return width * to_come * caution, prediction.basis is not Basis.PRIOR
 
 
-def _cuts(ends: list[float]) -> list[float]:
-    """Ends of stretches: every end, or every so many, always the last; then for ever."""
-    known = sorted((end for end in ends if end < inf), reverse=True)
-    each = -(-len(known) // _MOST_CUTS) or 1
-    return [*reversed(known[::each]), inf]
+def _constant(memory: float) -> course.Span:
+    return lambda *_: memory

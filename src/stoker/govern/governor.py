@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from stoker.govern.evidence import Surroundings, ran_out_of_memory
 from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
 from stoker.govern.predict import Predictor
+from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, encode
 from stoker.govern.slope import Slope
 from stoker.model.events import (
@@ -30,7 +31,7 @@ from stoker.model.events import (
     StepStarts,
     StepWaits,
 )
-from stoker.model.govern import Basis, Request, Running, State, Step, StepRecord
+from stoker.model.govern import Basis, Prediction, Request, Running, State, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.units import size
 from stoker.model.value import Value
@@ -39,6 +40,9 @@ _RECONSIDER = 1.0  # seconds between fresh looks at those who wait
 _RECONSIDERED = 200  # of them, the most urgent
 
 Connection = int  # what the daemon calls a launcher's socket
+PathLeft = Callable[
+    [], float
+]  # seconds from a step's start to the end of the build, as known by then
 
 
 class Phase(StrEnum):
@@ -63,14 +67,18 @@ class MemoryReading(Value, frozen=True, kw_only=True):
 class _Entry:
     """A step that has asked and is not gone yet."""
 
-    def __init__(self, connection: Connection, run: int, step: Step, request: Request):
+    def __init__(
+        self, connection: Connection, run: int, step: Step, path: PathLeft, request: Request
+    ):
         self.connection = connection
         self.run = run
         self.step = step
+        self.path = path
         self.request = request
         self.phase = Phase.WAITING
         self.group: int | None = None  # process group of the command
         self.running = Running(request=request, started=0.0)
+        self.recorder = Recorder()
         self.kills_before: int | None = None
         self.least_free = 0
 
@@ -116,7 +124,9 @@ class Governor:
 
     # -- what launchers say ----------------------------------------------------------------------
 
-    def asked(self, connection: Connection, ask: Ask, step: Step, path: float, now: float) -> None:
+    def asked(
+        self, connection: Connection, ask: Ask, step: Step, path: PathLeft, now: float
+    ) -> None:
         if ask.version != VERSION:
             self._send(connection, encode("wrong_version"))
             return
@@ -126,10 +136,10 @@ class Governor:
             asked=now,
             prediction=prediction,
             slots=step.targets_at_once,
-            path=path,
+            path=_seconds(path, prediction),
         )
         self._next += 1
-        entry = _Entry(connection, ask.run, step, request)
+        entry = _Entry(connection, ask.run, step, path, request)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
         self._emit(
@@ -141,8 +151,9 @@ class Governor:
     def started(self, connection: Connection, group: int) -> None:
         self._by_connection[connection].group = group
 
-    def grown(self, connection: Connection, current: int, peak: int) -> None:
+    def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._by_connection[connection]
+        entry.recorder.add(now - entry.running.started, current)
         entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
 
     def ended(self, connection: Connection, done: Done, now: float) -> None:
@@ -222,23 +233,31 @@ class Governor:
                 self._send(entry.connection, encode("kill"))
         for identity in decision.admit:
             self._admit(self._entries[identity], now)
+        for identity in decision.on_trial:
+            self._admit(self._entries[identity], now, on_trial=True)
+
+    def reconsider(self) -> None:
+        """Paths are known now that were not."""
+        self._learned, self._reconsidered = True, -_RECONSIDER
 
     def _reconsider(self, now: float) -> None:
         """What was learned since they asked may change what the next ones will need."""
         self._learned, self._reconsidered = False, now
         for request in list(self._queue[:_RECONSIDERED]):
+            entry, prediction = self._entries[request.id], request.prediction
             fresh = request.preemptions == request.ooms == 0
-            if fresh and request.prediction.basis is not Basis.EXACT:
-                entry = self._entries[request.id]
+            if fresh and prediction.basis is not Basis.EXACT:
                 prediction = self._predictor.predict(entry.step)
-                entry.request = replace(request, prediction=prediction)
-                self._queue.add(entry.request)
+            path = _seconds(entry.path, prediction)
+            entry.request = replace(request, prediction=prediction, path=path)
+            self._queue.add(entry.request)
 
-    def _admit(self, entry: _Entry, now: float) -> None:
+    def _admit(self, entry: _Entry, now: float, *, on_trial: bool = False) -> None:
         self._queue.remove(entry.request.id)
         self._holding[entry.request.id] = entry
         entry.phase = Phase.RUNNING
-        entry.running = Running(request=entry.request, started=now)
+        entry.running = Running(request=entry.request, started=now, on_trial=on_trial)
+        entry.recorder = Recorder()
         entry.kills_before = self._reading.oom_kills.get(entry.run)
         entry.least_free = self._reading.limit - self._reading.used
         self._send(entry.connection, encode("run", entry.request.id))
@@ -352,6 +371,7 @@ class Governor:
             cpu_seconds=usage.cpu_us / 1e6,
             peak=max(usage.peak, entry.running.peak),
             byte_seconds=float(usage.byte_seconds),
+            profile=entry.recorder.profile(usage.wall_us / 1e6),
         )
         self._keep(
             entry.run,
@@ -369,3 +389,8 @@ class Governor:
         self._entries.pop(entry.request.id, None)
         self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
+
+
+def _seconds(path: PathLeft, prediction: Prediction) -> float:
+    """Of the longest path; at least its own."""
+    return max(path(), prediction.seconds or 0.0)

@@ -5,7 +5,7 @@ every path is 0.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Thread
 
@@ -17,9 +17,12 @@ _WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's opti
 
 
 class Graphs:
-    """Of each build folder of each run."""
+    """Of each build folder of each run. ``durations``: seconds that steps were seen to run, by
+    output; those of ninja's log include the time they waited for their permit.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, durations: Mapping[str, float]) -> None:
+        self._durations = durations
         self._paths: dict[tuple[int, str], dict[str, float]] = {}
         self._left: list[dict[str, float | None]] = []
 
@@ -32,7 +35,8 @@ class Graphs:
         if key not in self._paths:
             self._paths[key] = {}
             targets = ninja_targets(asker) if asker else ()
-            Thread(target=self._load, args=(key, targets), daemon=True).start()
+            loading = key, targets, dict(self._durations)
+            Thread(target=self._load, args=loading, daemon=True).start()
         return self._paths[key].get(output, 0.0)
 
     def forget(self, run: int) -> None:
@@ -43,9 +47,11 @@ class Graphs:
         while self._left:
             yield self._left.pop()
 
-    def _load(self, key: tuple[int, str], targets: tuple[str, ...]) -> None:
+    def _load(
+        self, key: tuple[int, str], targets: tuple[str, ...], known: Mapping[str, float]
+    ) -> None:
         folder = Path(key[1])
-        graph, durations = read_graph(folder), read_durations(folder)
+        graph, durations = read_graph(folder), {**read_durations(folder), **known}
         self._paths[key] = longest_paths(graph.edges, durations)
         ages = _Ages(folder)
         self._left.append(steps_left(graph, durations, targets, ages.of))

@@ -17,17 +17,20 @@ from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.outside import folders
 
-_VERSION = 1
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS run (
+# What makes a file of each version one of the next; a new file is of version 0.
+_UPGRADES = (
+    (
+        """
+CREATE TABLE run (
     id INTEGER PRIMARY KEY,
     started REAL NOT NULL,
     ended REAL,
     command TEXT NOT NULL,
     directory TEXT NOT NULL,
     summary TEXT
-);
-CREATE TABLE IF NOT EXISTS attempt (
+)""",
+        """
+CREATE TABLE attempt (
     id INTEGER PRIMARY KEY,
     run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
     key TEXT NOT NULL,
@@ -46,9 +49,12 @@ CREATE TABLE IF NOT EXISTS attempt (
     byte_seconds REAL,
     outcome TEXT NOT NULL,
     status INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS attempt_run ON attempt (run);
-"""
+)""",
+        "CREATE INDEX attempt_run ON attempt (run)",
+    ),
+    ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
+)
+_VERSION = len(_UPGRADES)
 _STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
 _RECENT = 20_000  # attempts: several builds of PyTorch
 
@@ -87,8 +93,8 @@ class History:
     def add(self, run: int, attempt: Attempt) -> None:
         step, record = attempt.record.step, attempt.record
         self._write(
-            "INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, outcome,"
-            f" status, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 17)})",
+            "INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, profile,"
+            f" outcome, status, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 18)})",
             (
                 run,
                 attempt.started,
@@ -96,6 +102,7 @@ class History:
                 record.cpu_seconds,
                 record.peak,
                 record.byte_seconds,
+                bytes(record.profile),
                 attempt.outcome.value,
                 attempt.status,
                 step.key,
@@ -170,17 +177,18 @@ class History:
 
     def _attempts(self, condition: str, values: tuple[object, ...]) -> Iterable[Attempt]:
         rows = self._database.execute(
-            "SELECT started, seconds, cpu_seconds, peak, byte_seconds, outcome, status,"
+            "SELECT started, outcome, status, seconds, cpu_seconds, peak, byte_seconds, profile,"
             f" {_STEP_COLUMNS} FROM attempt WHERE {condition}",
             values,
         )
-        for started, seconds, cpu_seconds, peak, byte_seconds, outcome, status, *step in rows:
+        for started, outcome, status, seconds, cpu_seconds, peak, area, profile, *step in rows:
             record = StepRecord(
                 step=_step(*step),
                 seconds=seconds,
                 cpu_seconds=cpu_seconds,
                 peak=peak,
-                byte_seconds=byte_seconds,
+                byte_seconds=area,
+                profile=tuple(profile),
             )
             yield Attempt(record=record, started=started, outcome=Outcome(outcome), status=status)
 
@@ -234,17 +242,29 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=5)
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, _VERSION):
+    version = _version(database)
+    if version > _VERSION:
         database.close()
-        raise StorageError(f"another version of stoker wrote it (schema {version}); move it away")
+        raise StorageError(f"a newer stoker wrote it (schema {version}); move it away")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
-    if version == 0:
-        database.executescript(
-            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;"
-        )
+    if version < _VERSION:
+        _upgrade(database)
     return database
+
+
+def _upgrade(database: sqlite3.Connection) -> None:
+    """All or nothing; whoever comes second finds it done."""
+    database.execute("BEGIN IMMEDIATE")
+    for statements in _UPGRADES[_version(database) :]:
+        for statement in statements:
+            database.execute(statement)
+    database.execute(f"PRAGMA user_version = {_VERSION}")
+    database.commit()
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _set_aside(path: Path) -> None:

@@ -36,7 +36,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
     """
 
     cushion: float = 0.01  # share of the limit that admission leaves free
-    reaction: float = 1.0  # seconds until a kill has freed its memory
+    reaction: float = 0.5  # seconds until a kill has freed its memory
     patience: float = 20.0  # seconds after which a place is kept for the most urgent step
     endurance: float = 300.0  # seconds after which nobody passes the most urgent step
     settling: float = 10.0  # seconds after which a step of unknown size has shown what it is
@@ -48,30 +48,34 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def decide(self, state: State) -> Decision:
         if not state.running:
-            return Decision(admit=self._admit(state) or _first(state))
+            return self._admit(state) or Decision(admit=_first(state))
         if excess := self._excess(state):
             return Decision(kill=tuple(_cheapest(state, excess)))
-        return Decision(admit=self._admit(state))
+        return self._admit(state) or Decision()
 
     def _excess(self, state: State) -> float:
         """Bytes by which memory in use will pass the limit before a kill could help.
 
-        Growth goes on only as far as the running steps are expected to grow, and a neighbour to
-        double: a step that climbs quickly to where it was predicted to be is no danger.
+        Growth goes on only as far as the running steps are expected to grow until then, and a
+        neighbour to double: a step that climbs quickly to where it was predicted to be is no
+        danger.
         """
         line = state.limit * (1 - self.cushion / 2)
         growth = max(0.0, state.growth) * self.reaction
         if state.used + growth <= line:
             return 0.0
-        to_come = 2 * state.neighbour + Forecast(state, line).highest - state.used
+        to_come = 2 * state.neighbour + Forecast(state, line).highest(self.reaction) - state.used
         return max(0.0, state.used + min(growth, max(0.0, to_come)) - line)
 
-    def _admit(self, state: State) -> tuple[int, ...]:
+    def _admit(self, state: State) -> Decision | None:
         busy = sum(step.request.slots_of(state.cpus) for step in state.running)
         if not state.waiting or busy >= state.cpus or state.pressure > self.stalled:
-            return ()
+            return None
         room = state.limit * (1 - self.cushion) - state.neighbour
-        return tuple(self._admitted(state, Forecast(state, room)))
+        forecast = Forecast(state, room, spare_trials=True)
+        admitted = tuple(self._admitted(state, forecast))
+        on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
+        return Decision(admit=admitted, on_trial=on_trial) if admitted or on_trial else None
 
     def _admitted(self, state: State, forecast: Forecast) -> Iterator[int]:
         unsettled = self._unsettled(state)
@@ -80,7 +84,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         for request in state.waiting:
             if request.prediction.peak >= too_large:
                 continue
-            unknown_size = request.prediction.basis is Basis.PRIOR
+            unknown_size = _of_unknown_size(request)
             if unknown_size and not unsettled:
                 continue
             if forecast.fits(request):
@@ -100,14 +104,46 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 return
             passed = True
 
+    def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
+        """Steps of unknown size whose usual need fits into what is free at this moment, where the
+        worst case does not. If one has to be killed, it has cost the time of CPUs without work.
+        """
+        new = [request for request in state.waiting if request.id in admitted]
+        unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
+        room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
+        room -= sum(request.prediction.peak for request in new)
+        for request in state.waiting:
+            if free <= 0 or unsettled <= 0:
+                return
+            known = request.prediction.learned or request.ooms or request in new
+            needs = _usual(request)
+            if known or needs > room or request.slots_of(state.cpus) > free:
+                continue
+            free -= request.slots_of(state.cpus)
+            room -= needs
+            unsettled -= 1
+            yield request.id
+
     def _unsettled(self, state: State) -> int:
         """How many steps of unknown size may be added: without history no burst at the start."""
         fresh = sum(
-            step.request.prediction.basis is Basis.PRIOR
+            (step.on_trial or _of_unknown_size(step.request))
             and state.now - step.started < self.settling
             for step in state.running
         )
         return max(0, max(2, state.cpus // 4) - fresh)
+
+
+def _of_unknown_size(request: Request) -> bool:
+    return request.prediction.basis is Basis.PRIOR
+
+
+def _usual(request: Request) -> int:
+    """What a step on trial should find free. Shipped figures are wide, and a folder's narrow."""
+    prediction = request.prediction
+    if _of_unknown_size(request):
+        return prediction.peak
+    return (prediction.peak + prediction.high) // 2
 
 
 def _any_fits(state: State, forecast: Forecast) -> bool:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stoker.model.govern import Decision, Prediction, Request, Running, State
 
 MAXIMAL_OOMS = 3
+_LARGER = 1.25  # what a step asks for that was killed, over what was predicted
 
 
 class Policy(Protocol):
@@ -87,12 +88,15 @@ def _size(request: Request) -> tuple[int, int]:
 
 
 def after_preemption(step: Running) -> Request:
-    """What a step asks for when its policy has killed it: it needs no less than it was seen to use,
-    and room for having been taken too lightly.
+    """What a step asks for when its policy has killed it: no less than it was seen to use. When it
+    had kept to what was predicted it met others at the wrong time, and asks for more only when that
+    happens again.
     """
-    request = step.request
-    prediction = _raised(request.prediction, max(request.prediction.high, step.peak))
-    return replace(request, prediction=prediction, preemptions=request.preemptions + 1)
+    request, known = step.request, step.request.prediction
+    if step.peak > known.peak or request.preemptions:
+        larger = min(known.high, round(_LARGER * known.peak))
+        request = replace(request, prediction=_raised(known, max(larger, step.peak)))
+    return replace(request, preemptions=request.preemptions + 1)
 
 
 def after_oom(step: Running, observed: int) -> Request | None:
@@ -114,4 +118,5 @@ def after_oom(step: Running, observed: int) -> Request | None:
 
 def _raised(prediction: Prediction, least: int) -> Prediction:
     """At least so much and throughout: its course was not what history said."""
-    return replace(prediction, peak=max(prediction.peak, least), high=least, mean=None)
+    peak = max(prediction.peak, least)
+    return replace(prediction, peak=peak, high=max(prediction.high, peak), profile=())

@@ -11,23 +11,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import exp
 from statistics import median
 
+from msgspec.structs import replace
+
+from stoker.govern.profile import Profile, profile_of
 from stoker.knowledge.memory_priors import Prior, prior_of
 from stoker.model.govern import Basis, Prediction, Role, Step, StepRecord
 from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
 _ENOUGH = 4  # rows that make a folder worth asking
+_LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
-_WIDTH = 1.1  # ``high`` over ``peak`` of a command that was seen once
+_WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
 _WEIGHT_OF_PRIOR = 4  # counted as so many rows of a folder
 
 
 class _Sample(Value, frozen=True, kw_only=True):
-    """A row: peak over the shipped one, seconds for each round of nvcc, mean memory over peak."""
+    """A row: peak over the shipped one, and seconds for each round of nvcc."""
 
     peak: float
     seconds: float
-    share: float | None
+    rounds: int
+    profile: Profile
 
 
 class _Offset:
@@ -50,9 +55,13 @@ class _Offset:
 
 
 class Predictor:
-    """Knows the rows it was given, oldest first, and learns from each further one."""
+    """Knows the rows it was given, oldest first, and learns from each further one.
+
+    ``durations`` are the latest by output: what a build tool saw includes the time a step waited.
+    """
 
     def __init__(self, rows: Iterable[StepRecord] = ()):
+        self.durations: dict[str, float] = {}
         self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
@@ -63,31 +72,36 @@ class Predictor:
 
     def learn(self, row: StepRecord) -> None:
         """First from how wrong we were, then from the row itself."""
-        step, expected = row.step, self.predict(row.step)
+        step, expected = row.step, self._amounts(row.step)
         self._memory[expected.basis].learn(below=row.peak <= expected.high)
         if expected.seconds is not None:
             self._time[expected.basis].learn(below=row.seconds <= expected.seconds)
         sample = _Sample(
             peak=row.peak / prior_of(step).peak,
             seconds=row.seconds / step.rounds,
-            share=row.mean / row.peak if row.mean else None,
+            rounds=step.rounds,
+            profile=profile_of(row),
         )
+        self.durations[step.output] = row.seconds
         self._by_key[step.key].append(sample)
         self._by_source[step.role, step.source].append(sample)
         for folder in _folders(step):
             self._by_folder[step.role, folder].append(sample)
 
     def predict(self, step: Step) -> Prediction:
+        _, samples = self._samples_for(step)
+        return replace(self._amounts(step), profile=_profile(samples, step.rounds))
+
+    def _amounts(self, step: Step) -> Prediction:
+        """The prediction without its profile, which takes longest."""
         prior = prior_of(step)
         basis, samples = self._samples_for(step)
         peak, high = _peak_and_high(basis, [sample.peak for sample in samples], prior)
         peak, high = prior.peak * peak, prior.peak * high * self._memory[basis].factor
-        shares = [sample.share for sample in samples if sample.share is not None]
         seconds = [sample.seconds for sample in samples]
         return Prediction(
             peak=round(peak),
             high=round(max(peak, high)),
-            mean=round(median(shares) * peak) if shares else None,
             seconds=median(seconds) * step.rounds * self._time[basis].factor if seconds else None,
             waves=step.rounds,
             basis=basis,
@@ -116,6 +130,12 @@ def _folders(step: Step) -> Iterator[str]:
         yield folder
         folder = folder.rpartition("/")[0]
     yield ""
+
+
+def _profile(samples: Sequence[_Sample], rounds: int) -> Profile:
+    """The most of the latest; empty where none of them had as many rounds."""
+    alike = [each.profile for each in samples if each.rounds == rounds and each.profile]
+    return tuple(map(max, *alike[-_LATEST:])) if len(alike) > 1 else next(iter(alike), ())
 
 
 def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:

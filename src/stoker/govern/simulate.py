@@ -1,8 +1,9 @@
 """A build on a virtual clock: the policy's own code over measured steps, with kills charged.
 
-A step's memory follows a ``Shape``. When all of it together passes the machine's, the kernel kills
-the largest step. Steps slow each other down only where they want more CPUs than there are. Not
-simulated: caches, disks, memory bandwidth, the time a kill takes.
+A step's memory follows a ``Shape``, by default the profile it was recorded with. When all of it
+together passes the machine's, the kernel kills the largest step. Steps slow each other down only
+where they want more CPUs than there are. Not simulated: caches, disks, memory bandwidth, the time a
+kill takes.
 """
 
 from collections import deque
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from stoker.govern.bounds import bounds, paths
 from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
 from stoker.govern.predict import Predictor
+from stoker.govern.profile import PARTS, Recorder
 from stoker.govern.slope import Slope
 from stoker.model.govern import Basis, Request, Running, SimulationResult, State, StepRecord
 
@@ -25,7 +27,15 @@ TYPICAL_SHARE = 0.8
 
 _INTERVAL = 0.25  # seconds between two readings of the meter
 _REFRESH = 1.0  # seconds after which those who wait are predicted anew
-_INSTANTS = 50  # in which a shape is summed up
+_INSTANTS = 2 * PARTS  # in which a shape is summed up
+
+
+def recorded(record: StepRecord, share: float) -> float:
+    """By its profile; where it has none, as compilers usually climb."""
+    if not record.profile:
+        return climbing(record, share)
+    part = min(int(share * len(record.profile)), len(record.profile) - 1)
+    return record.peak * record.profile[part] / 100
 
 
 def climbing(record: StepRecord, share: float) -> float:
@@ -51,15 +61,19 @@ def _scaled(step: StepRecord, factor: float) -> StepRecord:
 
 
 def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...]:
-    """The steps with their integral of memory as a governor would have found it."""
-    return tuple(
-        replace(
-            step,
-            byte_seconds=step.seconds
-            * sum(shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS))
-            / _INSTANTS,
-        )
-        for step in steps
+    """The steps with integral and profile of their memory as a governor would have found them."""
+    return tuple(_measured(step, shape) for step in steps)
+
+
+def _measured(step: StepRecord, shape: Shape) -> StepRecord:
+    instants = [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
+    recorder = Recorder()
+    for number, memory in enumerate(instants):
+        recorder.add(step.seconds * number / _INSTANTS, round(memory))
+    return replace(
+        step,
+        byte_seconds=step.seconds * sum(instants) / _INSTANTS,
+        profile=recorder.profile(step.seconds),
     )
 
 
@@ -70,7 +84,7 @@ def simulate(
     cpus: int,
     memory: int,
     history: Sequence[StepRecord] = (),
-    shape: Shape = climbing,
+    shape: Shape = recorded,
     window: int | None = None,
 ) -> SimulationResult:
     """Run the steps to their end. ``history`` is what is known of them before; ``window`` how many
@@ -91,8 +105,9 @@ def simulate(
 class _Attempt:
     """One start of a step; ``done`` counts the seconds of its life that have passed."""
 
-    def __init__(self, request: Request, record: StepRecord, started: float):
+    def __init__(self, request: Request, record: StepRecord, started: float, *, on_trial: bool):
         self.request = request
+        self.on_trial = on_trial
         self.record = record
         self.started = started
         self.done = 0.0
@@ -114,7 +129,11 @@ class _Attempt:
 
     def seen(self) -> Running:
         return Running(
-            request=self.request, started=self.started, current=self.current, peak=self.peak
+            request=self.request,
+            started=self.started,
+            on_trial=self.on_trial,
+            current=self.current,
+            peak=self.peak,
         )
 
 
@@ -229,11 +248,14 @@ class _Simulation:
         for identity in decision.kill:
             self._queue.add(after_preemption(self._stop(identity).seen()))
             self._preemptions += 1
-        for identity in decision.admit:
+        for identity in (*decision.admit, *decision.on_trial):
             request = self._queue.remove(identity)
             if request is None:
                 raise AssertionError(f"{self._policy.name} admits who does not wait")
-            self._running[identity] = _Attempt(request, self._steps[identity], self._now)
+            on_trial = identity in decision.on_trial
+            self._running[identity] = _Attempt(
+                request, self._steps[identity], self._now, on_trial=on_trial
+            )
         if not self._running:
             raise AssertionError(f"{self._policy.name} lets nothing run")
 

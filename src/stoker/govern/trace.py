@@ -6,6 +6,8 @@
         "cpu_s": 12.1,                wall_s where it is missing
         "peak_bytes": 500000000,      or "peak_mb" (MiB), or "peak_gb" (10**9 bytes)
         "byte_seconds": 5.1e9,        integral of memory over time; may be missing
+        "profile": [10, 100, 40],     the most in each equal part of its life, in percent of the
+                                      peak; may be missing
         "needs": ["dir/y.o"],         outputs that must be there first; may be missing
         "killed": false,              the figures are lower bounds
         "key", "role", "compiler", "flags", "archs", "threads", "input_bytes":
@@ -20,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from posixpath import normpath
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -44,6 +47,7 @@ class _Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
     peak_mb: float | None = None
     peak_gb: float | None = None
     byte_seconds: float | None = None
+    profile: tuple[Annotated[int, msgspec.Meta(ge=0, le=100)], ...] = ()
     needs: tuple[str, ...] = ()
     killed: bool = False
     key: str = ""
@@ -101,6 +105,7 @@ def _record(entry: _Entry, where: str) -> StepRecord:
         cpu_seconds=cpu,
         peak=round(peak),
         byte_seconds=entry.byte_seconds,
+        profile=entry.profile,
         needs=entry.needs,
     )
 
@@ -148,6 +153,7 @@ def _entry(record: StepRecord) -> _Entry:
         cpu_s=record.cpu_seconds,
         peak_bytes=record.peak,
         byte_seconds=record.byte_seconds,
+        profile=record.profile,
         needs=record.needs,
         key=step.key,
         role=step.role,

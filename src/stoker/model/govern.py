@@ -60,6 +60,7 @@ class StepRecord(Value, frozen=True, kw_only=True):
     cpu_seconds: float
     peak: int
     byte_seconds: float | None = None  # integral of its memory; None where only the peak is known
+    profile: tuple[int, ...] = ()  # the most in each equal part of its life, in percent of the peak
     needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
 
     @property
@@ -91,7 +92,7 @@ class Prediction(Value, frozen=True, kw_only=True):
 
     peak: int
     high: int
-    mean: int | None = None  # over its whole life; None: reckon with the peak throughout
+    profile: tuple[int, ...] = ()  # as in StepRecord; empty: reckon with the peak throughout
     seconds: float | None = None
     waves: int = 1  # how often its memory climbs to the peak: GPU targets one after another
     basis: Basis = Basis.PRIOR
@@ -119,10 +120,13 @@ class Request(Value, frozen=True, kw_only=True):
 
 
 class Running(Value, frozen=True, kw_only=True):
-    """A request with a permit, and what its process tree was last seen to use."""
+    """A request with a permit, and what its process tree was last seen to use. For one on trial
+    nothing is kept free.
+    """
 
     request: Request
     started: float
+    on_trial: bool = False
     current: int = 0
     peak: int = 0  # so far
     stopping: bool = False  # told to stop, and not gone yet
@@ -153,9 +157,12 @@ class State(Value, frozen=True, kw_only=True):
 
 
 class Decision(Value, frozen=True, kw_only=True):
-    """Ids of those who may run now and of those who must stop and wait again."""
+    """Ids of those who may run now, for certain or on trial, and of those who must stop and wait
+    again.
+    """
 
     admit: tuple[int, ...] = ()
+    on_trial: tuple[int, ...] = ()
     kill: tuple[int, ...] = ()
 
 
