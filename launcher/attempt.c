@@ -112,7 +112,8 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
     pid_t self = getpid();
-    pid_t compiler = getppid() == launcher ? vfork() : -1;
+    /* Not vfork: a child that is paused before it has become the command would hold us too. */
+    pid_t compiler = getppid() == launcher ? fork() : -1;
     if (compiler == 0)
         become_command(attempt, step, mask, ends, self);
     while (compiler > 0 && getppid() == launcher) {
@@ -169,7 +170,10 @@ static bool worth_reporting(const struct attempt *attempt, int64_t now)
 static void integrate(struct attempt *attempt, uint64_t memory, int64_t now)
 {
     double mean = ((double)attempt->memory + (double)memory) / 2;
-    attempt->byte_us += mean * (double)(now - attempt->sampled_us);
+    if (attempt->paused)
+        attempt->paused_us += now - attempt->sampled_us;
+    else
+        attempt->byte_us += mean * (double)(now - attempt->sampled_us);
     attempt->memory = memory;
     attempt->sampled_us = now;
     if (memory > attempt->peak)
@@ -181,6 +185,8 @@ bool attempt_sample(struct attempt *attempt)
     int64_t now = now_us();
     if (now < attempt->next_sample_us)
         return false;
+    if (attempt->paused)
+        tree_signal(attempt->keeper, SIGSTOP); /* what was born while we stopped its parent */
     integrate(attempt, tree_memory(attempt->keeper), now);
     attempt->interval_us += attempt->interval_us / 2;
     if (attempt->interval_us > LONGEST_INTERVAL_US)
@@ -193,8 +199,32 @@ bool attempt_sample(struct attempt *attempt)
     return true;
 }
 
+void attempt_pause(struct attempt *attempt)
+{
+    if (!attempt->running || attempt->paused)
+        return;
+    integrate(attempt, tree_memory(attempt->keeper), now_us());
+    attempt->paused = true;
+    tree_signal(attempt->keeper, SIGSTOP);
+    attempt->interval_us = FIRST_SAMPLE_US; /* soon look for what that missed */
+    attempt->next_sample_us = attempt->sampled_us + FIRST_SAMPLE_US;
+}
+
+/* From ourselves downward: what the command left behind may be ours by now. Twice: one that lost
+ * its parent during the first look was moved to where that had already been. */
+void attempt_resume(struct attempt *attempt)
+{
+    if (!attempt->paused)
+        return;
+    integrate(attempt, attempt->memory, now_us());
+    attempt->paused = false;
+    tree_signal(getpid(), SIGCONT);
+    tree_signal(getpid(), SIGCONT);
+}
+
 static void end(struct attempt *attempt)
 {
+    attempt_resume(attempt); /* a daemon must not stay stopped */
     attempt->running = false;
     attempt->ended_us = now_us();
     integrate(attempt, attempt->memory, attempt->ended_us);
@@ -246,7 +276,7 @@ void attempt_tidy(struct attempt *attempt)
 struct account attempt_account(const struct attempt *attempt)
 {
     return (struct account){
-        .wall_us = (uint64_t)(attempt->ended_us - attempt->started_us),
+        .wall_us = (uint64_t)(attempt->ended_us - attempt->started_us - attempt->paused_us),
         .cpu_us = attempt->cpu_us,
         .peak_bytes = attempt->peak,
         .byte_seconds = (uint64_t)(attempt->byte_us / 1e6),

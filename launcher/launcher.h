@@ -31,7 +31,7 @@ void command_delete_outputs(char **command);
 
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 
-enum { PROTOCOL_VERSION = 1, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
+enum { PROTOCOL_VERSION = 2, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
 
 struct field {
     char *bytes;
@@ -129,6 +129,9 @@ uint64_t tree_memory(pid_t root);
 /* User and system time, in microseconds. */
 uint64_t tree_cpu_us(const struct rusage *usage);
 
+/* Sends a signal to all descendants of `root`, not to itself. */
+void tree_signal(pid_t root, int number);
+
 /* Kills the caller's descendants, wherever they hid, and reaps them until there are none.
  * Gives the CPU time they used, in microseconds. */
 uint64_t tree_kill(void);
@@ -143,9 +146,11 @@ struct attempt {
     char folder[PATH_MAX]; /* its TMPDIR; empty when none could be made */
     pid_t keeper;          /* the compiler's parent and the leader of its process group */
     bool running;
+    bool paused;
     bool daemons; /* something it started outlives it */
     int status;   /* as from wait */
     int64_t started_us, ended_us;
+    int64_t paused_us; /* how long of that it was paused */
     int64_t sampled_us, next_sample_us, interval_us;
     uint64_t memory, peak, cpu_us;
     double byte_us; /* the integral of memory over time */
@@ -161,6 +166,13 @@ bool attempt_start(struct attempt *attempt, char **command, const char *step, co
 
 /* Measures the tree if it is time. True: the governor should hear of it. */
 bool attempt_sample(struct attempt *attempt);
+
+/* Stops the command and all it started, though never the keeper, which must be able to clean up.
+ * Memory is still measured, but time does not count. Ignored where no command runs. */
+void attempt_pause(struct attempt *attempt);
+
+/* Lets a paused command go on. */
+void attempt_resume(struct attempt *attempt);
 
 /* Reaps what has ended; clears `running` when the command is among it. */
 void attempt_reap(struct attempt *attempt);

@@ -81,11 +81,14 @@ static enum event on_signal(int number)
             end_by(SIGTERM);
         return NOTHING;
     }
+    bool job_control = number == SIGTSTP || number == SIGCONT;
+    if (!job_control)
+        attempt_resume(&step.attempt); /* so that the command can act on the signal */
     if (step.attempt.running)
         kill(-step.attempt.keeper, number);
     if (number == SIGTSTP)
         raise(SIGSTOP);
-    if (number == SIGTSTP || number == SIGCONT)
+    if (job_control)
         return NOTHING;
     if (!step.attempt.command)
         end_by(number);
@@ -262,6 +265,10 @@ static bool run_to_the_end(void)
             sample();
         if (event == MESSAGE && heard("kill"))
             return false;
+        if (event == MESSAGE && heard("pause") && !step.interrupted)
+            attempt_pause(&step.attempt); /* one that was told to end must be able to */
+        if (event == LOST || (event == MESSAGE && heard("resume")))
+            attempt_resume(&step.attempt);
     }
     output_drain(&step.output);
     return true;

@@ -179,14 +179,20 @@ uint64_t tree_cpu_us(const struct rusage *usage)
            (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
 }
 
-uint64_t tree_kill(void)
+/* All are found before the first is told: one that goes on might end and hide its children. */
+void tree_signal(pid_t root, int number)
 {
     static struct pids found;
+    walk(root, &found);
+    for (size_t i = 0; i < found.count; i++)
+        kill(found.items[i], number);
+}
+
+uint64_t tree_kill(void)
+{
     uint64_t cpu_us = 0;
     for (;;) {
-        walk(getpid(), &found);
-        for (size_t i = 0; i < found.count; i++)
-            kill(found.items[i], SIGKILL);
+        tree_signal(getpid(), SIGKILL);
         /* One that was forked during the walk becomes our child when its parent dies, and that
          * death comes here: so each death is followed by another look. */
         struct rusage usage;

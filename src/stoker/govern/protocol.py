@@ -6,7 +6,7 @@ nothing of what the words cause.
 
 from stoker.model.value import Value
 
-VERSION = 1
+VERSION = 2
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 _UNESCAPES = {escaped[1]: raw for raw, escaped in _ESCAPES.items()}

@@ -17,7 +17,7 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     odd = os.fsdecode(b"\xff\t\\\n")
     process = launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
-    assert [b"1", str(os.getpid()).encode(), str(process.pid).encode()] == ask[:3]
+    assert [b"2", str(os.getpid()).encode(), str(process.pid).encode()] == ask[:3]
     assert ask[3:] == [os.fsencode(folder), b"1", b"/bin/true", b"a b", b"\xff\t\\\n", b""]
 
 
@@ -281,13 +281,14 @@ def test_another_protocol(launch: Launch, governor: ScriptedGovernor) -> None:
 def test_words_out_of_place_are_ignored(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch.script("sleep 0.1; exit 6")
     step = governor.asked()
-    for word in ("kill", "release", "again", "hail", ""):
+    for word in ("kill", "pause", "resume", "release", "again", "hail", ""):
         step.say(word, "and", "more")
     step.permit()
-    for word in ("run", "release", "again", "hail"):
+    for word in ("run", "resume", "release", "again", "hail"):
         step.say(word, "and", "more")
     step.expect("done")
-    step.say("kill")  # it crossed our done
+    step.say("kill")  # it crossed our done, as does the next
+    step.say("pause")
     step.say("run", "8")
     step.say("release", "extra")
     assert result(process) == (6, b"", b"")
