@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stoker.govern.policy import urgency
+from stoker.govern.profile import PARTS, Profile
 from stoker.model.govern import (
     Basis,
     Prediction,
@@ -19,6 +21,11 @@ from stoker.model.govern import (
 GB = 10**9
 
 
+def profile(*percent: int) -> Profile:
+    """So much in equal times, as a recorder would have it: ``profile(20, 100)`` jumps halfway."""
+    return tuple(percent[part * len(percent) // PARTS] for part in range(PARTS))
+
+
 def record(
     name: str,
     *,
@@ -26,6 +33,7 @@ def record(
     peak: float = GB,
     needs: Sequence[str] = (),
     byte_seconds: float | None = None,
+    profile: Profile = (),
     role: Role = Role.CXX,
 ) -> StepRecord:
     return StepRecord(
@@ -34,6 +42,7 @@ def record(
         cpu_seconds=seconds,
         peak=round(peak),
         byte_seconds=byte_seconds,
+        profile=profile,
         needs=tuple(needs),
     )
 
@@ -42,14 +51,14 @@ def prediction(
     peak: float,
     *,
     high: float | None = None,
-    mean: float | None = None,
+    profile: Profile = (),
     seconds: float | None = 10.0,
     basis: Basis = Basis.EXACT,
 ) -> Prediction:
     return Prediction(
         peak=round(peak),
         high=round(peak if high is None else high),
-        mean=None if mean is None else round(mean),
+        profile=profile,
         seconds=seconds,
         basis=basis,
     )
@@ -62,6 +71,8 @@ def request(
     asked: float = 0.0,
     path: float = 0.0,
     slots: int = 1,
+    high: float | None = None,
+    profile: Profile = (),
     seconds: float | None = 10.0,
     basis: Basis = Basis.EXACT,
 ) -> Request:
@@ -70,15 +81,26 @@ def request(
         asked=asked,
         path=path,
         slots=slots,
-        prediction=prediction(peak, seconds=seconds, basis=basis),
+        prediction=prediction(peak, high=high, profile=profile, seconds=seconds, basis=basis),
     )
 
 
 def running(
-    asked: Request, *, started: float = 0.0, current: float = 0, peak: float | None = None
+    asked: Request,
+    *,
+    started: float = 0.0,
+    current: float = 0,
+    peak: float | None = None,
+    on_trial: bool = False,
 ) -> Running:
     seen = current if peak is None else peak
-    return Running(request=asked, started=started, current=round(current), peak=round(seen))
+    return Running(
+        request=asked,
+        started=started,
+        on_trial=on_trial,
+        current=round(current),
+        peak=round(seen),
+    )
 
 
 def state(
@@ -104,20 +126,31 @@ def state(
     )
 
 
+def profiles() -> st.SearchStrategy[Profile]:
+    """None, or one with up to six steps that reaches its peak."""
+    steps = st.lists(st.integers(0, 100), max_size=5)
+    reaching = st.builds(
+        lambda before, after: profile(*before, 100, *after[: 5 - len(before)]), steps, steps
+    )
+    return st.just(()) | reaching
+
+
 def predictions() -> st.SearchStrategy[Prediction]:
     """Any that a predictor could make, and then some."""
     return st.builds(
-        lambda peak, width, share, seconds, basis: prediction(
-            peak,
-            high=peak * width,
-            mean=None if share is None else peak * share,
+        lambda peak, width, profile, seconds, waves, basis: Prediction(
+            peak=peak,
+            high=round(peak * width),
+            profile=profile,
             seconds=seconds,
+            waves=waves,
             basis=basis,
         ),
         st.integers(0, 10 * GB),
         st.floats(1, 3),
-        st.none() | st.floats(0.01, 1),
+        profiles(),
         st.none() | st.floats(0.01, 1000),
+        st.integers(1, 3),
         st.sampled_from(Basis),
     )
 
@@ -131,19 +164,10 @@ def requests(first: int, count: int) -> st.SearchStrategy[list[Request]]:
         slots=st.integers(0, 6),
         prediction=predictions(),
         preemptions=st.integers(0, 3),
+        ooms=st.integers(0, 2),
     )
     return st.lists(one, max_size=count).map(
-        lambda found: [
-            Request(
-                id=first + index,
-                asked=r.asked,
-                path=r.path,
-                slots=r.slots,
-                prediction=r.prediction,
-                preemptions=r.preemptions,
-            )
-            for index, r in enumerate(found)
-        ]
+        lambda found: [replace(each, id=first + index) for index, each in enumerate(found)]
     )
 
 
@@ -156,6 +180,7 @@ def states(draw: st.DrawFn) -> State:
             started=draw(st.floats(0, 100)),
             current=(current := draw(st.integers(0, 6 * GB))),
             peak=current + draw(st.integers(0, GB)),
+            on_trial=draw(st.booleans()),
         )
         for asked in draw(requests(1, 8))
     ]
@@ -181,6 +206,7 @@ def builds(draw: st.DrawFn, *, largest: float = 4 * GB) -> tuple[StepRecord, ...
                 f"{index}.cpp",
                 seconds=draw(st.floats(0, 20)),
                 peak=draw(st.floats(0, largest)),
+                profile=draw(profiles()),
                 needs=sorted(need.step.output for need in needs),
             )
         )

@@ -6,9 +6,9 @@ import pytest
 
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
-from stoker.govern.protocol import Ask, Done, Usage
+from stoker.govern.protocol import VERSION, Ask, Done, Usage
 from stoker.model.events import AnyEvent, StepEnds, StepRepeats
-from stoker.model.govern import Decision, Role, State, Step
+from stoker.model.govern import Basis, Decision, Role, State, Step
 from stoker.model.runs import Attempt, Outcome
 
 GIB = 1024**3
@@ -23,10 +23,14 @@ class Scripted:
     def __init__(self) -> None:
         self.kill: tuple[int, ...] = ()
         self.admits = True
+        self.tries = False
 
     def decide(self, state: State) -> Decision:
         kill, self.kill = self.kill, ()
-        return Decision(admit=tuple(r.id for r in state.waiting) if self.admits else (), kill=kill)
+        waiting = tuple(request.id for request in state.waiting)
+        if self.tries:
+            return Decision(on_trial=waiting, kill=kill)
+        return Decision(admit=waiting if self.admits else (), kill=kill)
 
 
 class World:
@@ -54,10 +58,25 @@ class World:
     def read_kills(self, kills: Mapping[int, int], used: int = GIB, now: float = 0.0) -> None:
         self.governor.read(MemoryReading(limit=4 * GIB, used=used, oom_kills=kills), now)
 
-    def ask(self, connection: int = 7, run: int = 100) -> None:
-        ask = Ask(version=1, run=run, pid=1, directory="/b", cpus=1, command=("g++", "a.cpp"))
-        step = Step(key="k", role=Role.CXX, source="a.cpp", output="a.o")
-        self.governor.asked(connection, ask, step, 0.0, 1.0)
+    def ask(
+        self,
+        connection: int = 7,
+        run: int = 100,
+        *,
+        source: str = "a.cpp",
+        path: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        ask = Ask(version=VERSION, run=run, pid=1, directory="/b", cpus=1, command=("g++", source))
+        step = Step(key=source, role=Role.CXX, source=source, output=f"{source}.o")
+        self.governor.asked(connection, ask, step, path, 1.0)
+
+    def build(self, source: str, memory: Mapping[float, int]) -> None:
+        """A step of 2 s that uses so much from those ages on."""
+        self.ask(99, source=source)
+        self.governor.decide(1.0)
+        for age, current in memory.items():
+            self.governor.grown(99, current, current, 1.0 + age)
+        self.governor.ended(99, done(), 3.0)
 
     def words(self, connection: int = 7) -> list[str]:
         return [
@@ -82,7 +101,7 @@ def test_ask_run_done_release(world: World) -> None:
     world.ask()
     world.governor.decide(1.0)
     world.governor.started(7, 4242)
-    world.governor.grown(7, 50, 80)
+    world.governor.grown(7, 50, 80, 2.0)
     world.governor.ended(7, done(), 3.0)
     assert world.words() == ["run", "release"]
     ((run, attempt),) = world.kept
@@ -92,8 +111,8 @@ def test_ask_run_done_release(world: World) -> None:
 
 
 def test_another_version_is_told_and_forgotten(world: World) -> None:
-    ask = Ask(version=2, run=1, pid=1, directory="", cpus=1, command=())
-    world.governor.asked(7, ask, Step(key="k", role=Role.CXX), 0.0, 1.0)
+    ask = Ask(version=VERSION + 1, run=1, pid=1, directory="", cpus=1, command=())
+    world.governor.asked(7, ask, Step(key="k", role=Role.CXX), lambda: 0.0, 1.0)
     assert world.words() == ["wrong_version"]
     assert not world.governor.busy
 
@@ -166,7 +185,7 @@ def test_without_a_counter_of_its_run_a_kill_is_judged_by_how_tight_memory_was(
 def test_a_preempted_step_waits_again_with_what_it_used(world: World) -> None:
     world.ask()
     world.governor.decide(1.0)
-    world.governor.grown(7, 2 * GIB, 3 * GIB)
+    world.governor.grown(7, 2 * GIB, 3 * GIB, 1.5)
     world.policy.kill, world.policy.admits = (1,), False
     world.governor.decide(2.0)
     world.governor.decide(2.1)
@@ -182,7 +201,7 @@ def test_a_preempted_step_waits_again_with_what_it_used(world: World) -> None:
 def test_a_step_that_is_being_stopped_still_holds_its_memory(world: World) -> None:
     world.ask()
     world.governor.decide(1.0)
-    world.governor.grown(7, GIB, GIB)
+    world.governor.grown(7, GIB, GIB, 1.5)
     world.policy.kill = (1,)
     world.governor.decide(2.0)
     (step,) = world.governor.state(2.0).running
@@ -230,11 +249,98 @@ def test_steps_of_a_run(world: World) -> None:
     assert world.governor.steps_of(200) == [(8, 88)]
 
 
+# -- what is learned ----------------------------------------------------------------------------
+
+
+def test_the_course_of_a_steps_memory_is_kept(world: World) -> None:
+    world.build("a.cpp", {0.0: 25, 1.0: 100, 1.5: 50})
+    profile = world.kept[0][1].record.profile
+    assert (profile[0], profile[80], profile[-1]) == (25, 100, 50)
+
+
+def test_an_attempt_that_was_killed_leaves_no_trace_in_the_next_one(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.grown(7, GIB, GIB, 1.5)
+    world.policy.kill, world.policy.admits = (1,), False
+    world.governor.decide(2.0)
+    world.governor.stopped(7, usage(peak=GIB), 2.5)
+    world.policy.admits = True
+    world.governor.decide(11.0)
+    world.governor.grown(7, 100, 100, 11.0)
+    world.governor.ended(7, done(), 13.0)
+    killed, finished = (attempt.record for _, attempt in world.kept)
+    assert killed.profile[-1] == 100
+    assert finished.profile == (100,) * 128
+
+
+def test_those_who_wait_profit_from_what_was_learned(world: World) -> None:
+    world.ask(7)
+    world.governor.decide(1.0)
+    world.policy.admits = False
+    world.ask(8)
+    before = world.governor.state(1.0).waiting[0].prediction
+    world.governor.ended(7, done(), 3.0)
+    world.governor.decide(3.0)
+    known = world.governor.state(3.0).waiting[0].prediction
+    assert (before.basis, known.basis) == (Basis.PRIOR, Basis.EXACT)
+    assert known.seconds == 2.0
+
+
+def test_a_path_is_at_least_as_long_as_the_step(world: World) -> None:
+    world.build("a.cpp", {0.0: 100})
+    world.policy.admits = False
+    world.ask(7, source="a.cpp", path=lambda: 0.5)
+    world.ask(8, source="a.cpp", path=lambda: 50.0)
+    assert [request.path for request in world.governor.state(3.0).waiting] == [50.0, 2.0]
+
+
+def test_paths_that_are_known_later_change_the_order(world: World) -> None:
+    paths: dict[int, float] = {}
+    world.policy.admits = False
+    world.ask(7)
+    world.ask(8, path=lambda: paths.get(8, 0.0))
+    assert [request.id for request in world.governor.state(1.0).waiting] == [1, 2]
+    paths[8] = 50.0
+    world.governor.decide(1.5)
+    assert [request.path for request in world.governor.state(1.5).waiting] == [0.0, 0.0]
+    world.governor.reconsider()
+    world.governor.decide(1.6)
+    waiting = world.governor.state(1.6).waiting
+    assert [(request.id, request.path) for request in waiting] == [(2, 50.0), (1, 0.0)]
+
+
+def test_what_a_killed_step_asks_for_is_not_reconsidered(world: World) -> None:
+    paths = [1.0]
+    world.ask(path=lambda: paths[-1])
+    world.governor.decide(1.0)
+    world.governor.grown(7, 9 * GIB, 9 * GIB, 1.5)
+    world.policy.kill, world.policy.admits = (1,), False
+    world.governor.decide(2.0)
+    world.governor.stopped(7, usage(peak=9 * GIB), 2.2)
+    paths.append(40.0)
+    world.governor.reconsider()
+    world.governor.decide(3.0)
+    (waiting,) = world.governor.state(3.0).waiting
+    assert waiting.prediction.peak >= 9 * GIB
+    assert waiting.path == 40.0
+
+
+def test_a_step_on_trial_runs_like_any_other(world: World) -> None:
+    world.policy.tries = True
+    world.ask()
+    world.governor.decide(1.0)
+    assert world.words() == ["run"]
+    assert world.governor.state(1.0).running[0].on_trial
+    world.governor.ended(7, done(), 3.0)
+    assert not world.governor.busy
+
+
 @pytest.mark.parametrize(
     "action",
     [
         lambda governor: governor.started(99, 1),
-        lambda governor: governor.grown(99, 1, 1),
+        lambda governor: governor.grown(99, 1, 1, 1.0),
         lambda governor: governor.ended(99, done(), 1.0),
     ],
 )

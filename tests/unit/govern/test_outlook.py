@@ -115,7 +115,7 @@ def test_the_targets_of_the_ninja_above(need: Callable[[str], str], tmp_path: Pa
 
 def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
-    graphs = Graphs()
+    graphs = Graphs({})
 
     def ask_until_read() -> list[dict[str, float | None]]:
         news: list[dict[str, float | None]] = []

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.govern.protocol import (
+    VERSION,
     ProtocolError,
     decode,
     encode,
@@ -34,7 +35,7 @@ def test_any_line_is_read_or_refused(line: bytes) -> None:
 
 
 def test_ask() -> None:
-    _, fields = decode(encode("ask", 1, 12, 34, "/b é", 2, "g++", "-c", "a b.cpp")[:-1])
+    _, fields = decode(encode("ask", VERSION, 12, 34, "/b é", 2, "g++", "-c", "a b.cpp")[:-1])
     ask = read_ask(fields)
     assert (ask.run, ask.pid, ask.directory, ask.cpus) == (12, 34, "/b é", 2)
     assert ask.command == ("g++", "-c", "a b.cpp")
@@ -45,7 +46,7 @@ def test_ask_of_another_version_needs_no_more_than_its_number() -> None:
 
 
 def test_names_that_are_not_utf8_come_back_as_they_were() -> None:
-    _, fields = decode(encode("ask", 1, 1, 1, "/b", 1, b"g++", b"\xff\xfe.cpp")[:-1])
+    _, fields = decode(encode("ask", VERSION, 1, 1, "/b", 1, b"g++", b"\xff\xfe.cpp")[:-1])
     assert read_ask(fields).command[1].encode(errors="surrogateescape") == b"\xff\xfe.cpp"
 
 
