@@ -20,7 +20,7 @@ FROM_LAUNCHER = (
     Example(
         "ask",
         (
-            b"1",
+            b"2",
             b"4711",
             b"4712",
             b"/build/caf\xc3\xa9",
@@ -33,7 +33,7 @@ FROM_LAUNCHER = (
             b"-o",
             b"\xff.o",
         ),
-        b"ask\t1\t4711\t4712\t/build/caf\xc3\xa9\t0\t/usr/bin/g++\t-c\ta b.cc\t"
+        b"ask\t2\t4711\t4712\t/build/caf\xc3\xa9\t0\t/usr/bin/g++\t-c\ta b.cc\t"
         b'-DTAB="\\t\\\\"\t\t-o\t\xff.o\n',
     ),
     Example("started", (b"4713",), b"started\t4713\n"),
@@ -61,6 +61,8 @@ FROM_LAUNCHER = (
 
 FROM_GOVERNOR = (
     Example("run", (b"42",), b"run\t42\n"),
+    Example("pause", (), b"pause\n"),
+    Example("resume", (), b"resume\n"),
     Example("kill", (), b"kill\n"),
     Example("release", (), b"release\n"),
     Example("again", (), b"again\n"),

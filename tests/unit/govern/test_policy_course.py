@@ -1,6 +1,6 @@
-"""Memory over a step's life: what is expected, what is kept, and when it shrinks."""
+"""Memory over a step's life: what is expected when, and what fits beside it."""
 
-from math import inf
+from math import inf, sqrt
 
 import pytest
 from hypothesis import given
@@ -11,103 +11,51 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern import course
 from stoker.govern.forecast import Forecast
+from stoker.govern.profile import Profile
 from stoker.model.govern import Basis, Prediction, Request, Running, State
+
+LATER = 10.0  # seconds from now: what is in use now need not be in use then
+HILL = make.profile(20, 100, 40, 40)  # of 100 s: up after 25 s, down after 50 s
 
 
 def step(
     *,
     current: float,
-    peak: float | None = None,
-    mean: float | None = None,
+    profile: Profile = (),
     seconds: float | None = 100.0,
     basis: Basis = Basis.EXACT,
 ) -> Running:
-    """Predicted: a peak of 1 GB, at most 1.2 GB, after 100 s."""
-    expected = make.prediction(GB, high=1.2 * GB, mean=mean, seconds=seconds, basis=basis)
-    asked = Request(id=1, asked=0.0, prediction=expected)
-    return make.running(asked, current=current, peak=peak)
+    """Predicted: a peak of 1 GB, at most 1.2 GB, after 100 s. It began at 0."""
+    expected = make.prediction(GB, high=1.2 * GB, profile=profile, seconds=seconds, basis=basis)
+    return make.running(Request(id=1, asked=0.0, prediction=expected), current=current)
 
 
-def test_the_mean_gives_the_curve() -> None:
-    line = make.prediction(GB, mean=GB / 2, seconds=100)
-    assert course.level(line, 50) == pytest.approx(GB / 2)
-    assert course.level(line, 100) == GB
-    assert course.level(line, 500) == GB
+# -- before it begins ---------------------------------------------------------------------------
 
 
-def test_one_gpu_target_after_another_climbs_again() -> None:
-    two = replace(make.prediction(GB, mean=GB / 2, seconds=100), waves=2)
-    assert course.level(two, 25) == pytest.approx(GB / 2)
-    assert course.level(two, 50) == course.level(two, 75) == GB
-    # Between two targets nothing is given back; after the last it is.
-    asked = Request(id=1, asked=0.0, prediction=two)
-    fallen = make.running(asked, current=0.2 * GB, peak=GB)
-    assert course.reserved(fallen, now=50) == GB
-    assert course.reserved(fallen, now=90) == pytest.approx(0.36 * GB)
+def test_a_profile_is_stretched_to_the_expected_life() -> None:
+    expected = course.span(make.prediction(GB, profile=HILL, seconds=100))
+    assert expected(0, 20) == 0.2 * GB
+    assert expected(0, 30) == GB  # the most of the whole span
+    assert expected(30, 40) == GB
+    assert expected(55, 90) == 0.4 * GB
+    assert expected(500, 600) == 0.4 * GB  # later than expected, it is near its end
 
 
-@given(make.predictions().filter(lambda p: bool(p.mean and p.seconds)))
-def test_the_area_below_the_curve_is_the_mean(prediction: Prediction) -> None:
-    assert prediction.seconds is not None
-    assert prediction.mean is not None
-    parts = 4000
-    ages = ((i + 0.5) / parts * prediction.seconds for i in range(parts))
-    area = sum(course.level(prediction, age) for age in ages) / parts
-    assert area == pytest.approx(prediction.mean, rel=0.02, abs=0.002 * prediction.peak + 1)
+def test_without_a_profile_or_a_duration_the_peak_counts_throughout() -> None:
+    assert course.span(make.prediction(GB))(0.0, 0.1) == GB
+    assert course.span(make.prediction(GB, profile=HILL, seconds=None))(0.0, 0.1) == GB
 
 
-def test_without_a_mean_or_a_duration_the_peak_counts_throughout() -> None:
-    assert course.level(make.prediction(GB), 0.0) == GB
-    assert course.level(make.prediction(GB, mean=GB / 2, seconds=None), 0.0) == GB
-
-
-def test_a_young_step_keeps_its_whole_prediction() -> None:
-    assert course.reserved(step(current=GB / 10), now=1) == GB
-
-
-def test_a_step_past_its_peak_gives_back_what_it_will_hardly_need_again() -> None:
-    fallen = step(current=0.2 * GB, peak=GB)
-    assert course.reserved(fallen, now=50) == pytest.approx(0.6 * GB)
-    assert course.reserved(fallen, now=90) == pytest.approx(0.28 * GB)
-    assert course.reserved(fallen, now=200) == pytest.approx(0.2 * GB)
-
-
-def test_a_step_that_never_came_near_its_peak_keeps_it() -> None:
-    """Its peak may be yet to come: a linker at the end, a second GPU target."""
-    assert course.reserved(step(current=0.2 * GB, peak=0.5 * GB), now=90) == GB
-
-
-def test_a_step_of_unknown_duration_never_gives_back() -> None:
-    assert course.reserved(step(current=0.2 * GB, peak=GB, seconds=None), now=500) == GB
-    guessed = step(current=0.2 * GB, peak=GB, basis=Basis.FOLDER)
-    assert course.reserved(guessed, now=90) == GB
-
-
-def test_below_its_curve_it_needs_less_the_later_it_is() -> None:
-    """Predicted to be at 1 GB throughout, seen at 0.8 GB."""
-    low = step(current=0.8 * GB, mean=GB)
-    assert course.reserved(low, now=10) == pytest.approx(0.98 * GB)
-    assert course.reserved(low, now=90) == pytest.approx(0.82 * GB)
-
-
-def test_beyond_its_highest_it_may_go_as_far_again() -> None:
-    assert course.reserved(step(current=1.1 * GB), now=50) == pytest.approx(1.1 * GB)
-    assert course.reserved(step(current=2.2 * GB), now=50) == pytest.approx(2.7 * GB)
-    assert course.reserved(step(current=2.2 * GB), now=100) == pytest.approx(2.2 * GB)
-
-
-@given(
-    make.predictions(), st.integers(0, 8 * GB), st.integers(0, GB), st.floats(0, 2000), st.data()
-)
-def test_what_is_kept_is_never_less_than_what_is_used(
-    prediction: Prediction, current: int, above: int, now: float, data: st.DataObject
+@given(make.predictions(), st.floats(0, 2000), st.floats(0, 2000), st.floats(0, 2000))
+def test_a_longer_span_needs_no_less(
+    prediction: Prediction, begin: float, length: float, more: float
 ) -> None:
-    asked = Request(id=1, asked=0.0, prediction=prediction)
-    seen = make.running(asked, current=current, peak=current + above)
-    kept = course.reserved(seen, now)
-    assert kept >= current * 0.999999
-    delay = data.draw(st.floats(0, 2000))
-    assert current * 0.999999 <= course.ahead(seen, now)(delay) <= kept * 1.000001
+    expected = course.span(prediction)
+    short, long = expected(begin, begin + length), expected(begin, begin + length + more)
+    assert 0 <= short <= long <= prediction.peak
+    # Before its end no time is forgotten.
+    assert expected(0.0, 10_000) == prediction.peak
 
 
 def test_a_late_step_is_expected_to_go_on_for_a_while() -> None:
@@ -117,29 +65,201 @@ def test_a_late_step_is_expected_to_go_on_for_a_while() -> None:
     assert course.remaining(make.prediction(GB, seconds=None), 5) == inf
 
 
+def test_the_share_of_the_last_wave_that_lies_ahead() -> None:
+    known = make.prediction(GB, seconds=100)
+    assert [course.to_come(known, age) for age in (0, 50, 100, 200)] == [1.0, 0.5, 0.0, 0.0]
+    twice = replace(known, waves=2)
+    assert [course.to_come(twice, age) for age in (0, 50, 75, 100)] == [1.0, 1.0, 0.5, 0.0]
+    assert course.to_come(replace(known, basis=Basis.FOLDER), 90) == 1.0
+    assert course.to_come(replace(known, seconds=None), 90) == 1.0
+
+
+# -- while it runs ------------------------------------------------------------------------------
+
+
+def test_on_its_course_it_follows_its_profile() -> None:
+    memory = course.ahead(step(current=0.2 * GB, profile=HILL), now=10)
+    assert memory(5, 10) == 0.2 * GB
+    assert memory(20, 30) == GB
+    assert memory(50, 60) == 0.4 * GB
+
+
+def test_what_is_in_use_now_is_so_for_a_moment_and_may_then_fall() -> None:
+    memory = course.ahead(step(current=GB, profile=HILL), now=45)
+    assert memory(0.0, 0.25) == memory(0.9, 8.0) == GB
+    assert memory(LATER, 20) == 0.4 * GB
+
+
+def test_a_step_above_its_course_is_taken_at_what_it_uses() -> None:
+    """Its life is not the one that was recorded: it may never fall."""
+    memory = course.ahead(step(current=0.7 * GB, profile=HILL), now=60)
+    assert memory(LATER, 20) == memory(100, 200) == 0.7 * GB
+    early = course.ahead(step(current=0.7 * GB, profile=HILL), now=10)
+    assert early(20, 30) == GB
+    assert early(60, 70) == 0.7 * GB
+
+
+def test_below_its_course_it_needs_less_the_later_it_is() -> None:
+    """Predicted to be at 1 GB throughout, seen at 0.8 GB."""
+    low = step(current=0.8 * GB, profile=make.profile(100))
+    assert course.ahead(low, now=10)(LATER, 20) == pytest.approx(0.98 * GB)
+    assert course.ahead(low, now=80)(LATER, 20) == pytest.approx(0.84 * GB)
+    assert course.ahead(low, now=200)(LATER, 20) == pytest.approx(0.8 * GB)
+
+
+def test_below_its_course_all_that_is_to_come_shrinks() -> None:
+    low = step(current=0.2 * GB, profile=make.profile(40, 40, 40, 100))
+    # Half of what was expected at half of its time: three quarters of what was to come.
+    assert course.ahead(low, now=50)(30, 40) == pytest.approx(0.75 * GB)
+
+
+def test_without_a_profile_being_low_says_nothing() -> None:
+    assert course.ahead(step(current=0.2 * GB), now=90)(LATER, 20) == GB
+
+
+def test_of_a_step_like_others_being_low_says_nothing_either() -> None:
+    guessed = step(current=0.2 * GB, profile=make.profile(100), basis=Basis.FOLDER)
+    assert course.ahead(guessed, now=90)(LATER, 20) == GB
+
+
+def test_beyond_its_highest_it_may_go_as_far_again() -> None:
+    def later(current: float, now: float) -> float:
+        return course.ahead(step(current=current, profile=HILL), now)(LATER, 20)
+
+    assert later(1.1 * GB, now=50) == pytest.approx(1.1 * GB)
+    assert later(2.2 * GB, now=50) == pytest.approx(2.7 * GB)
+    assert later(2.2 * GB, now=100) == pytest.approx(2.2 * GB)
+
+
+@given(
+    make.predictions(),
+    st.integers(0, 12 * GB),
+    st.floats(0, 2000),
+    st.floats(0, 2000),
+    st.floats(0, 2000),
+)
+def test_what_is_expected_is_within_reason(
+    prediction: Prediction, current: int, now: float, begin: float, length: float
+) -> None:
+    seen = make.running(Request(id=1, asked=0.0, prediction=prediction), current=current)
+    memory = course.ahead(seen, now)
+    assert memory(0.0, length) >= current
+    most = max(prediction.peak, current + max(0, current - prediction.high))
+    assert 0 <= memory(begin, begin + length) <= most * 1.000001
+    assert memory(begin, begin + length) <= memory(begin, begin + 2 * length)
+
+
 # -- the forecast -------------------------------------------------------------------------------
 
 
+def alone(request: Request, cpus: int) -> float:
+    forecast = Forecast(make.state(cpus=cpus), inf)
+    forecast.add(request)
+    return forecast.highest()
+
+
 @given(make.states())
-def test_what_fits_stays_within_the_room(state: State) -> None:
+def test_what_fits_stays_within_the_room_or_has_nobody_beside_it(state: State) -> None:
     forecast = Forecast(state, state.limit)
     for request in state.waiting:
-        if forecast.free_slots < state.cpus and forecast.fits(request):
-            before = forecast.highest
+        if forecast.fits(request):
+            before = forecast.highest()
             forecast.add(request)
-            assert forecast.highest <= max(before, state.limit) * 1.000001
+            most = max(before, state.limit, alone(request, state.cpus))
+            assert forecast.highest() <= most * 1.000001
 
 
-def test_many_steps_are_forecast_in_few_stretches_and_never_too_low() -> None:
+@given(make.states(), st.floats(0, 5000), st.floats(0, 5000))
+def test_the_further_one_looks_the_more_may_be_in_use(
+    state: State, within: float, more: float
+) -> None:
+    forecast = Forecast(state, state.limit)
+    now = sum(step.current for step in state.running)
+    assert now * 0.999999 <= forecast.highest(within)
+    assert forecast.highest(within) <= forecast.highest(within + more) <= forecast.highest()
+
+
+@given(make.states(), st.booleans())
+def test_everybody_holds_its_cpus_also_on_trial(state: State, spare_trials: bool) -> None:
+    taken = sum(step.request.slots_of(state.cpus) for step in state.running)
+    forecast = Forecast(state, state.limit, spare_trials=spare_trials)
+    assert forecast.free_slots == state.cpus - taken
+
+
+def test_a_day_is_forecast_in_a_few_hundred_stretches_and_never_too_low() -> None:
     steps = [
-        make.running(make.request(i, GB, seconds=float(i + 1)), started=0.0) for i in range(200)
+        make.running(make.request(i, GB, seconds=20.0 * (i + 1)), started=0.0) for i in range(2000)
     ]
-    forecast = Forecast(make.state(now=0, cpus=200, steps=steps), 0)
-    assert forecast.highest >= 200 * GB
-    assert len(forecast._until) < 20
+    forecast = Forecast(make.state(now=0, cpus=2000, steps=steps), 0)
+    assert forecast.highest() >= 2000 * GB
+    assert len(forecast._until) < 400
+
+
+def test_peaks_that_do_not_meet_fit_together() -> None:
+    """Each is at 5 GB in one half of its life and at 1 GB in the other; there are 8 GB."""
+    first, second = make.profile(100, 20), make.profile(20, 100)
+    busy = make.running(make.request(1, 5 * GB, profile=first, seconds=100), current=5 * GB)
+    forecast = Forecast(make.state(now=10, steps=[busy]), 8 * GB)
+    assert forecast.fits(make.request(2, 5 * GB, profile=second, seconds=100))
+    assert not forecast.fits(make.request(2, 5 * GB, profile=first, seconds=100))
+    assert not forecast.fits(make.request(2, 5 * GB, seconds=100))
+    # Later than it should have been, and still up: it may never come down.
+    assert not Forecast(make.state(now=80, steps=[busy]), 8 * GB).fits(
+        make.request(2, 5 * GB, profile=second, seconds=10)
+    )
+
+
+def test_who_is_added_is_seen_by_the_next() -> None:
+    busy = make.running(make.request(1, GB, seconds=100), current=GB)
+    forecast = Forecast(make.state(now=10, steps=[busy]), 8 * GB)
+    late = make.profile(20, 100)
+    assert forecast.fits(make.request(2, 5 * GB, profile=late, seconds=100))
+    forecast.add(make.request(2, 5 * GB, profile=late, seconds=100))
+    assert not forecast.fits(make.request(3, 5 * GB, profile=late, seconds=100))
+    assert forecast.fits(make.request(4, 5 * GB, seconds=20))  # gone before it is needed
+
+
+def test_a_place_is_kept_at_the_time_there_is_one() -> None:
+    busy = make.running(make.request(1, 5 * GB, seconds=100), current=5 * GB)
+    forecast = Forecast(make.state(now=0, steps=[busy]), 8 * GB)
+    forecast.reserve(make.request(2, 6 * GB, seconds=100))
+    assert forecast.fits(make.request(3, 3 * GB, seconds=50))
+    assert not forecast.fits(make.request(3, 3 * GB, seconds=150))
+
+
+def test_for_a_step_on_trial_nothing_is_kept_free_where_there_is_no_room() -> None:
+    certain = make.running(make.request(1, 5 * GB, seconds=100), current=5 * GB)
+    trial = make.running(make.request(2, 4 * GB, seconds=None), current=GB, on_trial=True)
+    state = make.state(now=10, steps=[trial, certain])
+    assert Forecast(state, 8 * GB).highest() == pytest.approx(9 * GB)
+    assert Forecast(state, 8 * GB, spare_trials=True).highest() == pytest.approx(6 * GB)
+    # Where there is room, it is kept.
+    assert Forecast(state, 10 * GB, spare_trials=True).highest() == pytest.approx(9 * GB)
+
+
+# -- margins ------------------------------------------------------------------------------------
+
+
+def margins(count: int, basis: Basis, now: float = 0.0) -> float:
+    """What is kept free for so many steps over their peaks, in widths of a prediction."""
+    profile = make.profile(100)
+    asked = make.request(1, GB, high=1.2 * GB, profile=profile, seconds=100, basis=basis)
+    steps = [make.running(replace(asked, id=n), current=GB) for n in range(count)]
+    forecast = Forecast(make.state(now=now, cpus=count, steps=steps), inf)
+    return (forecast.highest() - count * GB) / (0.2 * GB)
+
+
+def test_errors_of_shipped_figures_add_up_and_others_cancel_out() -> None:
+    assert margins(9, Basis.PRIOR) == pytest.approx(9)
+    assert margins(9, Basis.FOLDER) == pytest.approx(sqrt(9))
+    assert margins(9, Basis.EXACT) == pytest.approx(3 * margins(1, Basis.EXACT))
+
+
+def test_what_was_seen_of_this_very_step_needs_less_of_a_margin() -> None:
+    assert 0 <= margins(1, Basis.EXACT) < margins(1, Basis.FOLDER) == pytest.approx(1)
 
 
 def test_margins_shrink_as_a_step_shows_what_it_is() -> None:
-    seen = step(current=GB, mean=GB)
-    highest = [Forecast(make.state(now=now, steps=[seen]), 0).highest for now in (0, 50, 100)]
-    assert highest == pytest.approx([1.2 * GB, 1.1 * GB, GB])
+    assert margins(1, Basis.EXACT, now=50) == pytest.approx(margins(1, Basis.EXACT) / 2)
+    assert margins(1, Basis.EXACT, now=100) == pytest.approx(0)
+    assert margins(1, Basis.FOLDER, now=100) == pytest.approx(1)
