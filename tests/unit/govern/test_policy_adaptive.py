@@ -9,9 +9,14 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern import course
 from stoker.govern.policies import Adaptive
-from stoker.model.govern import Basis, Prediction, Request, State
+from stoker.govern.profile import climb
+from stoker.model.govern import Basis, Decision, Prediction, Request, State
 
 ADAPTIVE = Adaptive(cushion=0.0)
+
+
+def of(state: State, *identities: int) -> list[Request]:
+    return [request for request in state.waiting if request.id in identities]
 
 
 # -- what holds in any state --------------------------------------------------------------------
@@ -20,9 +25,10 @@ ADAPTIVE = Adaptive(cushion=0.0)
 @given(make.states())
 def test_it_admits_who_waits_and_kills_who_runs(state: State) -> None:
     decision = ADAPTIVE.decide(state)
-    assert set(decision.admit) <= {request.id for request in state.waiting}
+    new = (*decision.admit, *decision.on_trial)
+    assert set(new) <= {request.id for request in state.waiting}
     assert set(decision.kill) <= {step.id for step in state.running}
-    assert len(set(decision.admit)) == len(decision.admit)
+    assert len(set(new)) == len(new)
 
 
 @given(make.states())
@@ -40,13 +46,30 @@ def test_the_oldest_is_never_killed(state: State) -> None:
 
 @given(make.states())
 def test_cpus_are_never_promised_twice(state: State) -> None:
-    admitted = set(ADAPTIVE.decide(state).admit)
-    new = [request for request in state.waiting if request.id in admitted]
+    decision = ADAPTIVE.decide(state)
+    new = of(state, *decision.admit, *decision.on_trial)
     slots = sum(
         request.slots_of(state.cpus)
         for request in (*(step.request for step in state.running), *new)
     )
     assert slots <= state.cpus or not new
+
+
+@given(make.states())
+def test_only_what_is_unknown_and_fits_now_runs_on_trial(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    tried = of(state, *decision.on_trial)
+    assert not any(request.prediction.learned or request.ooms for request in tried)
+    new = sum(request.prediction.peak for request in (*of(state, *decision.admit), *tried))
+    assert not tried or state.used + new <= state.limit
+    assert not tried or state.pressure <= ADAPTIVE.stalled
+
+
+@given(make.states())
+def test_few_of_unknown_size_are_added_at_once(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    unknown = [r for r in of(state, *decision.admit) if r.prediction.basis is Basis.PRIOR]
+    assert len(unknown) + len(decision.on_trial) <= max(2, state.cpus // 4)
 
 
 @given(make.states())
@@ -137,22 +160,14 @@ def test_without_history_there_is_no_burst_at_the_start() -> None:
 
 
 def test_heavy_steps_without_history_are_reserved_at_their_highest() -> None:
-    unknown = [
-        replace(
-            make.request(i),
-            prediction=make.prediction(GB, high=3 * GB, seconds=None, basis=Basis.PRIOR),
-        )
-        for i in range(8)
-    ]
+    unknown = [make.request(i, GB, high=3 * GB, seconds=None, basis=Basis.PRIOR) for i in range(8)]
     assert len(admitted(make.state(cpus=32, waiting=unknown))) == 2
 
 
 def test_margins_of_learned_predictions_cancel_out() -> None:
-    learned = [
-        replace(make.request(i), prediction=make.prediction(GB, high=1.2 * GB)) for i in range(8)
-    ]
-    # 7 + 0.2 * sqrt(7) GB fit, 7 * 1.2 would not.
-    assert len(admitted(make.state(waiting=learned))) == 7
+    learned = [make.request(i, GB, high=1.2 * GB) for i in range(8)]
+    # 7 + 0.2 * sqrt(7) GB fit at the most, 7 * 1.2 would not.
+    assert len(admitted(make.state(cpus=7, waiting=learned))) == 7
 
 
 def test_nothing_is_added_while_memory_pressure_stalls_the_machine() -> None:
@@ -162,15 +177,108 @@ def test_nothing_is_added_while_memory_pressure_stalls_the_machine() -> None:
     assert admitted(replace(state, pressure=30.0)) == set()
 
 
+# -- on trial -----------------------------------------------------------------------------------
+
+# 5 GB are in use and stay so, and 3 GB are free: no worst case of any of these fits.
+BUSY = make.running(make.request(1, 5 * GB, seconds=500), started=90, current=5 * GB)
+UNKNOWN = make.request(10, GB, high=4 * GB, seconds=None, basis=Basis.PRIOR)
+
+
+def tried(*waiting: Request, cpus: int = 8, **more: float) -> tuple[int, ...]:
+    state = make.state(cpus=cpus, steps=[BUSY], waiting=waiting, **more)
+    decision = ADAPTIVE.decide(state)
+    assert decision.admit == ()
+    return decision.on_trial
+
+
+def test_a_step_of_unknown_size_is_tried_where_its_usual_need_fits_now() -> None:
+    assert tried(UNKNOWN) == (10,)
+    assert tried(UNKNOWN, neighbour=2.5 * GB) == ()
+    assert tried(UNKNOWN, growth=2.5 * GB) == ()
+    large = make.request(10, 3.5 * GB, high=9 * GB, seconds=None, basis=Basis.PRIOR)
+    assert tried(large) == ()
+
+
+def test_where_the_worst_case_fits_nothing_is_a_trial() -> None:
+    decision = ADAPTIVE.decide(make.state(limit=20 * GB, steps=[BUSY], waiting=[UNKNOWN]))
+    assert (decision.admit, decision.on_trial) == ((10,), ())
+
+
+def test_a_folder_says_more_than_shipped_figures() -> None:
+    """Its figures are narrow: what should be free is halfway to the highest."""
+    like_others = make.request(10, 2 * GB, high=3.8 * GB, seconds=None, basis=Basis.FOLDER)
+    assert tried(like_others) == (10,)
+    wider = make.request(10, 2 * GB, high=4.2 * GB, seconds=None, basis=Basis.FOLDER)
+    assert tried(wider) == ()
+
+
+@pytest.mark.parametrize("basis", [Basis.EXACT, Basis.SOURCE])
+def test_what_is_known_is_never_tried(basis: Basis) -> None:
+    """One knows that it will not fit."""
+    late = make.request(10, 4 * GB, profile=make.profile(10, 10, 10, 100), seconds=100, basis=basis)
+    assert tried(late) == ()
+
+
+def test_what_ran_out_of_memory_is_never_tried() -> None:
+    assert tried(replace(UNKNOWN, ooms=1)) == ()
+    assert tried(replace(UNKNOWN, preemptions=1)) == (10,)
+
+
+def test_trials_share_what_is_free() -> None:
+    assert tried(*(replace(UNKNOWN, id=10 + n) for n in range(8)), cpus=32) == (10, 11, 12)
+
+
+def test_few_trials_are_unsettled_at_once() -> None:
+    light = [replace(UNKNOWN, id=10 + n, prediction=_light()) for n in range(8)]
+    assert tried(*light, cpus=8) == (10, 11)
+    fresh = [make.running(request, started=95, on_trial=True) for request in light[:2]]
+    state = make.state(steps=[BUSY, *fresh], waiting=light[2:])
+    assert ADAPTIVE.decide(state).on_trial == ()
+    settled = [replace(step, started=80.0) for step in fresh]
+    state = make.state(steps=[BUSY, *settled], waiting=light[2:])
+    assert ADAPTIVE.decide(state).on_trial == (12, 13)
+
+
+def _light() -> Prediction:
+    return make.prediction(GB / 10, high=4 * GB, seconds=None, basis=Basis.PRIOR)
+
+
+def test_trials_get_the_cpus_that_are_left() -> None:
+    wide = replace(UNKNOWN, slots=2)
+    assert tried(wide, cpus=3) == (10,)
+    assert tried(wide, cpus=2) == ()
+    known = make.request(20, GB / 10, path=9)
+    state = make.state(cpus=3, steps=[BUSY], waiting=[known, wide])
+    decision = ADAPTIVE.decide(state)
+    assert (decision.admit, decision.on_trial) == ((20,), ())
+
+
+def test_admission_goes_before_trial() -> None:
+    """What was promised for certain is not free for a trial."""
+    known = make.request(20, 2.5 * GB, path=9)
+    state = make.state(steps=[BUSY], waiting=[UNKNOWN, known])
+    decision = ADAPTIVE.decide(state)
+    assert (decision.admit, decision.on_trial) == ((20,), ())
+
+
+def test_a_trial_keeps_nobody_out() -> None:
+    """Nothing is kept free for it but what it uses."""
+    trial = make.running(UNKNOWN, started=95, current=GB / 2, on_trial=True)
+    known = make.request(20, 2 * GB)
+    assert admitted(make.state(steps=[BUSY, trial], waiting=[known])) == {20}
+    certain = replace(trial, on_trial=False)
+    assert admitted(make.state(steps=[BUSY, certain], waiting=[known])) == set()
+
+
 # -- phases -------------------------------------------------------------------------------------
 
 
 def climbing(identity: int, peak: float, seconds: float = 100.0) -> Request:
-    shape = make.prediction(peak, mean=peak / 2, seconds=seconds)  # a straight line
-    return replace(make.request(identity), prediction=shape)
+    """In a straight line."""
+    return make.request(identity, peak, profile=climb(0.5), seconds=seconds)
 
 
-def test_peaks_that_do_not_coincide_share_memory() -> None:
+def test_peaks_that_do_not_meet_share_memory() -> None:
     nearly_done = make.running(climbing(1, 5 * GB), started=0.0, current=4.5 * GB)
     new = climbing(2, 5 * GB)
     assert admitted(make.state(now=90, steps=[nearly_done], waiting=[new])) == {2}
@@ -178,7 +286,7 @@ def test_peaks_that_do_not_coincide_share_memory() -> None:
     assert admitted(make.state(now=90, steps=[nearly_done], waiting=[flat])) == set()
 
 
-def test_peaks_that_coincide_do_not() -> None:
+def test_peaks_that_meet_do_not() -> None:
     young = make.running(climbing(1, 5 * GB), started=0.0, current=GB)
     assert admitted(make.state(now=20, steps=[young], waiting=[climbing(2, 5 * GB)])) == set()
 
@@ -242,21 +350,22 @@ def test_steps_that_are_stopping_already_count_as_gone() -> None:
     assert ADAPTIVE.decide(make.state(steps=steps)).kill == ()
 
 
-def test_growth_beyond_all_predictions_is_stopped_before_it_arrives() -> None:
+def test_growth_beyond_all_predictions_is_met_before_it_arrives() -> None:
     steps = [
         make.running(make.request(i, GB, seconds=None), started=90 + i, current=1.9 * GB)
         for i in range(4)
     ]
     calm = make.state(steps=steps)
-    assert ADAPTIVE.decide(calm).kill == ()
-    assert ADAPTIVE.decide(replace(calm, growth=2.0 * GB)).kill != ()
+    assert ADAPTIVE.decide(calm) == Decision()
+    assert ADAPTIVE.decide(replace(calm, growth=2.0 * GB)) != Decision()
 
 
 def test_a_neighbour_that_grows_is_made_room_for() -> None:
     steps = [make.running(make.request(i, 2 * GB), started=i, current=2 * GB) for i in range(3)]
-    assert ADAPTIVE.decide(make.state(steps=steps, neighbour=1.9 * GB)).kill == ()
-    growing = make.state(steps=steps, neighbour=1.9 * GB, growth=GB)
-    assert ADAPTIVE.decide(growing).kill == (2,)
+    calm = make.state(steps=steps, neighbour=1.9 * GB)
+    assert ADAPTIVE.decide(calm) == Decision()
+    assert ADAPTIVE.decide(replace(calm, growth=float(GB))) != Decision()
+    assert ADAPTIVE.decide(make.state(steps=steps, neighbour=2.1 * GB)).kill == (2,)
 
 
 # -- cost ---------------------------------------------------------------------------------------
@@ -265,15 +374,15 @@ def test_a_neighbour_that_grows_is_made_room_for() -> None:
 def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few of them are looked at closely: time is not asserted, work is."""
     asked = 0
-    level = course.level
+    span = course.span
 
-    def counted(prediction: Prediction, age: float) -> float:
+    def counted(prediction: Prediction) -> course.Span:
         nonlocal asked
         asked += 1
-        return level(prediction, age)
+        return span(prediction)
 
     heavy = [make.request(i, 3 * GB + i % 97, path=float(i)) for i in range(5000)]
     busy = [make.running(make.request(9000 + i, GB), current=GB) for i in range(6)]
-    monkeypatch.setattr(course, "level", counted)
-    assert ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy)).admit == ()
-    assert asked < 500
+    monkeypatch.setattr(course, "span", counted)
+    assert ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy)) == Decision()
+    assert 0 < asked < 100

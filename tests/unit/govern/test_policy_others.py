@@ -112,14 +112,45 @@ def test_whoever_asks_much_later_cannot_overtake() -> None:
 # -- asking again -------------------------------------------------------------------------------
 
 
-def test_after_a_preemption_it_asks_for_no_less_than_it_used() -> None:
-    asked = replace(make.request(7), prediction=make.prediction(GB, high=1.5 * GB, mean=GB / 2))
-    again = after_preemption(make.running(asked, current=GB, peak=2 * GB))
-    assert (again.id, again.asked, again.preemptions) == (7, asked.asked, 1)
+EXPECTED = make.request(7, GB, high=1.5 * GB, profile=make.profile(50, 100), asked=3.0)
+
+
+def test_a_step_that_kept_to_its_prediction_asks_for_the_same_again() -> None:
+    """It met others at the wrong time."""
+    again = after_preemption(make.running(EXPECTED, current=GB / 2, peak=GB))
+    assert again == replace(EXPECTED, preemptions=1)
+
+
+def test_a_step_that_passed_its_prediction_asks_for_what_it_used_throughout() -> None:
+    again = after_preemption(make.running(EXPECTED, current=GB, peak=2 * GB))
+    assert (again.id, again.asked, again.preemptions) == (7, 3.0, 1)
     assert (again.prediction.peak, again.prediction.high) == (2 * GB, 2 * GB)
-    assert again.prediction.mean is None
-    barely_begun = after_preemption(make.running(asked, current=0))
-    assert barely_begun.prediction.peak == 1.5 * GB
+    assert again.prediction.profile == ()
+    slightly = after_preemption(make.running(EXPECTED, current=GB, peak=1.1 * GB))
+    assert (slightly.prediction.peak, slightly.prediction.high) == (1.25 * GB, 1.5 * GB)
+
+
+def test_a_step_that_is_killed_again_asks_for_more_up_to_its_highest() -> None:
+    peaks = []
+    step = make.running(EXPECTED, current=GB / 10)
+    for _ in range(4):
+        step = make.running(after_preemption(step), current=GB / 10)
+        peaks.append(step.request.prediction.peak / GB)
+        assert step.request.prediction.high == 1.5 * GB
+    assert peaks == [1, 1.25, 1.5, 1.5]
+    assert step.request.preemptions == 4
+
+
+@given(make.requests(1, 1).filter(bool), st.integers(0, 12 * GB))
+def test_after_a_preemption_it_asks_for_no_less_than_it_used(
+    asked: list[Request], peak: int
+) -> None:
+    (before,) = asked
+    again = after_preemption(make.running(before, peak=peak))
+    assert max(peak, before.prediction.peak) <= again.prediction.peak <= again.prediction.high
+    assert again.prediction.high == max(before.prediction.high, peak)
+    assert again.preemptions == before.preemptions + 1
+    assert again.prediction.profile in ((), before.prediction.profile)
 
 
 def test_out_of_memory_means_twice_as_much_then_alone_then_never() -> None:
