@@ -1,6 +1,7 @@
 """The longest path behind each step, and ninja's files it is read from."""
 
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import PROJECTS
-from stoker.govern.graph import longest_paths
+from stoker.govern.graph import Graphs, longest_paths
 from stoker.source.ninja import Edge, read_durations, read_edges
 
 
@@ -29,6 +30,34 @@ def test_phony_costs_nothing_and_unknown_counts_one() -> None:
 
 def test_a_cycle_does_not_hang() -> None:
     assert longest_paths((edge("a", "b"), edge("b", "a")), {}) == {"a": 0.0, "b": 0.0}
+
+
+def test_what_the_governor_saw_counts_more_than_ninjas_log(tmp_path: Path) -> None:
+    """The log has the time that a step waited for its permit."""
+    (tmp_path / "build.ninja").write_text(
+        "build a.o: CXX_COMPILER__x a.cpp\nbuild b.o: CXX_COMPILER__x b.cpp\n"
+        "build lib: CXX_SHARED_LIBRARY_LINKER__x a.o b.o\n"
+    )
+    (tmp_path / ".ninja_log").write_text(
+        "# ninja log v5\n0\t90000\t0\ta.o\t1\n0\t30000\t0\tb.o\t2\n0\t2000\t0\tlib\t3\n"
+    )
+    seen: dict[str, float] = {}
+    graphs = Graphs(seen)
+    seen["a.o"] = 5.0  # known before the folder is, not before the graphs are
+    assert read_by(graphs, tmp_path) == {"a.o": 5.0, "b.o": 30.0, "lib": 2.0}
+    paths = [graphs.path(1, str(tmp_path), output, None) for output in ("a.o", "b.o", "lib")]
+    assert paths == [7.0, 32.0, 2.0]
+
+
+def read_by(graphs: Graphs, folder: Path) -> dict[str, float | None]:
+    """What is left to do, once it was read."""
+    deadline = time.monotonic() + 60
+    graphs.path(1, str(folder), "", None)
+    while time.monotonic() < deadline:
+        for left in graphs.news():
+            return left
+        time.sleep(0.01)
+    raise AssertionError("the folder was not read in a minute")
 
 
 def test_escapes_and_kinds_of_inputs(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """History: what goes in comes out; bad files and full disks do not stop a build."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
@@ -13,7 +16,55 @@ STEP = Step(
     key="k", role=Role.CUDA, source="a/é b.cu", output="a.o", compiler="nvcc",
     flags=("-O3", "-DX='1 2'"), archs=("90", "90a"), threads=2, input_bytes=5,
 )  # fmt: skip
-RECORD = StepRecord(step=STEP, seconds=2.5, cpu_seconds=2.0, peak=1 << 31, byte_seconds=1e9)
+RECORD = StepRecord(
+    step=STEP, seconds=2.5, cpu_seconds=2.0, peak=1 << 31, byte_seconds=1e9,
+    profile=make.profile(0, 20, 100, 40),
+)  # fmt: skip
+
+# What stoker wrote before steps had profiles.
+VERSION_1 = """
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,
+    started REAL NOT NULL,
+    ended REAL,
+    command TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    summary TEXT
+);
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    role TEXT NOT NULL,
+    source TEXT NOT NULL,
+    output TEXT NOT NULL,
+    compiler TEXT NOT NULL,
+    flags TEXT NOT NULL,
+    archs TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    input_bytes INTEGER NOT NULL,
+    started REAL NOT NULL,
+    seconds REAL NOT NULL,
+    cpu_seconds REAL NOT NULL,
+    peak INTEGER NOT NULL,
+    byte_seconds REAL,
+    outcome TEXT NOT NULL,
+    status INTEGER NOT NULL
+);
+CREATE INDEX attempt_run ON attempt (run);
+INSERT INTO run (started, command, directory) VALUES (1.0, 'make', '/old');
+INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, outcome, status,
+    key, role, source, output, compiler, flags, archs, threads, input_bytes)
+    VALUES (1, 2.0, 8.0, 7.0, 1000, 4000.0, 'done', 0,
+    'k', 'compile C++', 'a.cpp', 'a.o', 'g++', '["-O2"]', '[]', 1, 0);
+PRAGMA user_version = 1;
+"""
+OLD_RECORD = StepRecord(
+    step=Step(
+        key="k", role=Role.CXX, source="a.cpp", output="a.o", compiler="g++", flags=("-O2",)
+    ),
+    seconds=8.0, cpu_seconds=7.0, peak=1000, byte_seconds=4000.0,
+)  # fmt: skip
 
 
 def attempt(outcome: Outcome = Outcome.DONE) -> Attempt:
@@ -73,16 +124,91 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert history.recent() == (RECORD,)
 
 
-def test_another_version_is_left_alone_and_the_build_goes_on(path: Path) -> None:
+def test_a_newer_version_is_left_alone_and_the_build_goes_on(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
     before = path.read_bytes()
     history = History(path)
-    assert "another version" in (history.problem or "")
+    assert "a newer stoker wrote it" in (history.problem or "")
     history.add(history.start_run("ninja", "/"), attempt())
     history.close()
     assert path.read_bytes() == before
+
+
+# -- from version 1 -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old(path: Path) -> Path:
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.executescript(VERSION_1)
+    database.close()
+    return path
+
+
+def version(path: Path) -> int:
+    database = sqlite3.connect(path)
+    try:
+        return int(database.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        database.close()
+
+
+def test_an_older_file_is_read_and_goes_on(old: Path) -> None:
+    history = History(old)
+    assert history.problem is None
+    assert history.recent() == (OLD_RECORD,)
+    assert [run.command for run in history.runs()] == ["make"]
+    history.add(history.start_run("ninja", "/"), attempt())
+    history.close()
+    assert version(old) == 2
+    assert set(History(old).recent()) == {OLD_RECORD, RECORD}
+
+
+def test_an_upgraded_file_is_like_a_new_one(old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.sqlite"
+    columns = []
+    for file in (old, new):
+        History(file).close()
+        database = sqlite3.connect(file)
+        columns.append(database.execute("PRAGMA table_info(attempt)").fetchall())
+        database.close()
+    assert columns[0] == columns[1]
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from stoker.govern.history import History
+print("ready", flush=True)
+sys.stdin.readline()
+history = History(Path(sys.argv[1]))
+print(history.problem, len(history.recent()))
+"""
+
+
+def test_two_processes_upgrade_at_once(old: Path) -> None:
+    openers = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, old],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for opener in openers:
+        assert opener.stdout is not None
+        assert opener.stdout.readline() == "ready\n"
+    for opener in openers:
+        assert opener.stdin is not None
+        opener.stdin.write("\n")
+        opener.stdin.flush()
+    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["None 1\n"] * 3
+    assert version(old) == 2
 
 
 def test_a_file_that_is_corrupt_in_its_middle_is_set_aside(path: Path) -> None:

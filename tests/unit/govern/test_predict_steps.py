@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import governed_steps as make
 from governed_steps import GB
 from stoker.govern.predict import Predictor
+from stoker.govern.profile import PARTS, Profile, climb
 from stoker.knowledge.memory_priors import prior_of, priors
 from stoker.model.govern import Basis, Role, Step, StepRecord
 
@@ -30,7 +32,12 @@ def step(
 
 
 def row(
-    measured: Step, peak: float, *, seconds: float = 10.0, share: float | None = None
+    measured: Step,
+    peak: float,
+    *,
+    seconds: float = 10.0,
+    share: float | None = None,
+    profile: Profile = (),
 ) -> StepRecord:
     return StepRecord(
         step=measured,
@@ -38,6 +45,7 @@ def row(
         cpu_seconds=seconds,
         peak=round(peak),
         byte_seconds=None if share is None else share * peak * seconds,
+        profile=profile,
     )
 
 
@@ -78,16 +86,71 @@ def test_a_source_is_not_its_other_language() -> None:
     assert cuda.basis is Basis.PRIOR
 
 
-def test_mean_and_duration_are_remembered() -> None:
-    predictor = Predictor([row(step(), GB, seconds=40, share=0.7)])
-    known = predictor.predict(step())
-    assert known.mean == pytest.approx(0.7 * GB)
+def test_duration_and_course_are_remembered() -> None:
+    hill = make.profile(20, 100, 40)
+    known = Predictor([row(step(), GB, seconds=40, share=0.7, profile=hill)]).predict(step())
     assert known.seconds == 40
+    assert known.profile == hill
 
 
-def test_without_a_measured_mean_there_is_none() -> None:
-    assert Predictor([row(step(), GB)]).predict(step()).mean is None
+def test_without_a_duration_or_a_course_there_is_none() -> None:
+    assert Predictor([row(step(), GB)]).predict(step()).profile == ()
+    assert Predictor().predict(step()).profile == ()
     assert Predictor().predict(step()).seconds is None
+
+
+# -- profiles -----------------------------------------------------------------------------------
+
+
+def test_with_a_mean_alone_a_climb_is_predicted() -> None:
+    assert Predictor([row(step(), GB, share=0.7)]).predict(step()).profile == climb(0.7)
+
+
+def test_the_most_of_the_latest_four_counts() -> None:
+    predictor = Predictor([row(step(), GB, profile=make.profile(90, 100, 90, 90))])
+    for percent in (20, 30, 10):
+        predictor.learn(row(step(), GB, profile=make.profile(percent, 5, 5, 100)))
+    assert predictor.predict(step()).profile == make.profile(90, 100, 90, 100)
+    predictor.learn(row(step(), GB, profile=make.profile(10, 40, 5, 100)))
+    assert predictor.predict(step()).profile == make.profile(30, 40, 5, 100)
+
+
+def test_rows_without_a_course_do_not_push_others_out() -> None:
+    predictor = Predictor([row(step(), GB, profile=make.profile(20, 100))])
+    for _ in range(10):
+        predictor.learn(row(step(), GB))
+    assert predictor.predict(step()).profile == make.profile(20, 100)
+
+
+def test_only_courses_with_as_many_rounds_count() -> None:
+    """nvcc climbs once for each round: two are not the stretched course of one."""
+    targets = ("80", "90")
+    one = step("k.cu", key="1", role=Role.CUDA, archs=targets, threads=2)
+    two = step("k.cu", key="2", role=Role.CUDA, archs=targets, threads=1)
+    predictor = Predictor([row(one, 2 * GB, profile=make.profile(20, 100))])
+    assert predictor.predict(one).profile == make.profile(20, 100)
+    assert (predictor.predict(two).basis, predictor.predict(two).profile) == (Basis.SOURCE, ())
+    predictor.learn(row(two, GB, profile=make.profile(20, 100, 20, 100)))
+    assert predictor.predict(two).profile == make.profile(20, 100, 20, 100)
+    assert predictor.predict(two).waves == 2
+
+
+def test_a_folder_has_a_course_too() -> None:
+    rows = [row(step(f"src/{n}.cpp"), GB, profile=make.profile(20, 100)) for n in range(6)]
+    known = Predictor(rows).predict(step("src/new.cpp"))
+    assert (known.basis, known.profile) == (Basis.FOLDER, make.profile(20, 100))
+
+
+# -- durations ----------------------------------------------------------------------------------
+
+
+def test_the_latest_duration_of_each_output_is_known() -> None:
+    records = [make.record("a.o", seconds=10), make.record("b.o", seconds=3)]
+    predictor = Predictor(records)
+    durations = predictor.durations
+    assert durations == {"a.o": 10, "b.o": 3}
+    predictor.learn(make.record("a.o", seconds=7))
+    assert durations == {"a.o": 7, "b.o": 3}
 
 
 # -- sizes --------------------------------------------------------------------------------------
@@ -185,20 +248,22 @@ def test_a_folder_seen_a_few_times_is_not_trusted_alone() -> None:
             st.integers(0, 100 * GB),
             st.floats(0, 1e5),
             st.integers(0, 4),
+            make.profiles(),
         ),
         max_size=40,
     )
 )
 def test_any_history_gives_usable_predictions(
-    rows: list[tuple[str, Role, int, float, int]],
+    rows: list[tuple[str, Role, int, float, int, Profile]],
 ) -> None:
     predictor = Predictor()
-    for source, role, peak, seconds, threads in rows:
+    for source, role, peak, seconds, threads, profile in rows:
         measured = step(source, role=role, archs=("80", "90"), threads=threads)
-        predictor.learn(row(measured, peak, seconds=seconds, share=0.5))
+        predictor.learn(row(measured, peak, seconds=seconds, share=0.5, profile=profile))
         known = predictor.predict(measured)
         assert 0 <= known.peak <= known.high
-        assert known.mean is None or known.mean <= known.peak
+        assert len(known.profile) in (0, PARTS)
+        assert max(known.profile, default=100) == 100
         assert known.seconds is None or known.seconds >= 0
 
 

@@ -44,6 +44,14 @@ def test_a_step_named_by_its_source() -> None:
     assert any("1 steps were stopped" in note for note in trace.notes)
 
 
+def test_a_profile_may_have_any_number_of_parts() -> None:
+    first, second = read(
+        {"output": "a", "wall_s": 1, "peak_bytes": 1, "profile": [0, 100]},
+        {"output": "b", "wall_s": 1, "peak_bytes": 1},
+    ).steps
+    assert (first.profile, second.profile) == ((0, 100), ())
+
+
 def test_needs_that_the_trace_does_not_make_were_there_before() -> None:
     first, second = read(
         {"output": "a", "wall_s": 1, "peak_bytes": 1, "needs": ["generated.h"]},
@@ -78,6 +86,9 @@ GOOD = {"output": "a", "wall_s": 1, "peak_bytes": 1}
         ([GOOD | {"peak_bytes": -1}], "negative"),
         ([GOOD | {"threads": -1}], "negative"),
         ([GOOD | {"wall_s": "soon"}], "not a trace"),
+        ([GOOD | {"profile": [10, 101]}], "not a trace"),
+        ([GOOD | {"profile": [-1]}], "not a trace"),
+        ([GOOD | {"profile": [0.5]}], "not a trace"),
         ([GOOD | {"role": "cook"}], "not a trace"),
         ([GOOD | {"needs": ["b"]}, GOOD | {"output": "b", "needs": ["a"]}], "need each other"),
     ],
@@ -118,7 +129,13 @@ def test_everything_of_a_step_is_kept() -> None:
         input_bytes=5,
     )
     full = StepRecord(
-        step=step, seconds=1.5, cpu_seconds=2.5, peak=10, byte_seconds=12.0, needs=("n",)
+        step=step,
+        seconds=1.5,
+        cpu_seconds=2.5,
+        peak=10,
+        byte_seconds=12.0,
+        profile=(0, 100, 40),
+        needs=("n",),
     )
     need = make.record("n")
     trace = Trace(what="w", steps=(need, full), notes=("x",))
