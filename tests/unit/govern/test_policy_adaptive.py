@@ -312,6 +312,16 @@ def test_nobody_passes_a_step_that_waited_too_long() -> None:
     assert admitted(make.state(now=400, steps=[long], waiting=[heavy, quick])) == set()
 
 
+def test_nobody_is_tried_before_a_step_that_waited_too_long() -> None:
+    """Trials without end would keep the CPUs and the memory busy that it needs."""
+    heavy = make.request(2, 6 * GB, asked=50, path=1000)
+    alone = replace(make.request(2, slots=0, asked=50, path=1000), ooms=2)
+    for first in (heavy, alone):
+        state = make.state(now=400, steps=[BUSY], waiting=[first, replace(UNKNOWN, asked=399.0)])
+        assert ADAPTIVE.decide(state) == Decision()
+        assert ADAPTIVE.decide(replace(state, now=200.0)).on_trial == (10,)
+
+
 # -- near the limit -----------------------------------------------------------------------------
 
 

@@ -55,6 +55,18 @@ def test_a_profile_is_never_below_what_was_reported(
             assert part >= 100 * memory / peak
 
 
+@given(REPORTS, st.floats(1.0, 30_000))
+def test_what_is_reported_after_the_end_belongs_to_the_last_part(
+    reports: list[tuple[float, int]], seconds: float
+) -> None:
+    """Clocks of a governor and a launcher do not begin at the same moment."""
+    profile = recorded(reports, seconds)
+    peak = max((memory for _, memory in reports), default=0)
+    late = [memory for age, memory in reports if age >= seconds]
+    assert max(profile, default=100) == 100
+    assert not peak or not late or profile[-1] >= 100 * max(late) / peak
+
+
 @pytest.mark.parametrize("seconds", [1.0, 5.0, 51.2, 60.0, 500.0, 40_000.0])
 def test_stretches_that_double_keep_what_was_highest(seconds: float) -> None:
     """A short spike a third into its life is there however long the life is, and in its place."""
@@ -120,6 +132,21 @@ def test_a_flat_climb_is_the_peak_throughout() -> None:
 def test_what_was_recorded_counts_more_than_the_mean() -> None:
     saw = make.profile(10, 100, 10, 100)
     assert profile_of(make.record("a", byte_seconds=5 * GB, profile=saw)) == saw
+
+
+def test_a_profile_of_other_parts_is_brought_to_the_usual_ones() -> None:
+    assert profile_of(make.record("a", profile=(10, 100))) == make.profile(10, 100)
+    many = tuple(n % 4 * 30 + 10 for n in range(4 * PARTS))
+    assert profile_of(make.record("a", profile=many)) == (100,) * PARTS
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=300))
+def test_any_profile_of_other_parts_keeps_what_was_highest(parts: list[int]) -> None:
+    profile = profile_of(make.record("a", profile=tuple(parts)))
+    assert len(profile) == PARTS
+    assert max(profile) == max(parts)
+    for n, part in enumerate(parts):
+        assert max(profile[n * PARTS // len(parts) : (n + 1) * PARTS // len(parts) + 1]) >= part
 
 
 def test_with_a_mean_alone_a_climb_is_assumed() -> None:

@@ -189,7 +189,13 @@ def test_a_heavy_step_does_not_wait_for_all_the_light_ones(warm: bool) -> None:
     steps = [*light[:20], make.record("heavy.cpp", seconds=21, peak=6 * GB), *light[20:]]
     watched = Watched(Adaptive())
     result = simulate(
-        steps, watched, cpus=16, memory=8 * GB, history=steps if warm else (), shape=flat
+        steps,
+        watched,
+        cpus=16,
+        memory=8 * GB,
+        history=steps if warm else (),
+        shape=flat,
+        window=32,
     )
     asked = next(
         request.asked
@@ -202,7 +208,7 @@ def test_a_heavy_step_does_not_wait_for_all_the_light_ones(warm: bool) -> None:
 
 
 def test_light_steps_are_seen_behind_a_window_of_heavy_ones() -> None:
-    heavy = [make.record(f"h{n}.cpp", seconds=100, peak=5 * GB) for n in range(20)]
+    heavy = [make.record(f"h{n}.cpp", seconds=40, peak=5 * GB) for n in range(20)]
     light = [make.record(f"l{n}.cpp", seconds=1, peak=0.2 * GB) for n in range(200)]
     steps = [*heavy, *light]
     result = simulate(steps, Adaptive(), cpus=4, memory=8 * GB, history=steps, shape=flat)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import governed_steps as make
@@ -111,6 +111,7 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
         read_trace(content, "t.json")
 
 
+@settings(max_examples=30)
 @given(make.builds())
 def test_what_is_written_is_read_again(steps: tuple[StepRecord, ...]) -> None:
     assert read_trace(write_trace(Trace(what="w", steps=steps)), "t").steps == steps
