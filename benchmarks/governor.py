@@ -45,6 +45,8 @@ class Group:
         first = Path("/sys/fs/cgroup/memory")
         version1 = first.is_dir()
         self.path = (first if version1 else Path("/sys/fs/cgroup")) / GROUP
+        if not version1:
+            (self.path.parent / "cgroup.subtree_control").write_text("+memory")
         self.path.mkdir(exist_ok=True)
         names = ("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
         if not version1:

@@ -20,7 +20,7 @@ Span = Callable[[float, float], float]  # the most bytes in use between two time
 
 def ahead(step: Running, now: float) -> Span:
     """Expected memory of a running step between two delays from now, if it still runs then."""
-    prediction, age, current = step.request.prediction, now - step.started, step.current
+    prediction, age, current = step.request.prediction, step.age(now), step.current
     left = to_come(prediction, age)
     if current > prediction.peak:  # beyond what was thought possible it may go as far again
         beyond = current + max(0, current - prediction.high) * left

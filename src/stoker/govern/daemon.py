@@ -42,7 +42,7 @@ from stoker.govern.protocol import (
 from stoker.govern.summary import Tally
 from stoker.machine.kills import KillCounter
 from stoker.machine.meter import Meter
-from stoker.model.events import AnyEvent, Overview, Warned
+from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import Value
@@ -328,6 +328,8 @@ class Daemon:
         """To those whom it concerns, at the end of the turn."""
         message = encode("event", msgspec.json.encode(event))
         whose = getattr(event, "run", None)
+        if isinstance(event, StepPauses) and (tally := self._tallies.get(event.run)):
+            tally.paused()
         for client in self._clients.values():
             # One that does not read gets no further overviews, only what it must know.
             late = client.blocked and isinstance(event, Overview)

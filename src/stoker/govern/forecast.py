@@ -141,15 +141,14 @@ def _stretches(state: State) -> list[float]:
     first = islice(state.waiting, _LOOKED_AT)
     lives = [course.remaining(request.prediction, 0.0) for request in first]
     lives += [
-        course.remaining(step.request.prediction, state.now - step.started)
-        for step in state.running
+        course.remaining(step.request.prediction, step.age(state.now)) for step in state.running
     ]
     horizon = max((life for life in lives if life < inf), default=0.0)
     return [*_ENDS[: bisect_left(_ENDS, horizon)], horizon, inf]
 
 
 def _running_claim(step: Running, state: State) -> _Claim:
-    prediction, age = step.request.prediction, state.now - step.started
+    prediction, age = step.request.prediction, step.age(state.now)
     margin, independent = _margin(step.request, course.to_come(prediction, age))
     return _Claim(
         first=0,

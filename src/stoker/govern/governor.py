@@ -27,6 +27,7 @@ from stoker.model.events import (
     Overview,
     RunningStep,
     StepEnds,
+    StepPauses,
     StepRepeats,
     StepStarts,
     StepWaits,
@@ -153,7 +154,7 @@ class Governor:
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._by_connection[connection]
-        entry.recorder.add(now - entry.running.started, current)
+        entry.recorder.add(entry.running.age(now), current)
         entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
 
     def ended(self, connection: Connection, done: Done, now: float) -> None:
@@ -225,6 +226,18 @@ class Governor:
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
         decision = self._policy.decide(self.state(now))
+        for identity in decision.pause:
+            entry = self._entries[identity]
+            entry.running = replace(entry.running, paused_at=now)
+            self._send(entry.connection, encode("pause"))
+            memory = entry.running.current
+            self._emit(
+                StepPauses(at=now, step=identity, run=entry.run, title=entry.title, memory=memory)
+            )
+        for identity in decision.resume:
+            entry = self._entries[identity]
+            entry.running = entry.running.resumed(now)
+            self._send(entry.connection, encode("resume"))
         for identity in decision.kill:
             entry = self._entries[identity]
             if entry.phase is Phase.RUNNING:
@@ -297,7 +310,8 @@ class Governor:
             RunningStep(
                 step=entry.request.id,
                 title=entry.title,
-                seconds=now - entry.running.started,
+                seconds=entry.running.age(now),
+                paused=entry.running.paused_at is not None,
                 memory=entry.running.current,
             )
             for entry in self._holding.values()

@@ -56,6 +56,7 @@ CREATE TABLE attempt (
 )
 _VERSION = len(_UPGRADES)
 _STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
+_PATIENCE = 5.0  # seconds for others who write
 _RECENT = 20_000  # attempts: several builds of PyTorch
 
 
@@ -241,16 +242,30 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=5)
+    database = sqlite3.connect(path, timeout=_PATIENCE)
     version = _version(database)
     if version > _VERSION:
         database.close()
         raise StorageError(f"a newer stoker wrote it (schema {version}); move it away")
-    database.execute("PRAGMA journal_mode = WAL")
+    _use_log(database)
     database.execute("PRAGMA synchronous = NORMAL")
     if version < _VERSION:
         _upgrade(database)
     return database
+
+
+def _use_log(database: sqlite3.Connection) -> None:
+    """Where another does the same to a new file SQLite does not wait, as it does elsewhere."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _upgrade(database: sqlite3.Connection) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import nsmallest
 from math import inf
 
+from msgspec.structs import replace
+
 from stoker.govern.forecast import Forecast
-from stoker.govern.policy import Policy, smallest
+from stoker.govern.policy import Policy
 from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Basis, Decision, Request, Running, State
 from stoker.model.value import Value
@@ -32,11 +34,15 @@ def make_policy(text: str, *, cpus: int) -> Policy:
 
 class Adaptive(Value, frozen=True, kw_only=True):
     """Admits whoever fits into what is expected to be in use at any time from now on, most urgent
-    first; kills when expectations prove wrong.
+    first. When expectations prove wrong it pauses steps before memory is short, and kills when it
+    is. The oldest always goes on.
     """
 
     cushion: float = 0.01  # share of the limit that admission leaves free
-    reaction: float = 0.5  # seconds until a kill has freed its memory
+    reaction: float = 0.5  # seconds until a pause or a kill has had its effect
+    spurt: float = 0.25  # share of the limit by which steps may grow before one can be paused again
+    longest_pause: float = 5.0  # seconds
+    foresight: float = 2.0  # seconds in which a step that goes on after a pause must find room
     patience: float = 20.0  # seconds after which a place is kept for the most urgent step
     endurance: float = 300.0  # seconds after which nobody passes the most urgent step
     settling: float = 10.0  # seconds after which a step of unknown size has shown what it is
@@ -50,7 +56,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if not state.running:
             return self._admit(state) or Decision(admit=_first(state))
         if excess := self._excess(state):
-            return Decision(kill=tuple(_cheapest(state, excess)))
+            return self._relieve(state, excess)
+        if resumed := tuple(self._resumed(state)):
+            return Decision(resume=resumed)
+        if idle := tuple(self._idle(state)):
+            return Decision(kill=idle)
         return self._admit(state) or Decision()
 
     def _excess(self, state: State) -> float:
@@ -60,12 +70,48 @@ class Adaptive(Value, frozen=True, kw_only=True):
         neighbour to double: a step that climbs quickly to where it was predicted to be is no
         danger.
         """
-        line = state.limit * (1 - self.cushion / 2)
         growth = max(0.0, state.growth) * self.reaction
-        if state.used + growth <= line:
+        if state.used + growth <= self._line(state):
             return 0.0
-        to_come = 2 * state.neighbour + Forecast(state, line).highest(self.reaction) - state.used
-        return max(0.0, state.used + min(growth, max(0.0, to_come)) - line)
+        active = [step for step in state.running if step.paused_at is None]
+        to_come = state.neighbour + self._growth(state, active, self.reaction)
+        return max(0.0, state.used + min(growth, to_come) - self._line(state))
+
+    def _growth(self, state: State, steps: Sequence[Running], within: float) -> float:
+        """Bytes by which steps are expected to grow in so many seconds."""
+        forecast = Forecast(replace(state, running=tuple(steps)), inf)
+        return max(0.0, forecast.highest(within) - sum(step.current for step in steps))
+
+    def _line(self, state: State) -> float:
+        return state.limit * (1 - self.cushion / 2)
+
+    def _relieve(self, state: State, excess: float) -> Decision:
+        """While memory is not short yet, it is enough that one whose course is known stops growing
+        until others are past their peaks. What is unknown may never shrink.
+        """
+        active = [step for step in _by_loss(state) if step.paused_at is None]
+        short = state.used > self._line(state)
+        if short or not active or not active[0].request.prediction.learned:
+            return Decision(kill=tuple(_cheapest(state, excess)))
+        return Decision(pause=(active[0].id,))
+
+    def _idle(self, state: State) -> Iterator[int]:
+        """Those whose memory is better given to others by now."""
+        for step in state.running:
+            if step.paused_at is not None and state.now - step.paused_at > self.longest_pause:
+                yield step.id
+
+    def _resumed(self, state: State) -> Iterator[int]:
+        """Those who find room for some seconds, the oldest first; and the oldest of all anyway."""
+        active = [step for step in state.running if step.paused_at is None]
+        paused = [step for step in state.running if step.paused_at is not None]
+        for step in sorted(paused, key=_seniority):
+            growth = self._growth(state, [*active, step], self.foresight)
+            room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
+            if step is not _oldest(state) and min(growth, self.spurt * state.limit) > room:
+                return
+            active.append(step)
+            yield step.id
 
     def _admit(self, state: State) -> Decision | None:
         busy = sum(step.request.slots_of(state.cpus) for step in state.running)
@@ -80,9 +126,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def _admitted(self, state: State, forecast: Forecast) -> Iterator[int]:
         unsettled = self._unsettled(state)
         passed = False  # somebody more urgent did not fit
-        too_large = inf  # the smallest that did not fit: what is no smaller is not tried
+        # The smallest that did not fit, known or not: what is no smaller is not tried.
+        too_large = {True: inf, False: inf}
         for request in state.waiting:
-            if request.prediction.peak >= too_large:
+            peak, learned = request.prediction.peak, request.prediction.learned
+            if peak >= too_large[learned]:
                 continue
             unknown_size = _of_unknown_size(request)
             if unknown_size and not unsettled:
@@ -95,19 +143,20 @@ class Adaptive(Value, frozen=True, kw_only=True):
                     return
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
-                too_large = request.prediction.peak
+                too_large[learned] = peak
             if not passed and state.now - request.asked > self.endurance:
                 return
             if not passed and state.now - request.asked > self.patience:
                 forecast.reserve(request)
-            if not passed and not _any_fits(state, forecast):
-                return
             passed = True
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
         """Steps of unknown size whose usual need fits into what is free at this moment, where the
         worst case does not. If one has to be killed, it has cost the time of CPUs without work.
         """
+        first = next((each for each in state.waiting if each.id not in admitted), None)
+        if first is None or state.now - first.asked > self.endurance:
+            return
         new = [request for request in state.waiting if request.id in admitted]
         unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
@@ -128,7 +177,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """How many steps of unknown size may be added: without history no burst at the start."""
         fresh = sum(
             (step.on_trial or _of_unknown_size(step.request))
-            and state.now - step.started < self.settling
+            and step.age(state.now) < self.settling
             for step in state.running
         )
         return max(0, max(2, state.cpus // 4) - fresh)
@@ -146,28 +195,36 @@ def _usual(request: Request) -> int:
     return (prediction.peak + prediction.high) // 2
 
 
-def _any_fits(state: State, forecast: Forecast) -> bool:
-    """Where memory is short even for the smallest, thousands who wait need not be asked."""
-    least = smallest(state.waiting)
-    return least.slots_of(state.cpus) > forecast.free_slots or forecast.fits(least)
-
-
 def _cheapest(state: State, excess: float) -> Iterator[int]:
-    """Steps to kill, those first that lose the least work per byte; never the oldest."""
+    """Steps to kill until so many bytes are free again."""
     excess -= sum(step.current for step in state.running if step.stopping)
-    oldest = min(state.running, key=lambda step: (step.started, step.id))
-    others = [s for s in state.running if s.current and not s.stopping and s is not oldest]
-    for step in sorted(others, key=lambda step: _loss_per_byte(step, state)):
+    for step in _by_loss(state):
         if excess <= 0:
             return
-        yield step.id
-        excess -= step.current
+        if step.current:
+            yield step.id
+            excess -= step.current
+
+
+def _by_loss(state: State) -> list[Running]:
+    """Those first that lose the least work per byte; never the oldest."""
+    oldest = _oldest(state)
+    others = [step for step in state.running if not step.stopping and step is not oldest]
+    return sorted(others, key=lambda step: _loss_per_byte(step, state))
+
+
+def _oldest(state: State) -> Running:
+    return min(state.running, key=_seniority)
+
+
+def _seniority(step: Running) -> tuple[float, int]:
+    return step.started, step.id
 
 
 def _loss_per_byte(step: Running, state: State) -> float:
     """Work that was lost before counts again, so that the same step is not always the victim."""
-    work = (state.now - step.started) * step.request.slots_of(state.cpus)
-    return work * (1 + step.request.preemptions) / step.current
+    work = step.age(state.now) * step.request.slots_of(state.cpus)
+    return work * (1 + step.request.preemptions) / max(1, step.current)
 
 
 class Fixed(Value, frozen=True, kw_only=True):

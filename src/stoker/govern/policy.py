@@ -42,7 +42,6 @@ class Queue(Sequence[Request]):
 
     def __init__(self) -> None:
         self._requests: list[Request] = []
-        self._sizes: list[tuple[int, int]] = []
         self._by_id: dict[int, Request] = {}
 
     def add(self, request: Request) -> None:
@@ -50,19 +49,13 @@ class Queue(Sequence[Request]):
         self.remove(request.id)
         self._by_id[request.id] = request
         insort(self._requests, request, key=urgency)
-        insort(self._sizes, _size(request))
 
     def remove(self, identity: int) -> Request | None:
         """Take one out, if it is there."""
         request = self._by_id.pop(identity, None)
         if request is not None:
             del self._requests[bisect_left(self._requests, urgency(request), key=urgency)]
-            del self._sizes[bisect_left(self._sizes, _size(request))]
         return request
-
-    def smallest(self) -> Request:
-        """The one with the smallest peak."""
-        return self._by_id[self._sizes[0][1]]
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -76,15 +69,6 @@ class Queue(Sequence[Request]):
     def __getitem__(self, index: slice) -> Sequence[Request]: ...
     def __getitem__(self, index: int | slice) -> Request | Sequence[Request]:
         return self._requests[index]
-
-
-def smallest(waiting: Sequence[Request]) -> Request:
-    """The one with the smallest peak; a Queue knows it."""
-    return waiting.smallest() if isinstance(waiting, Queue) else min(waiting, key=_size)
-
-
-def _size(request: Request) -> tuple[int, int]:
-    return request.prediction.peak, request.id
 
 
 def after_preemption(step: Running) -> Request:

@@ -4,6 +4,7 @@ Recorded from what a launcher reports, or assumed where only a mean is known. nv
 of its programs climbs and ends. gcc climbs steeply while it reads, then slowly until its end.
 """
 
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from math import ceil
 
@@ -38,9 +39,8 @@ class Recorder:
         if seconds < _SHORTEST or not max(self._most):
             return ()
         self._reach(seconds)
-        most, each = max(self._most), seconds / self._width / PARTS
-        parts = (self._most[int(n * each) : ceil((n + 1) * each)] for n in range(PARTS))
-        return tuple(ceil(100 * max(part) / most) for part in parts)
+        most = max(self._most)
+        return tuple(ceil(100 * part / most) for part in _parts(self._most, seconds / self._width))
 
     def _reach(self, age: float) -> None:
         while age / self._width >= _STRETCHES:
@@ -53,9 +53,17 @@ class Recorder:
 
 def profile_of(record: StepRecord) -> Profile:
     """As recorded, else the climb with the measured mean; empty where there is neither."""
-    if record.profile or not record.mean:
-        return record.profile
-    return climb(record.mean / record.peak, record.step.rounds)
+    if record.profile:
+        return tuple(_parts(record.profile, len(record.profile)))
+    return climb(record.mean / record.peak, record.step.rounds) if record.mean else ()
+
+
+def _parts(values: Sequence[int], length: float) -> Iterator[int]:
+    """The most in each part of so many values; what lies beyond belongs to the last part."""
+    each = length / PARTS
+    for part in range(PARTS - 1):
+        yield max(values[int(part * each) : ceil((part + 1) * each)])
+    yield max(values[int((PARTS - 1) * each) :])
 
 
 def climb(mean: float, waves: int = 1) -> Profile:

@@ -110,6 +110,8 @@ class _Attempt:
         self.on_trial = on_trial
         self.record = record
         self.started = started
+        self.paused_at: float | None = None
+        self.paused = 0.0
         self.done = 0.0
         self.current = 0
         self.peak = 0
@@ -123,6 +125,10 @@ class _Attempt:
         seconds = self.record.seconds
         return self.record.cpu_seconds * self.done / seconds if seconds else 0.0
 
+    def resume(self, now: float) -> None:
+        resumed = self.seen().resumed(now)
+        self.paused_at, self.paused = None, resumed.paused
+
     def use(self, memory: float) -> None:
         self.current = round(memory)
         self.peak = max(self.peak, self.current)
@@ -134,6 +140,8 @@ class _Attempt:
             on_trial=self.on_trial,
             current=self.current,
             peak=self.peak,
+            paused_at=self.paused_at,
+            paused=self.paused,
         )
 
 
@@ -166,6 +174,7 @@ class _Simulation:
         self._refreshed = 0.0
         self._used = 0
         self._highest = 0
+        self._pauses = 0
         self._preemptions = 0
         self._oom_kills = 0
         self._lost = 0.0
@@ -186,6 +195,7 @@ class _Simulation:
             memory=self._memory,
             wall_seconds=self._now,
             peak=self._highest,
+            pauses=self._pauses,
             preemptions=self._preemptions,
             oom_kills=self._oom_kills,
             lost_seconds=self._lost,
@@ -245,6 +255,11 @@ class _Simulation:
             waiting=self._queue,
         )
         decision = self._policy.decide(state)
+        for identity in decision.pause:
+            self._running[identity].paused_at = self._now
+            self._pauses += 1
+        for identity in decision.resume:
+            self._running[identity].resume(self._now)
         for identity in decision.kill:
             self._queue.add(after_preemption(self._stop(identity).seen()))
             self._preemptions += 1
@@ -267,12 +282,15 @@ class _Simulation:
 
     def _pass_time(self) -> None:
         """To the next reading or the next end, whichever comes first."""
-        wanted = sum(attempt.request.slots_of(self._cpus) for attempt in self._running.values())
+        active = [each for each in self._running.values() if each.paused_at is None]
+        if not active:
+            raise AssertionError(f"{self._policy.name} lets nothing go on")
+        wanted = sum(attempt.request.slots_of(self._cpus) for attempt in active)
         speed = min(1.0, self._cpus / wanted)
-        next_end = min(attempt.left for attempt in self._running.values()) / speed
+        next_end = min(attempt.left for attempt in active) / speed
         passed = max(0.0, min(_INTERVAL, next_end))
         self._now += passed
-        for attempt in self._running.values():
+        for attempt in active:
             attempt.done += passed * speed
 
     def _finish(self) -> None:

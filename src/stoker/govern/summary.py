@@ -20,6 +20,7 @@ class Tally:
         self._outcomes: Counter[Outcome] = Counter()
         self._cpu_seconds = 0.0
         self._peak = 0
+        self._pauses = 0
         self._limit = 0
         self._first_kills: int | None = None
         self._last_kills: int | None = None
@@ -28,6 +29,9 @@ class Tally:
         self._peak, self._limit = max(self._peak, used), limit
         self._first_kills = oom_kills if self._first_kills is None else self._first_kills
         self._last_kills = oom_kills
+
+    def paused(self) -> None:
+        self._pauses += 1
 
     def add(self, attempt: Attempt) -> None:
         self._outcomes[attempt.outcome] += 1
@@ -54,6 +58,7 @@ class Tally:
             reserving_bound_s=known.reserving if known else None,
             policy=self._policy,
             cpus=self._cpus,
+            pauses=self._pauses,
         )
 
 

@@ -34,6 +34,15 @@ class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
     peak: int
 
 
+class StepPauses(Event, frozen=True, kw_only=True, tag="pauses"):
+    """It keeps its memory and stops growing, until others are past their peaks."""
+
+    step: int
+    run: int
+    title: str
+    memory: int
+
+
 class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
     """An attempt was lost; the step waits again. ``why``: out of memory, or preempted."""
 
@@ -50,6 +59,7 @@ class RunningStep(Value, frozen=True, kw_only=True):
     title: str
     seconds: float
     memory: int
+    paused: bool = False
 
 
 class Overview(Event, frozen=True, kw_only=True, tag="overview"):
@@ -73,4 +83,4 @@ class Warned(Event, frozen=True, kw_only=True, tag="warning"):
     text: str
 
 
-AnyEvent = StepWaits | StepStarts | StepEnds | StepRepeats | Overview | Warned
+AnyEvent = StepWaits | StepStarts | StepEnds | StepPauses | StepRepeats | Overview | Warned

@@ -6,6 +6,8 @@ Memory is in bytes, time in seconds. ``State`` and ``Decision`` are the two side
 from collections.abc import Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from stoker.model.value import Value
 
 
@@ -130,10 +132,20 @@ class Running(Value, frozen=True, kw_only=True):
     current: int = 0
     peak: int = 0  # so far
     stopping: bool = False  # told to stop, and not gone yet
+    paused_at: float | None = None  # it holds its memory and does nothing
+    paused: float = 0.0  # seconds of earlier pauses
 
     @property
     def id(self) -> int:
         return self.request.id
+
+    def age(self, now: float) -> float:
+        """Seconds that it really ran."""
+        return (now if self.paused_at is None else self.paused_at) - self.started - self.paused
+
+    def resumed(self, now: float) -> "Running":
+        lost = 0.0 if self.paused_at is None else now - self.paused_at
+        return replace(self, paused_at=None, paused=self.paused + lost)
 
 
 class State(Value, frozen=True, kw_only=True):
@@ -157,12 +169,14 @@ class State(Value, frozen=True, kw_only=True):
 
 
 class Decision(Value, frozen=True, kw_only=True):
-    """Ids of those who may run now, for certain or on trial, and of those who must stop and wait
-    again.
+    """Ids of those who may run now, for certain or on trial; of those who must pause and who may go
+    on; and of those who must stop and wait again.
     """
 
     admit: tuple[int, ...] = ()
     on_trial: tuple[int, ...] = ()
+    pause: tuple[int, ...] = ()
+    resume: tuple[int, ...] = ()
     kill: tuple[int, ...] = ()
 
 
@@ -188,6 +202,7 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     memory: int
     wall_seconds: float
     peak: int
+    pauses: int
     preemptions: int
     oom_kills: int
     lost_seconds: float  # CPU seconds of attempts that were killed

@@ -41,6 +41,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     reserving_bound_s: float | None
     policy: str
     cpus: int
+    pauses: int = 0
     written_bytes: int | None = None  # to disks; None where the system does not count it
 
 

@@ -13,7 +13,7 @@ from typing import TextIO
 
 import msgspec
 
-from stoker.model.events import AnyEvent, Overview, StepEnds, StepRepeats, Warned
+from stoker.model.events import AnyEvent, Overview, RunningStep, StepEnds, StepRepeats, Warned
 from stoker.model.runs import RunSummary
 from stoker.model.units import duration, size
 
@@ -185,8 +185,12 @@ def status_line(view: Overview) -> str:
 def steps_line(view: Overview) -> str:
     """The largest of those that run."""
     largest = sorted(view.running, key=lambda step: -step.memory)
-    texts = (f"{step.title.rpartition('/')[2]} {size(step.memory)}" for step in largest)
-    return "  ".join(texts)
+    return "  ".join(map(_step_text, largest))
+
+
+def _step_text(step: RunningStep) -> str:
+    text = f"{step.title.rpartition('/')[2]} {size(step.memory)}"
+    return f"{text} (paused)" if step.paused else text
 
 
 def unseen_text(cpu_seconds: float) -> str:
@@ -202,7 +206,7 @@ def summary_text(summary: RunSummary) -> str:
     memory = f"peak {size(summary.peak_bytes)} of {size(summary.limit_bytes)}"
     lost = (
         f"{summary.oom_kills} OOM kills, {summary.preemptions} preemptions, "
-        f"{summary.retries} attempts repeated"
+        f"{summary.retries} attempts repeated, {summary.pauses} pauses"
     )
     lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
     if summary.written_bytes is not None:
