@@ -39,6 +39,9 @@ heavy: venv
 # Under a real memory limit: root and a memory cgroup. Minutes; best on an idle machine.
 bench: venv
 	$(BIN)/python benchmarks/governor.py
+	$(BIN)/python benchmarks/governor.py --limit-mb 1850
+	if command -v nvcc >/dev/null; then \
+		$(BIN)/python benchmarks/governor.py --cuda --heavy 2 --light 4 --limit-mb 1200; fi
 
 lint: venv
 	$(BIN)/ruff check .

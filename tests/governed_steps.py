@@ -92,6 +92,7 @@ def running(
     current: float = 0,
     peak: float | None = None,
     on_trial: bool = False,
+    paused_at: float | None = None,
 ) -> Running:
     seen = current if peak is None else peak
     return Running(
@@ -100,6 +101,7 @@ def running(
         on_trial=on_trial,
         current=round(current),
         peak=round(seen),
+        paused_at=paused_at,
     )
 
 
@@ -177,7 +179,8 @@ def states(draw: st.DrawFn) -> State:
     steps = [
         running(
             asked,
-            started=draw(st.floats(0, 100)),
+            started=draw(st.floats(0, 50)),
+            paused_at=draw(st.none() | st.floats(50, 100)),
             current=(current := draw(st.integers(0, 6 * GB))),
             peak=current + draw(st.integers(0, GB)),
             on_trial=draw(st.booleans()),

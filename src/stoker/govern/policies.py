@@ -55,6 +55,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def decide(self, state: State) -> Decision:
         if not state.running:
             return self._admit(state) or Decision(admit=_first(state))
+        if (oldest := _oldest(state)).paused_at is not None:
+            return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
             return self._relieve(state, excess)
         if resumed := tuple(self._resumed(state)):
@@ -89,26 +91,27 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """While memory is not short yet, it is enough that one whose course is known stops growing
         until others are past their peaks. What is unknown may never shrink.
         """
-        active = [step for step in _by_loss(state) if step.paused_at is None]
         short = state.used > self._line(state)
-        if short or not active or not active[0].request.prediction.learned:
+        active = (step for step in _by_loss(state) if step.paused_at is None)
+        growing = (step for step in active if self._growth(state, [step], self.reaction))
+        first = next(growing, None)
+        if short or first is None or not first.request.prediction.learned:
             return Decision(kill=tuple(_cheapest(state, excess)))
-        return Decision(pause=(active[0].id,))
+        return Decision(pause=(first.id,))
 
     def _idle(self, state: State) -> Iterator[int]:
         """Those whose memory is better given to others by now."""
-        for step in state.running:
-            if step.paused_at is not None and state.now - step.paused_at > self.longest_pause:
+        for step in _paused(state):
+            if state.now - (step.paused_at or 0.0) > self.longest_pause:
                 yield step.id
 
     def _resumed(self, state: State) -> Iterator[int]:
-        """Those who find room for some seconds, the oldest first; and the oldest of all anyway."""
+        """Those who find room for some seconds, the oldest first."""
         active = [step for step in state.running if step.paused_at is None]
-        paused = [step for step in state.running if step.paused_at is not None]
-        for step in sorted(paused, key=_seniority):
+        room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
+        for step in sorted(_paused(state), key=_seniority):
             growth = self._growth(state, [*active, step], self.foresight)
-            room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
-            if step is not _oldest(state) and min(growth, self.spurt * state.limit) > room:
+            if min(growth, self.spurt * state.limit) > room:
                 return
             active.append(step)
             yield step.id
@@ -211,6 +214,10 @@ def _by_loss(state: State) -> list[Running]:
     oldest = _oldest(state)
     others = [step for step in state.running if not step.stopping and step is not oldest]
     return sorted(others, key=lambda step: _loss_per_byte(step, state))
+
+
+def _paused(state: State) -> list[Running]:
+    return [step for step in state.running if step.paused_at is not None and not step.stopping]
 
 
 def _oldest(state: State) -> Running:

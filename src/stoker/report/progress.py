@@ -206,8 +206,10 @@ def summary_text(summary: RunSummary) -> str:
     memory = f"peak {size(summary.peak_bytes)} of {size(summary.limit_bytes)}"
     lost = (
         f"{summary.oom_kills} OOM kills, {summary.preemptions} preemptions, "
-        f"{summary.retries} attempts repeated, {summary.pauses} pauses"
+        f"{summary.retries} attempts repeated"
     )
+    if summary.pauses:
+        lost += f", {summary.pauses} pauses"
     lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")

@@ -7,7 +7,7 @@ import pytest
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Usage
-from stoker.model.events import AnyEvent, StepEnds, StepRepeats
+from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats
 from stoker.model.govern import Basis, Decision, Role, State, Step
 from stoker.model.runs import Attempt, Outcome
 
@@ -24,8 +24,12 @@ class Scripted:
         self.kill: tuple[int, ...] = ()
         self.admits = True
         self.tries = False
+        self.next: Decision | None = None
 
     def decide(self, state: State) -> Decision:
+        if self.next is not None:
+            decision, self.next = self.next, None
+            return decision
         kill, self.kill = self.kill, ()
         waiting = tuple(request.id for request in state.waiting)
         if self.tries:
@@ -95,6 +99,21 @@ def done(status: int = 0, signal: int = 0, tail: bytes = b"", peak: int = 100) -
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_a_pause_is_told_and_does_not_count(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.grown(7, 50, 50, 2.0)
+    world.policy.next = Decision(pause=(1,))
+    world.governor.decide(3.0)
+    assert [type(event) for event in world.events].count(StepPauses) == 1
+    assert [step.paused for step in world.governor.overview(4.0).running] == [True]
+    world.policy.next = Decision(resume=(1,))
+    world.governor.decide(10.0)
+    (running,) = world.governor.state(11.0).running
+    assert running.age(11.0) == 3.0
+    assert world.words() == ["run", "pause", "resume"]
 
 
 def test_ask_run_done_release(world: World) -> None:

@@ -322,6 +322,81 @@ def test_nobody_is_tried_before_a_step_that_waited_too_long() -> None:
         assert ADAPTIVE.decide(replace(state, now=200.0)).on_trial == (10,)
 
 
+# -- pauses -------------------------------------------------------------------------------------
+
+
+@given(make.states())
+def test_only_those_who_run_are_paused_and_only_the_paused_go_on(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    active = {step.id for step in state.running if step.paused_at is None}
+    assert set(decision.pause) <= active
+    assert set(decision.resume) <= {step.id for step in state.running} - active
+
+
+@given(make.states())
+def test_the_oldest_always_goes_on(state: State) -> None:
+    if state.running:
+        oldest = min(state.running, key=lambda step: (step.started, step.id))
+        decision = ADAPTIVE.decide(state)
+        assert oldest.id not in decision.pause
+        assert oldest.paused_at is None or oldest.id in decision.resume
+
+
+CLIMB = make.profile(*range(5, 101, 5))
+
+
+def colliding(*, basis: Basis = Basis.EXACT, neighbour: float = 0.0) -> State:
+    """One at its peak, one that climbs towards its own, and room for most of both."""
+    shape = make.prediction(4 * GB, profile=CLIMB, seconds=20, basis=basis)
+    old, young = (replace(make.request(n), prediction=shape) for n in (1, 2))
+    steps = [
+        make.running(old, started=80.5, current=4 * GB),
+        make.running(young, started=83, current=3.4 * GB),
+    ]
+    return make.state(steps=steps, limit=7.5 * GB, growth=GB, neighbour=neighbour)
+
+
+def test_a_step_that_would_meet_another_at_its_peak_is_paused() -> None:
+    assert ADAPTIVE.decide(colliding()) == Decision(pause=(2,))
+
+
+def test_what_may_never_shrink_is_killed() -> None:
+    assert ADAPTIVE.decide(colliding(basis=Basis.FOLDER)) == Decision(kill=(2,))
+
+
+def test_when_memory_is_short_a_pause_is_too_late() -> None:
+    assert ADAPTIVE.decide(colliding(neighbour=GB / 2)) == Decision(kill=(2,))
+
+
+def paused(*, since: float, old: float) -> State:
+    """The younger one of ``colliding`` is paused since then; the older one uses so much."""
+    state = colliding()
+    first, second = state.running
+    steps = [
+        replace(first, current=round(old), peak=4 * GB),
+        replace(second, paused_at=since),
+    ]
+    return make.state(steps=steps, limit=7.5 * GB)
+
+
+def test_it_goes_on_when_the_other_is_past_its_peak() -> None:
+    waits = ADAPTIVE.decide(paused(since=99.5, old=4 * GB))
+    assert waits == Decision()
+    assert ADAPTIVE.decide(paused(since=99.5, old=GB)) == Decision(resume=(2,))
+
+
+def test_whoever_is_paused_for_long_gives_its_memory_back() -> None:
+    impatient = Adaptive(cushion=0.0, longest_pause=0.2)
+    assert impatient.decide(paused(since=99.5, old=4 * GB)) == Decision(kill=(2,))
+
+
+def test_a_paused_step_does_not_grow_older() -> None:
+    step = make.running(make.request(1), started=10, paused_at=30)
+    assert (step.age(30), step.age(50)) == (20, 20)
+    resumed = step.resumed(50)
+    assert (resumed.age(50), resumed.age(60)) == (20, 30)
+
+
 # -- near the limit -----------------------------------------------------------------------------
 
 

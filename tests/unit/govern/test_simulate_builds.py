@@ -296,6 +296,18 @@ def test_a_policy_that_lets_nothing_run_is_found_out() -> None:
         simulate(project(), Idle(), cpus=4, memory=GB)
 
 
+def test_steps_whose_peaks_come_together_by_mistake_are_paused_and_lose_nothing() -> None:
+    """History says that the first is past its peak when the second comes to its own."""
+    climb = tuple(range(1, 101))
+    first = replace(make.record("first", seconds=100, peak=4 * GB), profile=(*climb, *[5] * 100))
+    other = replace(make.record("other", seconds=80, peak=4 * GB), profile=climb)
+    slower = replace(first, seconds=110)
+    memory = round(6.9 * GB)
+    result = simulate([slower, other], Adaptive(), cpus=2, memory=memory, history=[first, other])
+    assert (result.failed, result.oom_kills, result.preemptions) == ((), 0, 0)
+    assert result.pauses > 0
+
+
 # -- shapes -------------------------------------------------------------------------------------
 
 
