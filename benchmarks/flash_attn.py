@@ -40,11 +40,12 @@ KERNELS = [
     for causal in ("_causal", "")
 ]
 GB = 10**9
+STOKER = [sys.executable, "-m", "stoker"]
 Row = dict[str, Any]
 
 
 def write_build(source: Path, build: Path) -> None:
-    """The same commands for every row; the launcher is a link that `stoker run` masquerades."""
+    """The same commands for every row; `stoker run` puts a link named nvcc before the real one."""
     headers = [source / "flash_attn", source / "flash_attn/src", source / "cutlass/include"]
     headers += map(Path, include_paths())
     headers.append(Path(sysconfig.get_paths()["include"]))
@@ -92,9 +93,6 @@ class Bench:
 
     def environment(self, home: str) -> dict[str, str]:
         return {**os.environ, "STOKER_HOME": str(self.build / home)}
-
-
-STOKER = [sys.executable, "-m", "stoker"]
 
 
 def main() -> None:

@@ -7,6 +7,8 @@ Every step is in one phase, and this module alone moves it:
                       |         \\-> kill -> STOPPING -> killed -> WAITING
                       \\---------------------------------------/
 
+One that runs may be paused meanwhile, and keeps its permit.
+
 Unaware of files, sockets and clocks: the time comes with each call, messages leave through
 ``send`` and events through ``emit``.
 """
@@ -41,9 +43,8 @@ _RECONSIDER = 1.0  # seconds between fresh looks at those who wait
 _RECONSIDERED = 200  # of them, the most urgent
 
 Connection = int  # what the daemon calls a launcher's socket
-PathLeft = Callable[
-    [], float
-]  # seconds from a step's start to the end of the build, as known by then
+# Seconds from a step's start to the end of the build, as far as they are known when it is called.
+PathLeft = Callable[[], float]
 
 
 class Phase(StrEnum):
@@ -227,23 +228,11 @@ class Governor:
             self._reconsider(now)
         decision = self._policy.decide(self.state(now))
         for identity in decision.pause:
-            entry = self._entries[identity]
-            entry.running = replace(entry.running, paused_at=now)
-            self._send(entry.connection, encode("pause"))
-            memory = entry.running.current
-            self._emit(
-                StepPauses(at=now, step=identity, run=entry.run, title=entry.title, memory=memory)
-            )
+            self._pause(self._entries[identity], now)
         for identity in decision.resume:
-            entry = self._entries[identity]
-            entry.running = entry.running.resumed(now)
-            self._send(entry.connection, encode("resume"))
+            self._resume(self._entries[identity], now)
         for identity in decision.kill:
-            entry = self._entries[identity]
-            if entry.phase is Phase.RUNNING:
-                entry.phase = Phase.STOPPING
-                entry.running = replace(entry.running, stopping=True)
-                self._send(entry.connection, encode("kill"))
+            self._kill(self._entries[identity])
         for identity in decision.admit:
             self._admit(self._entries[identity], now)
         for identity in decision.on_trial:
@@ -284,6 +273,29 @@ class Governor:
             )
         )
 
+    def _pause(self, entry: _Entry, now: float) -> None:
+        entry.running = replace(entry.running, paused_at=now)
+        self._send(entry.connection, encode("pause"))
+        self._emit(
+            StepPauses(
+                at=now,
+                step=entry.request.id,
+                run=entry.run,
+                title=entry.title,
+                memory=entry.running.current,
+            )
+        )
+
+    def _resume(self, entry: _Entry, now: float) -> None:
+        entry.running = entry.running.resumed(now)
+        self._send(entry.connection, encode("resume"))
+
+    def _kill(self, entry: _Entry) -> None:
+        if entry.phase is Phase.RUNNING:
+            entry.phase = Phase.STOPPING
+            entry.running = replace(entry.running, stopping=True)
+            self._send(entry.connection, encode("kill"))
+
     def state(self, now: float) -> State:
         running = tuple(entry.running for entry in self._holding.values())
         ours = sum(step.current for step in running)
@@ -311,7 +323,7 @@ class Governor:
                 step=entry.request.id,
                 title=entry.title,
                 seconds=entry.running.age(now),
-                paused=entry.running.paused_at is not None,
+                paused=entry.running.is_paused,
                 memory=entry.running.current,
             )
             for entry in self._holding.values()

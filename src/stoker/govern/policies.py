@@ -55,7 +55,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def decide(self, state: State) -> Decision:
         if not state.running:
             return self._admit(state) or Decision(admit=_first(state))
-        if (oldest := _oldest(state)).paused_at is not None:
+        if (oldest := _oldest(state)).is_paused:
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
             return self._relieve(state, excess)
@@ -75,8 +75,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         growth = max(0.0, state.growth) * self.reaction
         if state.used + growth <= self._line(state):
             return 0.0
-        active = [step for step in state.running if step.paused_at is None]
-        to_come = state.neighbour + self._growth(state, active, self.reaction)
+        to_come = state.neighbour + self._growth(state, _active(state), self.reaction)
         return max(0.0, state.used + min(growth, to_come) - self._line(state))
 
     def _growth(self, state: State, steps: Sequence[Running], within: float) -> float:
@@ -92,7 +91,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         until others are past their peaks. What is unknown may never shrink.
         """
         short = state.used > self._line(state)
-        active = (step for step in _by_loss(state) if step.paused_at is None)
+        active = (step for step in _by_loss(state) if not step.is_paused)
         growing = (step for step in active if self._growth(state, [step], self.reaction))
         first = next(growing, None)
         if short or first is None or not first.request.prediction.learned:
@@ -102,12 +101,12 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def _idle(self, state: State) -> Iterator[int]:
         """Those whose memory is better given to others by now."""
         for step in _paused(state):
-            if state.now - (step.paused_at or 0.0) > self.longest_pause:
+            if step.paused_for(state.now) > self.longest_pause:
                 yield step.id
 
     def _resumed(self, state: State) -> Iterator[int]:
         """Those who find room for some seconds, the oldest first."""
-        active = [step for step in state.running if step.paused_at is None]
+        active = _active(state)
         room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
         for step in sorted(_paused(state), key=_seniority):
             growth = self._growth(state, [*active, step], self.foresight)
@@ -167,7 +166,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         for request in state.waiting:
             if free <= 0 or unsettled <= 0:
                 return
-            known = request.prediction.learned or request.ooms or request in new
+            known = request.prediction.learned or request.ooms or request.id in admitted
             needs = _usual(request)
             if known or needs > room or request.slots_of(state.cpus) > free:
                 continue
@@ -216,8 +215,12 @@ def _by_loss(state: State) -> list[Running]:
     return sorted(others, key=lambda step: _loss_per_byte(step, state))
 
 
+def _active(state: State) -> list[Running]:
+    return [step for step in state.running if not step.is_paused]
+
+
 def _paused(state: State) -> list[Running]:
-    return [step for step in state.running if step.paused_at is not None and not step.stopping]
+    return [step for step in state.running if step.is_paused and not step.stopping]
 
 
 def _oldest(state: State) -> Running:

@@ -72,7 +72,8 @@ class Predictor:
 
     def learn(self, row: StepRecord) -> None:
         """First from how wrong we were, then from the row itself."""
-        step, expected = row.step, self._amounts(row.step)
+        step = row.step
+        expected = self._amounts(step, *self._samples_for(step))
         self._memory[expected.basis].learn(below=row.peak <= expected.high)
         if expected.seconds is not None:
             self._time[expected.basis].learn(below=row.seconds <= expected.seconds)
@@ -89,13 +90,13 @@ class Predictor:
             self._by_folder[step.role, folder].append(sample)
 
     def predict(self, step: Step) -> Prediction:
-        _, samples = self._samples_for(step)
-        return replace(self._amounts(step), profile=_profile(samples, step.rounds))
+        basis, samples = self._samples_for(step)
+        profile = _profile(samples, step.rounds)
+        return replace(self._amounts(step, basis, samples), profile=profile)
 
-    def _amounts(self, step: Step) -> Prediction:
+    def _amounts(self, step: Step, basis: Basis, samples: Sequence[_Sample]) -> Prediction:
         """The prediction without its profile, which takes longest."""
         prior = prior_of(step)
-        basis, samples = self._samples_for(step)
         peak, high = _peak_and_high(basis, [sample.peak for sample in samples], prior)
         peak, high = prior.peak * peak, prior.peak * high * self._memory[basis].factor
         seconds = [sample.seconds for sample in samples]

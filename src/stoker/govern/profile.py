@@ -67,9 +67,15 @@ def _parts(values: Sequence[int], length: float) -> Iterator[int]:
 
 
 def climb(mean: float, waves: int = 1) -> Profile:
-    """Peak x (age / lifetime) ** exponent has the mean peak / (exponent + 1). With several waves
-    the first one climbs, and after it the peak may be at any time.
+    """With that mean. With several waves the first one climbs, and after it the peak may be at any
+    time.
     """
-    exponent = max(0.0, 1 / mean - 1)
     ends = (min(1.0, (part + 1) * waves / PARTS) for part in range(PARTS))
-    return tuple(ceil(100 * end**exponent) for end in ends)
+    return tuple(ceil(100 * climbed(mean, end)) for end in ends)
+
+
+def climbed(mean: float, share: float) -> float:
+    """Of the peak, when that share of a life has passed: share ** exponent, whose mean is
+    1 / (exponent + 1).
+    """
+    return float(share ** max(0.0, 1 / mean - 1))

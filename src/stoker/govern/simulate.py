@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stoker.govern.bounds import bounds, paths
 from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
 from stoker.govern.predict import Predictor
-from stoker.govern.profile import PARTS, Recorder
+from stoker.govern.profile import PARTS, Recorder, climbed
 from stoker.govern.slope import Slope
 from stoker.model.govern import Basis, Request, Running, SimulationResult, State, StepRecord
 
@@ -41,7 +41,7 @@ def recorded(record: StepRecord, share: float) -> float:
 def climbing(record: StepRecord, share: float) -> float:
     """Steeply at first, then slowly up to the end, with the measured mean: as compilers do."""
     mean = record.mean or TYPICAL_SHARE * record.peak
-    return float(record.peak * share ** max(0.0, record.peak / mean - 1)) if mean else 0.0
+    return record.peak * climbed(mean / record.peak, share) if mean else 0.0
 
 
 def flat(record: StepRecord, share: float) -> float:  # noqa: ARG001 - a shape
@@ -105,16 +105,10 @@ def simulate(
 class _Attempt:
     """One start of a step; ``done`` counts the seconds of its life that have passed."""
 
-    def __init__(self, request: Request, record: StepRecord, started: float, *, on_trial: bool):
-        self.request = request
-        self.on_trial = on_trial
+    def __init__(self, running: Running, record: StepRecord):
+        self.running = running
         self.record = record
-        self.started = started
-        self.paused_at: float | None = None
-        self.paused = 0.0
         self.done = 0.0
-        self.current = 0
-        self.peak = 0
 
     @property
     def left(self) -> float:
@@ -125,24 +119,10 @@ class _Attempt:
         seconds = self.record.seconds
         return self.record.cpu_seconds * self.done / seconds if seconds else 0.0
 
-    def resume(self, now: float) -> None:
-        resumed = self.seen().resumed(now)
-        self.paused_at, self.paused = None, resumed.paused
-
     def use(self, memory: float) -> None:
-        self.current = round(memory)
-        self.peak = max(self.peak, self.current)
-
-    def seen(self) -> Running:
-        return Running(
-            request=self.request,
-            started=self.started,
-            on_trial=self.on_trial,
-            current=self.current,
-            peak=self.peak,
-            paused_at=self.paused_at,
-            paused=self.paused,
-        )
+        current = round(memory)
+        peak = max(self.running.peak, current)
+        self.running = replace(self.running, current=current, peak=peak)
 
 
 class _Simulation:
@@ -251,41 +231,42 @@ class _Simulation:
             limit=self._memory,
             used=self._used,
             growth=self._slope.add(self._now, self._used),
-            running=tuple(attempt.seen() for attempt in self._running.values()),
+            running=tuple(attempt.running for attempt in self._running.values()),
             waiting=self._queue,
         )
         decision = self._policy.decide(state)
         for identity in decision.pause:
-            self._running[identity].paused_at = self._now
+            attempt = self._running[identity]
+            attempt.running = replace(attempt.running, paused_at=self._now)
             self._pauses += 1
         for identity in decision.resume:
-            self._running[identity].resume(self._now)
+            attempt = self._running[identity]
+            attempt.running = attempt.running.resumed(self._now)
         for identity in decision.kill:
-            self._queue.add(after_preemption(self._stop(identity).seen()))
+            self._queue.add(after_preemption(self._stop(identity).running))
             self._preemptions += 1
         for identity in (*decision.admit, *decision.on_trial):
             request = self._queue.remove(identity)
             if request is None:
                 raise AssertionError(f"{self._policy.name} admits who does not wait")
             on_trial = identity in decision.on_trial
-            self._running[identity] = _Attempt(
-                request, self._steps[identity], self._now, on_trial=on_trial
-            )
+            running = Running(request=request, started=self._now, on_trial=on_trial)
+            self._running[identity] = _Attempt(running, self._steps[identity])
         if not self._running:
             raise AssertionError(f"{self._policy.name} lets nothing run")
 
     def _stop(self, identity: int) -> _Attempt:
         attempt = self._running.pop(identity)
-        self._used -= attempt.current
+        self._used -= attempt.running.current
         self._lost += attempt.cpu_seconds
         return attempt
 
     def _pass_time(self) -> None:
         """To the next reading or the next end, whichever comes first."""
-        active = [each for each in self._running.values() if each.paused_at is None]
+        active = [each for each in self._running.values() if not each.running.is_paused]
         if not active:
             raise AssertionError(f"{self._policy.name} lets nothing go on")
-        wanted = sum(attempt.request.slots_of(self._cpus) for attempt in active)
+        wanted = sum(attempt.running.request.slots_of(self._cpus) for attempt in active)
         speed = min(1.0, self._cpus / wanted)
         next_end = min(attempt.left for attempt in active) / speed
         passed = max(0.0, min(_INTERVAL, next_end))
@@ -303,14 +284,14 @@ class _Simulation:
     def _use_memory(self) -> None:
         for attempt in self._running.values():
             attempt.use(self._shape(attempt.record, attempt.done / attempt.record.seconds))
-        self._used = sum(attempt.current for attempt in self._running.values())
+        self._used = sum(attempt.running.current for attempt in self._running.values())
 
     def _kill_for_want_of_memory(self) -> None:
         while self._used > self._memory:
-            largest = max(self._running, key=lambda key: self._running[key].current)
+            largest = max(self._running, key=lambda key: self._running[key].running.current)
             attempt = self._stop(largest)
             self._oom_kills += 1
-            again = after_oom(attempt.seen(), attempt.peak)
+            again = after_oom(attempt.running, attempt.running.peak)
             if again is None:
                 self._failed.append(attempt.record.step.output)
                 self._finished.add(attempt.record.step.output)

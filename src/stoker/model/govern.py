@@ -139,13 +139,20 @@ class Running(Value, frozen=True, kw_only=True):
     def id(self) -> int:
         return self.request.id
 
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_at is not None
+
+    def paused_for(self, now: float) -> float:
+        """Seconds of the present pause."""
+        return 0.0 if self.paused_at is None else now - self.paused_at
+
     def age(self, now: float) -> float:
         """Seconds that it really ran."""
-        return (now if self.paused_at is None else self.paused_at) - self.started - self.paused
+        return now - self.started - self.paused - self.paused_for(now)
 
     def resumed(self, now: float) -> "Running":
-        lost = 0.0 if self.paused_at is None else now - self.paused_at
-        return replace(self, paused_at=None, paused=self.paused + lost)
+        return replace(self, paused_at=None, paused=self.paused + self.paused_for(now))
 
 
 class State(Value, frozen=True, kw_only=True):
