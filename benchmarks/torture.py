@@ -1,0 +1,473 @@
+"""Breaks governed builds at random and checks what remains.
+
+    python benchmarks/torture.py --minutes 10 --seed 1 [--cuda] [--only FAULT] [--round SEED]
+
+Each round starts `stoker run -- ninja` on a generated project inside a memory cgroup, injects one
+fault at a random time, and then checks: the run ended with a status that fits the fault, a second
+run completes the build, every object is byte-identical to that of an undisturbed build, and no
+process, socket, run folder or temporary file is left. A failed round prints its seed, keeps its
+output, and can be repeated with --round. Needs root, a memory cgroup and tmpfs mounts. The counts
+go to results/torture-<architecture>.json.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from governor import TEMPORARY, Group
+from workload import generate_cuda
+
+from stoker.machine.snapshot import read_machine
+from stoker.model.units import size
+
+RESULTS = Path(__file__).parent / "results"
+STOKER = str(Path(sys.executable).with_name("stoker"))
+LIMIT = 600_000_000  # two of the largest steps hardly fit at once
+EDGE = 400_000_000  # one of them does
+DEADLINE_S = 150.0  # a run that takes longer hangs: undisturbed it takes 10 to 20 seconds
+GRACE_S = 15.0  # for the governor and killed commands to disappear
+ATTEMPTS = 3  # runs to complete a build after its fault
+
+SOURCE = """\
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+{functions}
+"""
+FUNCTION = """\
+int f_{file}_{n}(std::vector<std::string>& words) {{
+  std::map<std::string, std::function<int(int)>> actions;
+  for (auto& word : words) actions[word] = [&](int x) {{ return x + {n}; }};
+  auto shorter = [](auto& a, auto& b) {{ return a.size() + {n} < b.size(); }};
+  std::sort(words.begin(), words.end(), shorter);
+  return static_cast<int>(actions.size());
+}}
+"""
+CMAKE = """\
+cmake_minimum_required(VERSION 3.18)
+project(torture LANGUAGES CXX)
+add_library(torture STATIC {sources})
+add_executable(main main.cpp)
+target_link_libraries(main torture)
+"""
+
+
+def generate(folder: Path, chance: random.Random) -> None:
+    """Write three heavy files (about 250 MB each), a dozen light ones and a program to link."""
+    folder.mkdir(parents=True)
+    names = []
+    for number in range(15):
+        count = chance.randint(55, 70) if number < 3 else chance.randint(1, 6)
+        functions = "".join(FUNCTION.format(file=number, n=n) for n in range(count))
+        names.append(f"part_{number}.cpp")
+        (folder / names[-1]).write_text(SOURCE.format(functions=functions))
+    (folder / "main.cpp").write_text("int main() { return 0; }\n")
+    (folder / "CMakeLists.txt").write_text(CMAKE.format(sources=" ".join(names)))
+
+
+class Round:
+    """One build, its processes, and what may remain of it."""
+
+    def __init__(self, folder: Path, group: Group, chance: random.Random):
+        self.folder, self.group, self.chance = folder, group, chance
+        self.build, self.home, self.tmp = folder / "build", folder / "home", folder / "tmp"
+        self.notes: list[str] = []
+
+    def environment(self) -> dict[str, str]:
+        path = f"{Path(STOKER).parent}{os.pathsep}{os.environ['PATH']}"
+        return {
+            **os.environ,
+            "PATH": path,
+            "STOKER_HOME": str(self.home),
+            "TMPDIR": str(self.tmp),
+        }
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        tmp = self.chance.choice(("auto", "disk", "ram"))
+        command = [STOKER, "run", "--progress", "log", "--tmp", tmp, "--"]
+        command += ["ninja", "-C", str(self.build), "-k", "0"]
+        command = self.inside(command)
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                command,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def inside(self, command: list[str]) -> list[str]:
+        """Return the command that runs ``command`` in the memory cgroup."""
+        procs = str(self.group.path / "cgroup.procs")
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', procs, *command]
+
+    def processes(self, wanted: str = "") -> list[int]:
+        """Return the live processes of this round whose command line contains ``wanted``."""
+        mark = f"STOKER_HOME={self.home}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark not in (folder / "environ").read_bytes().split(b"\0"):
+                    continue
+                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("latin-1")
+                if words and wanted in words:
+                    found.append(int(folder.name))
+        return sorted(found)
+
+    def pick(self, wanted: str) -> int | None:
+        """Wait a moment for such a process; return one of them."""
+        for _ in range(100):
+            if found := self.processes(wanted):
+                return self.chance.choice(found)
+            time.sleep(0.02)
+        self.notes.append(f"no process {wanted!r}")
+        return None
+
+
+# -- faults --------------------------------------------------------------------------------------
+# Each returns the statuses that are right after it; None allows any.
+
+Statuses = set[int] | None
+Fault = Callable[[Round, subprocess.Popen[bytes]], Statuses]
+
+
+def _signal(wanted: str, number: int, right: Statuses) -> Fault:
+    def fault(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+        del run
+        if pid := case.pick(wanted):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return right
+
+    return fault
+
+
+def _run_signal(number: int) -> Fault:
+    def fault(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+        del case
+        if run.poll() is None:
+            run.send_signal(number)
+        return None
+
+    return fault
+
+
+def _stop_governor(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    if pid := case.pick("stoker.govern.daemon"):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    return {0}
+
+
+def _fill(folder: Path) -> None:
+    with suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * (1 << 20))
+
+
+def _full_build(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    _fill(case.build)
+    return None
+
+
+def _full_state(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    _fill(case.home)
+    return {0}
+
+
+def _full_tmp(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    _fill(case.tmp)
+    return None
+
+
+def _lower_limit(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    with suppress(OSError):  # version 1 refuses a limit below what is in use
+        case.group.set_limit(EDGE)
+    return None
+
+
+def _memory_eater(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    amount = case.chance.randint(100_000_000, 300_000_000)
+    seconds = case.chance.uniform(1, 5)
+    code = f"import time; data = b'x' * {amount}; time.sleep({seconds})"
+    subprocess.Popen(case.inside([sys.executable, "-c", code]), env=case.environment())
+    return None
+
+
+def _corrupt_history(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    for file in (case.home / "state").glob("history.sqlite*"):
+        with suppress(OSError), file.open("r+b") as stream:
+            stream.seek(case.chance.randrange(max(1, file.stat().st_size)))
+            stream.write(case.chance.randbytes(4096))
+    return {0}
+
+
+def _lock_history(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    with suppress(sqlite3.Error):
+        connection = sqlite3.connect(case.home / "state" / "history.sqlite", timeout=0.1)
+        connection.execute("BEGIN IMMEDIATE")
+        time.sleep(case.chance.uniform(1, 6))
+        connection.close()
+    return {0}
+
+
+def _skew_clock(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    del run
+    for file in case.build.rglob("*.o"):
+        shift = case.chance.uniform(-86_400, 86_400)
+        with suppress(OSError):
+            os.utime(file, (time.time() + shift,) * 2)
+    return None
+
+
+FAULTS: dict[str, Fault] = {
+    "none": lambda *_: {0},
+    "kill-governor": _signal("stoker.govern.daemon", signal.SIGKILL, {0}),
+    "stop-governor": _stop_governor,
+    "kill-launcher": _signal("stoker-launcher", signal.SIGKILL, None),
+    "kill-compiler": _signal("cc1plus", signal.SIGKILL, None),
+    "stop-compiler": _signal("cc1plus", signal.SIGTERM, None),
+    "kill-ninja": _signal("ninja -C", signal.SIGKILL, None),
+    "kill-stoker": _run_signal(signal.SIGKILL),
+    "term-stoker": _run_signal(signal.SIGTERM),
+    "int-stoker": _run_signal(signal.SIGINT),
+    "hup-stoker": _run_signal(signal.SIGHUP),
+    "full-build": _full_build,
+    "full-state": _full_state,
+    "full-tmp": _full_tmp,
+    "lower-limit": _lower_limit,
+    "memory-eater": _memory_eater,
+    "corrupt-history": _corrupt_history,
+    "lock-history": _lock_history,
+    "skew-clock": _skew_clock,
+}
+SMALL_DISKS = {
+    "full-build": ("build", "40m"),
+    "full-state": ("home", "20m"),
+    "full-tmp": ("tmp", "40m"),
+}
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: str) -> Iterator[None]:
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}", "tmpfs", str(folder)], check=True
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# -- rounds --------------------------------------------------------------------------------------
+
+
+class Torture:
+    def __init__(self, folder: Path, seed: int, *, cuda: bool):
+        self.folder = folder
+        self.group = Group(LIMIT)
+        self.source = folder / "source"
+        chance = random.Random(seed)
+        if cuda:
+            generate_cuda(self.source, heavy=0, light=8, seed=seed)
+        else:
+            generate(self.source, chance)
+        self.template = folder / "template"
+        configure = ["cmake", "-S", str(self.source), "-G", "Ninja", "-B"]
+        # Every round uses the same path, because objects may contain it.
+        self.place = folder / "place"
+        self.place.mkdir()
+        subprocess.run(
+            [*configure, str(self.place / "build")], check=True, stdout=subprocess.DEVNULL
+        )
+        shutil.copytree(self.place / "build", self.template)
+        subprocess.run(["ninja", "-C", str(self.place / "build")], check=True, capture_output=True)
+        self.reference = _objects(self.place / "build")
+        shutil.rmtree(self.place)
+
+    def round(self, seed: int, only: str | None) -> tuple[str, list[str]]:
+        """Run one round; return its fault and what was wrong."""
+        chance = random.Random(seed)
+        name = only or chance.choice(list(FAULTS))
+        shutil.rmtree(self.place, ignore_errors=True)
+        self.group.set_limit(LIMIT)
+        case = Round(self.place, self.group, chance)
+        for folder in (case.build, case.home, case.tmp):
+            folder.mkdir(parents=True)
+        if name in SMALL_DISKS:
+            place, megabytes = SMALL_DISKS[name]
+            with small_disk(self.place / place, megabytes):
+                return name, self._try(case, name)
+        return name, self._try(case, name)
+
+    def _try(self, case: Round, name: str) -> list[str]:
+        shutil.copytree(self.template, case.build, dirs_exist_ok=True)
+        wrong = []
+        run = case.start("faulty")
+        time.sleep(case.chance.uniform(0.3, 8.0))
+        right = FAULTS[name](case, run)
+        status = _wait(run)
+        if status is None:
+            wrong.append("the faulty run hangs")
+        elif right is not None and status not in right:
+            wrong.append(f"status {status}, expected one of {sorted(right)}")
+        for folder in (case.build, case.home, case.tmp):
+            (folder / "filler").unlink(missing_ok=True)
+        for pid in case.processes("stoker.govern.daemon"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.group.set_limit(LIMIT)
+        wrong += self._complete(case)
+        wrong += self._remains(case)
+        return wrong
+
+    def _complete(self, case: Round) -> list[str]:
+        """The next runs work and end in the reference's objects."""
+        for attempt in range(ATTEMPTS):
+            status = _wait(run := case.start(f"resumed-{attempt}"))
+            if status is None:
+                run.kill()
+                return ["a resumed run hangs"]
+            if status == 0:
+                break
+        else:
+            return [f"no resumed run succeeds: status {status}"]
+        made = _objects(case.build)
+        differing = sorted(
+            name for name in self.reference if made.get(name) != self.reference[name]
+        )
+        return [f"objects differ: {', '.join(differing)}"] if differing else []
+
+    def _remains(self, case: Round) -> list[str]:
+        deadline = time.monotonic() + GRACE_S
+        while (left := self._left(case)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for pid in case.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return left
+
+    def _left(self, case: Round) -> list[str]:
+        left = [f"process left: {pid} {_command(pid)}" for pid in case.processes()]
+        left += [f"socket left: {path.name}" for path in (case.home / "run").glob("**/*.sock")]
+        for base in (case.tmp, Path("/dev/shm"), Path("/tmp")):
+            for folder in base.glob(f"stoker-{os.getuid()}-steps*/*"):
+                left.append(f"temporary files left: {folder}")
+        own = (f"stoker-{os.getuid()}",)
+        left += [
+            f"temporary file left: {path}"
+            for path in case.tmp.iterdir()
+            if not path.name.startswith(own)
+        ]
+        groups = [path for path in self.group.path.iterdir() if path.is_dir()]
+        return left + [f"cgroup left: {path.name}" for path in groups]
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.group.drop()
+
+
+def _wait(run: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return run.wait(DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        return None
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        return words.decode(errors="replace")[:200]
+    return "(gone)"
+
+
+def _objects(build: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(build)): hashlib.sha256(
+            TEMPORARY.sub(b"tmpxft", path.read_bytes())
+        ).hexdigest()
+        for path in sorted(build.rglob("*.o"))
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cuda", action="store_true", help="compile kernels with nvcc")
+    parser.add_argument("--only", choices=list(FAULTS), help="inject only this fault")
+    parser.add_argument("--round", type=int, help="repeat one round by its seed")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="stoker-torture-"))
+    torture = Torture(folder, arguments.seed, cuda=arguments.cuda)
+    counts: Counter[str] = Counter()
+    failures: list[dict[str, object]] = []
+    began = time.monotonic()
+    seeds = random.Random(arguments.seed)
+    while time.monotonic() - began < arguments.minutes * 60:
+        seed = seeds.randrange(1 << 32) if arguments.round is None else arguments.round
+        started = time.monotonic()
+        name, wrong = torture.round(seed, arguments.only)
+        counts[name] += 1
+        seconds = time.monotonic() - started
+        print(
+            f"{name:16} round {seed:10}  {seconds:5.1f} s  {'; '.join(wrong) or 'ok'}", flush=True
+        )
+        if wrong:
+            failures.append({"fault": name, "round": seed, "wrong": wrong})
+            kept = folder / f"failed-{seed}"
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(torture.place, kept, symlinks=True, ignore_dangling_symlinks=True)
+        if arguments.round is not None:
+            break
+    torture.close()
+    machine = read_machine()
+    result = {
+        "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
+        f"limit {size(LIMIT)} ({machine.memory.limit.kind.value})",
+        "minutes": round((time.monotonic() - began) / 60, 1),
+        "seed": arguments.seed,
+        "cuda": arguments.cuda,
+        "faults": dict(sorted(counts.items())),
+        "failures": failures,
+    }
+    print(json.dumps(result, indent=2))
+    if failures:
+        print(f"logs of failed rounds: {folder}")
+        return 1
+    shutil.rmtree(folder)
+    if arguments.round is None and arguments.only is None:
+        kind = "cuda" if arguments.cuda else "cxx"
+        file = RESULTS / f"torture-{kind}-{platform.machine()}.json"
+        file.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
