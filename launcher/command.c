@@ -9,12 +9,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A launcher has one command in its life. */
+static char *own_name;
+
+char **command_named(char *name, char **command)
+{
+    own_name = name;
+    return command;
+}
+
 _Noreturn void command_execute(char **command)
 {
-    execvp(command[0], command);
+    char *file = command[0];
+    if (own_name)
+        command[0] = own_name;
+    execvp(file, command);
     int reason = errno;
     bool missing = reason == ENOENT || reason == ENOTDIR;
-    dprintf(STDERR_FILENO, "stoker-launcher: %s: %s\n", command[0],
+    dprintf(STDERR_FILENO, "stoker-launcher: %s: %s\n", file,
             missing ? "not found" : strerror(reason));
     _exit(missing ? 127 : 126);
 }

@@ -1,11 +1,13 @@
 /* stoker-launcher: stands before a compiler and asks stoker's governor when it may run.
  *
  *   stoker-launcher COMMAND ARGUMENT...   a CMake compiler or linker launcher, or ccache's prefix
+ *   stoker-launcher --as NAME COMMAND ... the same with another argv[0], from the preloaded library
  *   a link named gcc, nvcc, ...           stands for the next program of that name on the PATH
  *
  * Without a governor, or within a step that has its permit, it becomes the command at once.
  */
 #define _GNU_SOURCE
+#include "compilers.h"
 #include "launcher.h"
 
 #include <stdio.h>
@@ -38,6 +40,7 @@ static int usage(FILE *stream, int status)
             "CCACHE_PREFIX. A link to it named gcc, g++, nvcc, ... stands for the next program of\n"
             "that name on the PATH.\n"
             "\n"
+            "  --as NAME COMMAND...  gives COMMAND another argv[0]\n"
             "  --version             the versions of the launcher and of its protocol\n"
             "  --protocol-selftest   example messages; then stdin's, taken apart\n"
             "\n"
@@ -140,6 +143,14 @@ static char **stand_for(const char *name, char **arguments)
     return arguments;
 }
 
+/* A governed command starts no governed ones, so it does not need our library. Others stay. */
+static void stop_preloading(void)
+{
+    char *list = getenv("LD_PRELOAD");
+    if (list && !remove_preload_library(list))
+        unsetenv("LD_PRELOAD");
+}
+
 int main(int count, char **arguments)
 {
     const char *slash = strrchr(arguments[0], '/');
@@ -149,12 +160,15 @@ int main(int count, char **arguments)
         command = stand_for(name, arguments);
     else if (count < 2)
         return usage(stderr, 2);
+    else if (count > 3 && strcmp(command[0], "--as") == 0)
+        command = command_named(command[1], command + 2);
     else if (*command[0] == '-')
         return obey_option(command[0]);
     if (!command[0]) {
         fprintf(stderr, "stoker-launcher: %s: not found\n", name);
         return 127;
     }
+    stop_preloading();
 #ifdef __linux__
     if (getenv("STOKER_SOCKET") && !getenv("STOKER_STEP"))
         step_run(command);

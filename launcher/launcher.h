@@ -20,6 +20,9 @@
 
 /* ---- command.c: what we know of compilers' command lines -------------------------------------*/
 
+/* The command, which will see `name` as its argv[0] and is still found by its first word. */
+char **command_named(char *name, char **command);
+
 /* Becomes the command. If that is impossible, ends as a shell would: with 127 or 126. */
 _Noreturn void command_execute(char **command);
 

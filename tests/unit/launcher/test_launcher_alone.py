@@ -143,7 +143,7 @@ def test_it_builds_as_a_mere_pass_through(tmp_path: Path, plain: Launch) -> None
     """As on a system that is not Linux: main and what it needs, without the rest."""
     from unit.launcher.conftest import ROOT
 
-    sources = [ROOT / "launcher" / name for name in ("launcher.c", "command.c")]
+    sources = [ROOT / "launcher" / name for name in ("launcher.c", "command.c", "compilers.c")]
     binary = tmp_path / "stoker-launcher"
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     built = plain.program(["cc", "-std=c11", "-U__linux__", *warnings, *sources, "-o", binary])

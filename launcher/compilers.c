@@ -1,0 +1,428 @@
+/* What programs are, by their names and command lines: compilers, their wrappers, probes, custom
+ * commands. Pure functions without the C library; see compilers.h. */
+#include "compilers.h"
+
+/* A word within a longer text. */
+struct word {
+    const char *start;
+    size_t length;
+};
+
+static const char *const COMPILERS[] = {
+    "cc",    "c++",   "gcc",   "g++",   "clang",     "clang++",     "nvcc",   "hipcc",  "icx",
+    "icpx",  "icc",   "icpc",  "ifx",   "ifort",     "dpcpp",       "nvc",    "nvc++",  "nvfortran",
+    "amdclang", "amdclang++", "gfortran", "flang", "flang-new", "rustc", NULL,
+};
+
+/* What drivers start for the work itself. They are met only below a driver that a static program
+ * started, past us. */
+static const char *const BACK_ENDS[] = {"cc1", "cc1plus", "f951", "cicc", "ptxas", NULL};
+
+static const char *const LINKERS[] = {
+    "ld", "lld", "mold", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "ld64.lld", NULL,
+};
+
+/* Programs that stand under a compiler's name and start the compiler only where they need it. Our
+ * launcher is one of them: a link to it asks by itself. */
+static const char *const WRAPPERS[] = {
+    "ccache", "sccache", "distcc", "icecc", "buildcache", "gomacc", "rewrapper", "recc",
+    "rustup", "stoker-launcher", NULL,
+};
+
+static const char *const BUILD_TOOLS[] = {"ninja", "samu", "n2", "make", "gmake", NULL};
+
+/* Programs whose children are governed one by one; a permit for them as well would wait for its
+ * own children's. */
+static const char *const BUILDERS[] = {
+    "ninja", "samu", "make", "gmake", "meson", "scons", "cargo", "bazel", "pip", "pip3", "ctest",
+    "setup.py", "stoker", NULL,
+};
+
+static const char *const TRIVIAL[] = {
+    ":",  "true", "false", "mkdir", "rmdir", "touch", "rm",     "ln",     "cp",    "mv",   "echo",
+    "cd", "test", "[",     "chmod", "cat",   "exit",  "printf", "export", "unset", "set", NULL,
+};
+
+/* Words before a command that do not change what it is. */
+static const char *const BEFORE_COMMANDS[] = {
+    "if", "then", "else", "elif", "fi", "for", "while", "do", "done", "!", "time", "exec",
+    "env", "nice", "command", NULL,
+};
+
+static const char *const SHELLS[] = {"sh", "bash", "dash", "ash", "ksh", "zsh", NULL};
+
+/* Options after which a driver ends without compiling. */
+static const char *const QUESTIONS[] = {
+    "--version", "-dumpmachine", "-dumpversion", "-dumpfullversion", "-dumpspecs", "-###",
+    "--help", "--target-help", "--dryrun", "-dryrun", NULL,
+};
+
+static const char *const PREPROCESS[] = {
+    "-E", "--preprocess", "-M", "-MM", "--generate-dependencies", NULL,
+};
+
+/* Options whose value is the next word. One that is missing here makes its value look like an
+ * input, so that at worst a probe is governed. */
+static const char *const WITH_VALUE[] = {
+    "-x", "-I", "-D", "-U", "-L", "-l", "-B", "-T", "-u", "-z", "-e", "-m", "-include", "-imacros",
+    "-isystem", "-iquote", "-idirafter", "-isysroot", "-MF", "-MT", "-MQ", "-Xlinker",
+    "-Xassembler", "-Xpreprocessor", "-Xclang", "-Xcompiler", "-Xptxas", "-Xcudafe", "-mllvm",
+    "-target", "-arch", "-gencode", "-code", "-ccbin", "--param", "-rpath", "-soname", "-plugin",
+    "-dynamic-linker", "--compiler-bindir", "--compiler-options", "--gpu-architecture",
+    "--generate-code", "--threads", NULL,
+};
+
+/* Where CMake and Meson compile their tests. */
+static const char *const TEST_FOLDERS[] = {
+    "CMakeFiles/CMakeScratch/", "CMakeFiles/CMakeTmp/", "CMakeFiles/cmTC_", "meson-private/",
+    ".conf_check_", NULL,
+};
+
+/* ---- text ------------------------------------------------------------------------------------*/
+
+static size_t text_length(const char *text)
+{
+    size_t length = 0;
+    while (text[length])
+        length++;
+    return length;
+}
+
+static struct word word_of(const char *text)
+{
+    return (struct word){text, text_length(text)};
+}
+
+static bool is_word(struct word word, const char *text)
+{
+    size_t at = 0;
+    while (at < word.length && text[at] == word.start[at])
+        at++;
+    return at == word.length && text[at] == '\0';
+}
+
+static bool is_among(struct word word, const char *const *list)
+{
+    while (*list && !is_word(word, *list))
+        list++;
+    return *list != NULL;
+}
+
+bool same_text(const char *one, const char *other)
+{
+    return is_word(word_of(one), other);
+}
+
+bool starts_with(const char *text, const char *prefix)
+{
+    while (*prefix && *text == *prefix)
+        text++, prefix++;
+    return *prefix == '\0';
+}
+
+static bool contains(const char *text, const char *part)
+{
+    while (*text && !starts_with(text, part))
+        text++;
+    return *text != '\0';
+}
+
+static struct word base_name(struct word word)
+{
+    for (size_t at = word.length; at > 0; at--)
+        if (word.start[at - 1] == '/')
+            return (struct word){word.start + at, word.length - at};
+    return word;
+}
+
+const char *program_name(const char *path)
+{
+    return base_name(word_of(path)).start;
+}
+
+/* The word up to the next of the separators, which it passes. */
+static struct word next_word(const char **text, const char *separators)
+{
+    struct word word = {*text, 0};
+    for (; **text; ++*text, word.length++)
+        for (const char *separator = separators; *separator; separator++)
+            if (**text == *separator) {
+                ++*text;
+                return word;
+            }
+    return word;
+}
+
+/* ---- names -----------------------------------------------------------------------------------*/
+
+static bool is_digit_or_dot(char byte)
+{
+    return (byte >= '0' && byte <= '9') || byte == '.';
+}
+
+static struct word without_version(struct word name)
+{
+    size_t length = name.length;
+    while (length > 0 && is_digit_or_dot(name.start[length - 1]))
+        length--;
+    bool version = length > 0 && length < name.length && name.start[length - 1] == '-';
+    return (struct word){name.start, version ? length - 1 : name.length};
+}
+
+/* The name itself, or with a prefix as in aarch64-linux-gnu-gcc. */
+static bool ends_with_one_of(struct word name, const char *const *list)
+{
+    for (; *list; list++) {
+        size_t length = text_length(*list);
+        struct word end = {name.start + name.length - length, length};
+        if (name.length < length || !is_word(end, *list))
+            continue;
+        if (name.length == length || end.start[-1] == '-')
+            return true;
+    }
+    return false;
+}
+
+static bool is_extra(struct word name, const char *extra)
+{
+    while (extra && *extra) {
+        struct word one = next_word(&extra, ":");
+        size_t at = 0;
+        while (at < one.length && at < name.length && one.start[at] == name.start[at])
+            at++;
+        if (at == one.length && at == name.length && at > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_linker(struct word name)
+{
+    return ends_with_one_of(without_version(name), LINKERS);
+}
+
+static bool names_compiler(struct word name, const char *extra)
+{
+    return ends_with_one_of(without_version(name), COMPILERS) || is_linker(name) ||
+           is_among(name, BACK_ENDS) || is_extra(name, extra);
+}
+
+bool is_compiler(const char *name, const char *extra)
+{
+    return names_compiler(word_of(name), extra);
+}
+
+bool is_compiler_wrapper(const char *name)
+{
+    return is_among(word_of(name), WRAPPERS);
+}
+
+bool is_build_tool(const char *name)
+{
+    return is_among(word_of(name), BUILD_TOOLS);
+}
+
+/* ---- probes ----------------------------------------------------------------------------------*/
+
+static bool is_test_file(const char *path)
+{
+    const char *name = program_name(path);
+    if (starts_with(name, "conftest") || starts_with(name, "_configtest"))
+        return true;
+    if (starts_with(name, "CMake") && contains(name, "CompilerId."))
+        return true;
+    for (const char *const *folder = TEST_FOLDERS; *folder; folder++)
+        if (contains(path, *folder))
+            return true;
+    return false;
+}
+
+/* What a command line says so far. */
+struct reading {
+    bool answers;  /* ends after an answer */
+    bool tests;    /* is a test of a configure script */
+    bool inputs;   /* reads something that has to be compiled */
+    bool expands;  /* stops after the preprocessor */
+    const char *output;
+};
+
+/* Linkers print maps and statistics of what they really link. */
+static bool is_question(struct word option, bool links)
+{
+    if (is_among(option, QUESTIONS))
+        return true;
+    return !links && (starts_with(option.start, "-print-") || starts_with(option.start, "--print-"));
+}
+
+/* rustc prints these in addition to what it compiles. */
+static bool is_rust_question(const char *word, const char *next)
+{
+    if (!starts_with(word, "--print"))
+        return false;
+    const char *what = word[7] == '=' ? word + 8 : next;
+    return what && !starts_with(what, "native-static-libs") && !starts_with(what, "link-args");
+}
+
+/* Takes one word and says how many words it was, with its value. */
+static int read_word(struct reading *reading, const char *word, const char *next, bool links)
+{
+    struct word whole = word_of(word);
+    if (word[0] != '-' || word[1] == '\0') {
+        reading->inputs |= !same_text(word, "/dev/null");
+        reading->tests |= is_test_file(word);
+        return 1;
+    }
+    if (is_word(whole, "-o") || is_word(whole, "--output-file")) {
+        reading->output = next;
+        reading->tests |= next && is_test_file(next);
+        return 2;
+    }
+    if (is_word(whole, "--options-file") || is_word(whole, "-optf"))
+        reading->inputs = true;
+    reading->answers |= is_question(whole, links);
+    reading->expands |= is_among(whole, PREPROCESS);
+    return is_among(whole, WITH_VALUE) ? 2 : 1;
+}
+
+bool is_probe(const char *compiler, char *const *arguments, bool wrapped)
+{
+    struct reading reading = {false, false, false, false, NULL};
+    struct word name = without_version(word_of(compiler));
+    bool links = is_linker(name), rust = is_word(name, "rustc");
+    for (char *const *word = arguments; *word && *++word;) {
+        reading.answers |= rust && is_rust_question(word[0], word[1]);
+        if (read_word(&reading, word[0], word[1], links) == 2 && word[1])
+            word++;
+    }
+    const char *output = reading.output;
+    bool nowhere = output && same_text(output, "/dev/null");
+    bool to_stdout = !output || same_text(output, "-");
+    return reading.answers || reading.tests || !reading.inputs || nowhere ||
+           (reading.expands && (to_stdout || wrapped));
+}
+
+/* ---- custom commands -------------------------------------------------------------------------*/
+
+/* A look at the words of a shell's text. */
+struct scan {
+    const char *extra;
+    bool first;   /* the next word is a command's name */
+    bool cmake;   /* the last word was cmake */
+    bool tool;    /* the last words were cmake -E */
+    bool works;   /* there is a command that is not trivial */
+    bool governs; /* there is a compiler, or a build that starts some */
+};
+
+static bool is_assignment(struct word word)
+{
+    for (size_t at = 0; at < word.length && word.start[at] != '/'; at++)
+        if (word.start[at] == '=')
+            return true;
+    return false;
+}
+
+/* A tool of cmake -E that starts what comes behind it. */
+static bool starts_command(struct word tool)
+{
+    return is_word(tool, "env") || is_word(tool, "time") || is_word(tool, "chdir");
+}
+
+static void scan_command(struct scan *scan, struct word word, struct word name)
+{
+    if (is_assignment(word) || word.start[0] == '-' || is_among(name, BEFORE_COMMANDS))
+        return;
+    scan->first = false;
+    scan->cmake = is_word(name, "cmake") || is_word(name, "cmake3");
+    if (!scan->cmake && !is_among(name, TRIVIAL))
+        scan->works = true;
+}
+
+static void scan_word(struct scan *scan, struct word word)
+{
+    struct word name = base_name(word);
+    if (names_compiler(name, scan->extra) || is_among(name, BUILDERS)) {
+        scan->governs = true;
+    } else if (scan->cmake) {
+        scan->cmake = false;
+        scan->tool = is_word(word, "-E");
+        scan->governs |= !scan->tool; /* it configures, builds or runs a script that does */
+    } else if (scan->tool) {
+        scan->tool = false;
+        scan->first = starts_command(word);
+    } else if (scan->first) {
+        scan_command(scan, word, name);
+    }
+}
+
+static bool is_one_of(char byte, const char *set)
+{
+    while (*set && *set != byte)
+        set++;
+    return *set != '\0';
+}
+
+static void scan_text(struct scan *scan, const char *text)
+{
+    while (*text) {
+        struct word word = next_word(&text, " \t\n\"'<>$;&|(){}`");
+        if (word.length > 0)
+            scan_word(scan, word);
+        if (is_one_of(text[-1], "\n;&|(){}`"))
+            scan->first = true;
+    }
+}
+
+/* The text that a shell is told to run, or NULL. */
+static const char *shell_text(char *const *arguments)
+{
+    if (!is_among(base_name(word_of(arguments[0])), SHELLS))
+        return NULL;
+    for (char *const *word = arguments + 1; *word && **word == '-'; word++)
+        if (contains(*word, "c") && word[0][1] != '-')
+            return word[1];
+    return NULL;
+}
+
+bool is_custom_command(char *const *arguments, const char *extra)
+{
+    struct scan scan = {extra, true, false, false, false, false};
+    const char *text = shell_text(arguments);
+    if (text)
+        scan_text(&scan, text);
+    for (char *const *word = arguments; !text && *word; word++)
+        scan_text(&scan, *word);
+    return scan.works && !scan.governs;
+}
+
+/* ---- LD_PRELOAD ------------------------------------------------------------------------------*/
+
+size_t next_preloaded(const char **list)
+{
+    while (is_one_of(**list, ": "))
+        ++*list;
+    size_t length = 0;
+    while ((*list)[length] && !is_one_of((*list)[length], ": "))
+        length++;
+    return length;
+}
+
+bool is_preload_library(const char *entry, size_t length)
+{
+    return is_word(base_name((struct word){entry, length}), PRELOAD_LIBRARY);
+}
+
+bool remove_preload_library(char *list)
+{
+    char *kept = list;
+    const char *entry = list;
+    for (size_t length; (length = next_preloaded(&entry)) > 0; entry += length) {
+        if (is_preload_library(entry, length))
+            continue;
+        if (kept > list)
+            *kept++ = ':';
+        for (size_t at = 0; at < length; at++)
+            *kept++ = entry[at];
+    }
+    *kept = '\0';
+    return kept > list;
+}

@@ -1,0 +1,46 @@
+/* What the preloaded library knows of programs by their names and command lines. It calls nothing,
+ * not even the C library, so that it may run between vfork and exec. */
+#ifndef STOKER_COMPILERS_H
+#define STOKER_COMPILERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The file name of the library; its entry in LD_PRELOAD is recognised by it, whatever its folder. */
+#define PRELOAD_LIBRARY "libstoker-preload.so"
+
+/* The part of a path behind its last slash. */
+const char *program_name(const char *path);
+
+bool same_text(const char *one, const char *other);
+
+bool starts_with(const char *text, const char *prefix);
+
+/* True for a compiler driver or a linker under any version and target prefix, and for a name among
+ * `extra` (separated by colons; may be NULL). */
+bool is_compiler(const char *name, const char *extra);
+
+/* True for a program that starts the real compiler when it is called by a compiler's name. */
+bool is_compiler_wrapper(const char *name);
+
+/* True for ninja and make, which start each command of a build. */
+bool is_build_tool(const char *name);
+
+/* True if a compiler only answers a question (--version, -E to stdout, no input), compiles a test of
+ * a configure script or of CMake, or preprocesses for the wrapper that started it, if one did. */
+bool is_probe(const char *compiler, char *const *arguments, bool wrapped);
+
+/* True if a build tool's command starts no compiler or build of its own and does more than move
+ * files about. */
+bool is_custom_command(char *const *arguments, const char *extra);
+
+/* Finds the next entry of a list as in LD_PRELOAD; its length is 0 at the end. */
+size_t next_preloaded(const char **list);
+
+/* True if that entry is our library. */
+bool is_preload_library(const char *entry, size_t length);
+
+/* Removes our library from the value of LD_PRELOAD, in place. False: nothing else is in it. */
+bool remove_preload_library(char *list);
+
+#endif
