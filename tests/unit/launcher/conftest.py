@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
+from unit.launcher.preloaded import STAND_IN, Preloaded, build
 from unit.launcher.scripted import Launch, ScriptedGovernor
 
 ROOT = Path(__file__).parents[3]
@@ -61,3 +62,16 @@ def launch(governor: ScriptedGovernor, plain: Launch, steps: Path) -> Launch:
         "STOKER_TMP": str(steps),
     }
     return plain
+
+
+@pytest.fixture(scope="session")
+def stand_in(launcher: Path) -> Path:
+    """A launcher that writes down its words."""
+    return build(launcher.parent, "stoker-launcher-stand-in", STAND_IN)
+
+
+@pytest.fixture
+def preloaded(launcher: Path, stand_in: Path, tmp_path: Path) -> Preloaded:
+    """Runs programs with the library preloaded, in a folder with a source file a.c."""
+    (tmp_path / "a.c").write_text("int f(void) { return 0; }\n")
+    return Preloaded(launcher, stand_in, tmp_path)

@@ -1,0 +1,99 @@
+"""Programs with stoker's library preloaded, and a record of what they governed."""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from unit.launcher.scripted import Word
+
+# Writes down its own words in one piece, then becomes the real launcher. A custom command is started
+# by itself: the launcher does not know that option yet.
+STAND_IN = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int count, char **words)
+{
+    size_t size = 2;
+    for (int i = 1; i < count; i++)
+        size += strlen(words[i]) + 1;
+    char *line = calloc(1, size), *end = line;
+    for (int i = 1; i < count; i++)
+        end = stpcpy(stpcpy(end, words[i]), "\x1f");
+    *end++ = '\x1e';
+    int log = open(getenv("STOKER_TEST_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (log < 0 || write(log, line, end - line) != end - line)
+        return 99;
+    if (strcmp(words[1], "--custom") == 0)
+        execv(words[2], words + 2);
+    words[0] = getenv("STOKER_TEST_LAUNCHER");
+    execv(words[0], words);
+    return 98;
+}
+"""
+
+
+def build(folder: Path, name: str, source: str, *options: str, compiler: str = "cc") -> Path:
+    """A C program from its text."""
+    file = folder / f"{name}.c"
+    file.write_text(source)
+    subprocess.run([compiler, "-w", file, "-o", folder / name, *options], check=True)
+    return folder / name
+
+
+class Preloaded:
+    """``environment`` is what `stoker run` would set, for a launcher that writes down its words."""
+
+    def __init__(self, launcher: Path, stand_in: Path, folder: Path):
+        self.folder = folder
+        self.library = launcher.with_name("libstoker-preload.so")
+        self._log = folder / "governed.log"
+        self.environment = {
+            **{key: text for key, text in os.environ.items() if not key.startswith("STOKER_")},
+            "STOKER_LAUNCHER": str(stand_in),
+            "STOKER_TEST_LAUNCHER": str(launcher),
+            "STOKER_TEST_LOG": str(self._log),
+            "LD_PRELOAD": str(self.library),
+            "CCACHE_DIR": str(folder / "ccache"),
+            "LC_ALL": "C",
+        }
+
+    def run(self, *command: Word, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [os.fspath(word) for word in command],
+            cwd=cwd or self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+
+    def output(self, *command: Word, cwd: Path | None = None) -> str:
+        """Of a command that succeeds and has nothing to complain about."""
+        done = self.run(*command, cwd=cwd)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    def governed(self) -> list[list[str]]:
+        """The words that launchers were given since the last call."""
+        if not self._log.exists():
+            return []
+        records = self._log.read_text().split("\x1e")[:-1]
+        self._log.unlink()
+        return [record.split("\x1f")[:-1] for record in records]
+
+    def outputs(self) -> list[str]:
+        """What the governed commands were to make, by name."""
+        return sorted(_value(words, "-o") for words in self.governed())
+
+
+def _value(words: Iterable[str], option: str) -> str:
+    following = iter(words)
+    for word in following:
+        if word == option:
+            return Path(next(following)).name
+    return ""

@@ -1,0 +1,230 @@
+"""What the preloaded library takes programs and command lines for."""
+
+import ctypes
+import shlex
+import subprocess
+
+import pytest
+
+from unit.launcher.conftest import ROOT
+
+
+
+@pytest.fixture(scope="module")
+def compilers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """compilers.c by itself, for its functions to be called."""
+    library = tmp_path_factory.mktemp("compilers") / "compilers.so"
+    source = ROOT / "launcher" / "compilers.c"
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    command = ["cc", "-std=c11", "-shared", "-fPIC", *warnings, source, "-o", library]
+    subprocess.run(command, check=True)
+    loaded = ctypes.CDLL(str(library))
+    for name in ("is_compiler", "is_probe", "is_custom_command", "remove_preload_library"):
+        getattr(loaded, name).restype = ctypes.c_bool
+    return loaded
+
+
+def words(command: str | list[str]) -> ctypes.Array[ctypes.c_char_p]:
+    parts = shlex.split(command) if isinstance(command, str) else command
+    return (ctypes.c_char_p * (len(parts) + 1))(*(part.encode() for part in parts), None)
+
+
+NAMES = (
+    "cc c++ gcc g++ clang clang++ nvcc hipcc icx icpx gfortran flang flang-new rustc ld ld.bfd ld.gold "
+    "ld.lld lld mold gcc-12 g++-13 clang++-15 clang-15.0.7 aarch64-linux-gnu-gcc-12 c89-gcc ld.lld-15 "
+    "x86_64-w64-mingw32-g++ armv7a-linux-androideabi21-clang++ wasm-ld cc1 cc1plus cicc ptxas"
+)
+OTHERS = (
+    "gcc-ar gcc-ranlib-12 clang-format clang-tidy-14 ccache distcc yacc bcc sh ld-linux.so.2 ldd ldconfig "
+    "cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig"
+)
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_compilers_by_name(compilers: ctypes.CDLL, name: str) -> None:
+    assert compilers.is_compiler(name.encode(), None)
+
+
+@pytest.mark.parametrize("name", ["", *OTHERS.split()])
+def test_other_programs(compilers: ctypes.CDLL, name: str) -> None:
+    assert not compilers.is_compiler(name.encode(), None)
+    assert not compilers.is_compiler(name.encode(), b"")
+    assert not compilers.is_compiler(name.encode(), b":xx:zi:zigg:")
+
+
+def test_names_of_the_users(compilers: ctypes.CDLL) -> None:
+    for name in (b"zig", b"swiftc", b"x"):
+        assert compilers.is_compiler(name, b"zig:x::swiftc")
+    assert not compilers.is_compiler(b"zig:x", b"zig:x")
+
+
+PROBES = """
+gcc
+gcc --version
+gcc -c a.c --version
+gcc -v
+gcc -dumpmachine
+gcc -dumpversion -m64
+gcc -print-search-dirs
+gcc --print-file-name=libc.so
+gcc -### -c a.c
+gcc -E -v -
+gcc -xc++ -E -v /dev/null
+gcc -x c -E -dM - -o -
+gcc -E a.c
+gcc -M a.c
+gcc -Wl,--version
+gcc -Werror -Wfoo -c -x c /dev/null -o x.o
+gcc -c a.c -o /dev/null
+gcc -o conftest -g -O2 conftest.c -lm
+g++ -c -g -O2 conftest.cpp
+gcc _configtest.c -o _configtest
+gcc CMakeCCompilerId.c
+g++ -std=c++11 CMakeCXXCompilerId.cpp
+nvcc -ccbin g++ CMakeCUDACompilerId.cu
+cc -o CMakeFiles/cmTC_71a38.dir/CMakeCCompilerABI.c.o -c /usr/share/cmake/Modules/CMakeCCompilerABI.c
+cc -v -Wl,-v -rdynamic CMakeFiles/cmTC_71a38.dir/testCCompiler.c.o -o cmTC_71a38
+c++ -c /b/CMakeFiles/CMakeScratch/TryCompile-abc/src.cxx -o x.o
+c++ -c /b/CMakeFiles/CMakeTmp/src.cxx -o x.o
+cc /b/meson-private/tmp1/testfile.c -o /b/meson-private/tmp1/output.exe
+cc -c ../.sconf_temp/conftest_1.c -o x.o
+nvcc -V
+nvcc --list-gpu-arch
+nvcc --dryrun -c a.cu
+nvcc -gencode arch=compute_90,code=sm_90 --version
+clang -target x86_64-linux-gnu -print-target-triple
+rustc -vV
+rustc - --crate-name ___ --print=file-names --crate-type bin
+rustc --print sysroot
+ld
+ld -v
+ld --version
+ld --help
+ld -m elf_x86_64 --verbose
+gcc -o
+gcc -I
+"""
+STEPS = """
+gcc -c a.c
+gcc -c a.c -o a.o
+gcc -v -c a.c
+gcc -E a.c -o a.i
+gcc a.o b.o -o program
+gcc -x c -c - -o a.o
+gcc @objects.rsp -o program
+gcc -MD -MF a.d -MT a.o -c a.c -o a.o
+g++ -I /b/CMakeFiles/CMakeTmp -c a.cc -o a.o
+g++ -Wl,--print-map a.o -o program
+g++ -c /home/me/conftests/a.cc -o a.o
+nvcc -t 4 -c a.cu -o a.o
+nvcc --options-file a.rsp
+nvcc -dlink a.o -o b.o
+rustc --crate-name x src/main.rs --emit=link --out-dir target
+rustc --print native-static-libs src/lib.rs
+rustc --print=link-args src/lib.rs
+ld -r a.o -o b.o
+ld --print-map a.o -o program
+cc1plus -quiet a.cc -o /tmp/a.s
+"""
+
+
+def lines(text: str) -> list[str]:
+    return text.strip().splitlines()
+
+
+@pytest.mark.parametrize("command", lines(PROBES))
+def test_probes(compilers: ctypes.CDLL, command: str) -> None:
+    assert compilers.is_probe(command.split()[0].encode(), words(command), False)
+
+
+@pytest.mark.parametrize("command", lines(STEPS))
+def test_steps(compilers: ctypes.CDLL, command: str) -> None:
+    assert not compilers.is_probe(command.split()[0].encode(), words(command), False)
+
+
+def test_the_preprocessor_of_a_cache(compilers: ctypes.CDLL) -> None:
+    assert compilers.is_probe(b"gcc", words("gcc -E -o /cache/tmp/x.i a.c"), True)
+    assert not compilers.is_probe(b"gcc", words("gcc -c -o a.o a.c"), True)
+
+
+CUSTOM = """
+python3 generate.py --out x.h
+protoc --cpp_out=. a.proto
+sh -c "cd /b && python3 generate.py > x.h"
+bash -ec "python3 generate.py; mkdir -p x"
+sh -c "cmake -E env PYTHONPATH=/x python3 generate.py"
+sh -c "A=1 B='x y' ./generate && cp x y"
+sh -c "if test -f x; then ./generate x; fi"
+sh generate.sh
+ar rcs libx.a a.o
+sh -c "cd /home/me/make-believe/build && ./generate"
+"""
+NOT_CUSTOM = """
+true
+sh -c :
+sh -c "cmake -E touch x"
+sh -c "cd /b && /usr/bin/cmake -E copy a b && cmake -E echo done"
+mkdir -p x
+sh -c "rm -f x && ln -s a b && touch c"
+gcc -c a.c
+sh -c "cd x && /usr/bin/x86_64-linux-gnu-g++-12 -c a.cc"
+sh -c "/usr/bin/ccache /usr/bin/cc -c a.c"
+sh -c "python3 build.py --compiler=/usr/bin/g++"
+sh -c "\\"/opt/cuda bin/nvcc\\" -c a.cu"
+make -C sub
+sh -c "cd sub && ninja"
+sh -c "cmake --build ."
+sh -c "cmake -P script.cmake"
+sh -c "cmake -S . -B x"
+sh -c "nice -n 10 make"
+sh -c "python3 setup.py build_ext"
+cargo build
+sh -c ""
+"""
+
+
+@pytest.mark.parametrize("command", lines(CUSTOM))
+def test_custom_commands(compilers: ctypes.CDLL, command: str) -> None:
+    assert compilers.is_custom_command(words(command), None)
+
+
+@pytest.mark.parametrize("command", lines(NOT_CUSTOM))
+def test_commands_that_need_no_permit_of_their_own(compilers: ctypes.CDLL, command: str) -> None:
+    assert not compilers.is_custom_command(words(command), None)
+
+
+def test_a_compiler_of_the_users_in_a_custom_command(compilers: ctypes.CDLL) -> None:
+    assert compilers.is_custom_command(words("sh -c 'zig cc a.c'"), b"swiftc") is False
+    assert compilers.is_custom_command(words("sh -c 'zig build-exe a.zig'"), b"swiftc")
+    assert not compilers.is_custom_command(words("sh -c 'zig build-exe a.zig'"), b"zig")
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        ("/x/libstoker-preload.so", ""),
+        ("libstoker-preload.so", ""),
+        ("/x/libstoker-preload.so:/a.so", "/a.so"),
+        ("/a.so:/x/libstoker-preload.so:/b.so", "/a.so:/b.so"),
+        ("/a.so /x/libstoker-preload.so  /b.so ", "/a.so:/b.so"),
+        ("::/x/libstoker-preload.so:/y/libstoker-preload.so:", ""),
+        ("/a.so", "/a.so"),
+        ("/x/libstoker-preload.so.1:/mylibstoker-preload.so", None),
+        ("", ""),
+    ],
+)
+def test_our_library_in_a_list(compilers: ctypes.CDLL, value: str, left: str | None) -> None:
+    buffer = ctypes.create_string_buffer(value.encode())
+    left = value if left is None else left
+    assert compilers.remove_preload_library(buffer) == bool(left)
+    assert buffer.value.decode() == left
+
+
+def test_it_calls_nothing(compilers: ctypes.CDLL) -> None:
+    """Not even the C library: it runs between vfork and exec."""
+    shown = subprocess.run(
+        ["nm", "--dynamic", "--undefined-only", compilers._name], capture_output=True, check=True
+    ).stdout.decode()
+    calls = {line.split()[-1].split("@")[0] for line in shown.splitlines()}
+    weak = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
+    assert calls - weak <= {"__cxa_finalize", "__gmon_start__", "strlen"}

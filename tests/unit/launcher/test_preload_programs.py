@@ -1,0 +1,457 @@
+"""Every program that starts a compiler starts the launcher instead, and notices nothing."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import missing
+from unit.launcher.preloaded import Preloaded, build
+
+Need = Callable[[str], str]
+
+COMPILE = "gcc -c a.c -o a.o"
+
+# Starts gcc in the way that its first argument names; says how that ended, by status or error.
+WAYS = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static char *way, *file;
+static char *words[] = {"gcc", "-c", "a.c", "-o", "a.o", NULL};
+
+static int is(const char *name) { return strcmp(way, name) == 0; }
+
+static void become(void)
+{
+    if (is("execve")) execve(file, words, environ);
+    if (is("execv")) execv(file, words);
+    if (is("execvp")) execvp(file, words);
+    if (is("execvpe")) execvpe(file, words, environ);
+    if (is("execl")) execl(file, "gcc", "-c", "a.c", "-o", "a.o", (char *)0);
+    if (is("execlp")) execlp(file, "gcc", "-c", "a.c", "-o", "a.o", (char *)0);
+    if (is("execle")) execle(file, "gcc", "-c", "a.c", "-o", "a.o", (char *)0, environ);
+}
+
+static void *run(void *nothing)
+{
+    pid_t pid = 0;
+    int status = 0, error = 0;
+    if (is("posix_spawn")) error = posix_spawn(&pid, file, NULL, NULL, words, environ);
+    else if (is("posix_spawnp")) error = posix_spawnp(&pid, file, NULL, NULL, words, environ);
+    else {
+        static volatile int failed;
+        pid = vfork();
+        if (pid == 0) {
+            become();
+            failed = errno;
+            _exit(0);
+        }
+        error = failed;
+    }
+    if (pid > 0) waitpid(pid, &status, 0);
+    printf("%s %d\n", error ? strerror(error) : "ended", status);
+    return NULL;
+}
+
+int main(int count, char **arguments)
+{
+    pthread_t thread;
+    way = arguments[1];
+    file = arguments[2];
+    if (count > 3) return pthread_create(&thread, NULL, run, NULL) || pthread_join(thread, NULL);
+    run(NULL);
+    return 0;
+}
+"""
+BY_PATH = ("execve", "execv", "execl", "execle", "posix_spawn")
+BY_NAME = ("execvp", "execvpe", "execlp", "posix_spawnp")
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("ways"), "ways", WAYS, "-pthread")
+
+
+@pytest.mark.parametrize("way", [*BY_PATH, *BY_NAME])
+@pytest.mark.parametrize("thread", [(), ("thread",)])
+def test_each_function(
+    preloaded: Preloaded, ways: Path, need: Need, way: str, thread: tuple[str, ...]
+) -> None:
+    gcc = need("gcc")
+    file = gcc if way in BY_PATH else "gcc"
+    assert preloaded.output(ways, way, file, *thread) == "ended 0\n"
+    assert preloaded.governed() == [["--as", "gcc", gcc, *COMPILE.split()[1:]]]
+    assert (preloaded.folder / "a.o").exists()
+
+
+@pytest.mark.parametrize("way", [*BY_PATH, *BY_NAME])
+def test_errors_are_those_of_the_real_function(
+    preloaded: Preloaded, ways: Path, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed/gcc").touch(mode=0o644)
+    (tmp_path / "folder/gcc").mkdir(parents=True)
+    files = [tmp_path / name / "gcc" for name in ("absent", "a.c", "closed", "folder")]
+    preloaded.environment["PATH"] = f"{tmp_path}/absent:{tmp_path}/closed"
+    said = [preloaded.output(ways, way, file) for file in (*files, "", "gcc")]
+    assert preloaded.governed() == []
+    assert said[0].startswith("No such file or directory")
+    del preloaded.environment["LD_PRELOAD"]
+    assert said == [preloaded.output(ways, way, file) for file in (*files, "", "gcc")]
+
+
+@pytest.mark.parametrize("way", BY_NAME)
+def test_the_path_is_searched_as_the_real_function_does(
+    preloaded: Preloaded, ways: Path, tmp_path: Path, need: Need, way: str
+) -> None:
+    """Folders that are missing and files that cannot be executed are passed over."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed/gcc").touch(mode=0o644)
+    (tmp_path / "folder/gcc").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/gcc").symlink_to(need("gcc"))
+    before = f"{tmp_path}/absent:{tmp_path}/closed:{tmp_path}/folder"
+    preloaded.environment["PATH"] = f"{before}:{tmp_path}/bin:/usr/bin:/bin"
+    assert preloaded.output(ways, way, "gcc") == "ended 0\n"
+    assert [words[2] for words in preloaded.governed()] == [f"{tmp_path}/bin/gcc"]
+    preloaded.environment["PATH"] = f"{before}::/usr/bin:/bin"
+    assert preloaded.run(ways, way, "gcc", cwd=tmp_path / "bin").returncode == 0
+    assert [words[2] for words in preloaded.governed()] == ["./gcc"]
+
+
+def test_a_launcher_that_vanished(preloaded: Preloaded, ways: Path, need: Need) -> None:
+    preloaded.environment["STOKER_LAUNCHER"] = "/nowhere/stoker-launcher"
+    for way in ("execvp", "posix_spawnp"):
+        assert preloaded.output(ways, way, need("gcc")) == "ended 0\n"
+        (preloaded.folder / "a.o").unlink()
+
+
+def test_without_a_launcher_nothing_changes(preloaded: Preloaded) -> None:
+    del preloaded.environment["STOKER_LAUNCHER"]
+    preloaded.output("sh", "-c", f"{COMPILE}; true")
+    assert preloaded.governed() == []
+
+
+PYTHON = {
+    "vfork": "subprocess.run(words, check=True)",
+    "fork": "subprocess._USE_VFORK = False; subprocess.run(words, check=True)",
+    "posix_spawn": "subprocess.run([path, *words[1:]], check=True, close_fds=False)",
+    "os.posix_spawn": "os.waitpid(os.posix_spawn(path, words, os.environ), 0)",
+    "os.spawn": "os.spawnvp(os.P_WAIT, words[0], words)",
+    "shell": "os.system(' '.join(words))",
+    "environment": "subprocess.run(words, check=True, env=dict(os.environ))",
+}
+
+
+@pytest.mark.parametrize("way", PYTHON)
+def test_python(preloaded: Preloaded, way: str) -> None:
+    start = "import os, shutil, subprocess\n"
+    start += f"words = {COMPILE.split()}; path = shutil.which('gcc')\n"
+    preloaded.output(sys.executable, "-c", start + PYTHON[way])
+    assert preloaded.outputs() == ["a.o"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bash", "-c", COMPILE),
+        ("bash", "-c", f"{COMPILE}; true"),
+        ("bash", "-c", f"exec {COMPILE}"),
+        ("dash", "-c", f"{COMPILE} && true"),
+        ("dash", "-c", f"({COMPILE}) | cat"),
+        ("perl", "-e", f"system('{COMPILE}')"),
+        ("perl", "-e", f"system('{COMPILE};')"),
+        ("perl", "-e", f"exec('{COMPILE}')"),
+        ("perl", "-e", f"print `{COMPILE}`"),
+        ("env", "-u", "LD_PRELOAD", *COMPILE.split()),
+        ("env", "-i", "PATH=/usr/bin:/bin", *COMPILE.split()),
+        ("nice", *COMPILE.split()),
+        ("xargs", "-a", "/dev/null", *COMPILE.split()),
+    ],
+    ids=" ".join,
+)
+def test_shells_and_the_like(preloaded: Preloaded, need: Need, command: tuple[str, ...]) -> None:
+    need(command[0])
+    preloaded.output(*command)
+    assert preloaded.outputs() == ["a.o"]
+
+
+def test_an_environment_without_the_library_stays_without(preloaded: Preloaded) -> None:
+    """What such a command starts in its turn is not governed."""
+    preloaded.output("env", "-u", "LD_PRELOAD", "sh", "-c", f"{COMPILE}; true")
+    assert preloaded.governed() == []
+
+
+SHOW = '#!/bin/sh\necho "$0|$LD_PRELOAD|$*"\n'
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_governed_command_does_not_have_the_library(
+    preloaded: Preloaded, tmp_path: Path, need: Need
+) -> None:
+    """Neither has a probe. Libraries of the user's own stay."""
+    other = build(tmp_path, "other.so", "int other;", "-shared", "-fPIC")
+    write_program(tmp_path / "bin/gcc", SHOW)
+    gcc = str(tmp_path / "bin/gcc")
+    need("env")
+    for mine in (f"{preloaded.library}", f"{preloaded.library}:", f" {preloaded.library} "):
+        preloaded.environment["LD_PRELOAD"] = mine
+        assert preloaded.output("env", gcc, "-c", "a.c") == f"{gcc}||-c a.c\n"
+        assert preloaded.output("env", gcc, "--version") == f"{gcc}||--version\n"
+    for mine in (f"{preloaded.library}:{other}", f"{other} {preloaded.library}"):
+        preloaded.environment["LD_PRELOAD"] = mine
+        assert preloaded.output("env", gcc, "-c", "a.c") == f"{gcc}|{other}|-c a.c\n"
+        assert preloaded.output("env", gcc, "--version") == f"{gcc}|{other}|--version\n"
+    assert len(preloaded.governed()) == 5
+
+
+def test_argv0_is_kept(preloaded: Preloaded, need: Need) -> None:
+    """A program that is called by another name than its file's."""
+    gcc = need("gcc")
+    for command in ("-c a.c", "--version"):
+        text = f"exec -a /elsewhere/my-driver {gcc} -v {command}"
+        plain = subprocess.run(
+            ["bash", "-c", text], cwd=preloaded.folder, capture_output=True, text=True, check=True
+        )
+        governed = preloaded.run("bash", "-c", text)
+        assert "COLLECT_GCC=/elsewhere/my-driver" in plain.stderr
+        assert "COLLECT_GCC=/elsewhere/my-driver" in governed.stderr
+    assert len(preloaded.governed()) == 1
+
+
+def test_relative_paths(preloaded: Preloaded, tmp_path: Path) -> None:
+    write_program(tmp_path / "bin/x86_64-linux-gnu-g++-13", SHOW)
+    program = "bin/x86_64-linux-gnu-g++-13"
+    for start in ("exec", "exec env"):
+        assert preloaded.output("sh", "-c", f"{start} {program} a.c") == f"{program}||a.c\n"
+    assert preloaded.governed() == [[program, "a.c"]] * 2
+    code = f"import os; os.chdir('bin'); os.execve('{Path(program).name}', ['x', 'a.c'], os.environ)"
+    assert preloaded.output(sys.executable, "-c", code) == f"./{Path(program).name}||a.c\n"
+    assert preloaded.governed() == [["--as", "x", f"./{Path(program).name}", "a.c"]]
+
+
+def test_names_that_the_user_adds(preloaded: Preloaded, tmp_path: Path) -> None:
+    write_program(tmp_path / "swiftc", SHOW)
+    preloaded.output("env", tmp_path / "swiftc", "a.swift")
+    assert preloaded.governed() == []
+    preloaded.environment["STOKER_COMPILERS"] = "zig:swiftc"
+    preloaded.output("env", tmp_path / "swiftc", "a.swift")
+    assert preloaded.governed() == [[str(tmp_path / "swiftc"), "a.swift"]]
+
+
+def test_links_of_a_system(preloaded: Preloaded, tmp_path: Path, need: Need) -> None:
+    """cc is a link to a link; /usr/local/bin/nvcc may be a script that starts the real one."""
+    preloaded.output("env", "cc", "-c", "a.c")
+    assert [words[2] for words in preloaded.governed()] == [need("cc")]
+    script = write_program(tmp_path / "bin/nvcc", f'#!/bin/sh\nexec {need("gcc")} "$@"\n')
+    preloaded.output("env", script, "-c", "a.c")
+    assert [words[0] for words in preloaded.governed()] == [str(script)]
+
+
+def test_ccache(preloaded: Preloaded, tmp_path: Path, need: Need) -> None:
+    """Neither it nor its preprocessor waits, only the compiler on a miss; under any name."""
+    (tmp_path / "masquerade").mkdir()
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/cache").symlink_to(need("ccache"))
+    (tmp_path / "masquerade/gcc").symlink_to("../links/cache")
+    for start in (f"{tmp_path}/masquerade/gcc -O1", "ccache gcc -O2"):
+        for expected in ([need("gcc")], []):
+            preloaded.output("sh", "-c", f"{start} -c a.c -o a.o; true")
+            assert [words[0] for words in preloaded.governed()] == expected
+
+
+def test_huge_command_lines(preloaded: Preloaded, tmp_path: Path) -> None:
+    """As long as the kernel takes them; beyond that the error is its own."""
+    write_program(tmp_path / "gcc", "#!/bin/sh\necho $#\n")
+    for count in (10, 9000, 60000):
+        code = f"import os; os.execv('{tmp_path}/gcc', ['gcc', *['a.c'] * {count}])"
+        assert preloaded.output(sys.executable, "-c", code) == f"{count}\n"
+        assert len(preloaded.governed()[0]) == count + 3
+    code = f"import os; os.execv('{tmp_path}/gcc', ['gcc', 'x' * 4_000_000])"
+    assert "Argument list too long" in preloaded.run(sys.executable, "-c", code).stderr
+    assert preloaded.governed() == []
+
+
+ENVIRONMENTS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+int execve(const char *path, char *const words[], char *const environment[])
+{
+    for (char *const *entry = environment; *entry; entry++)
+        if (strncmp(*entry, "LD_PRELOAD=", 11) == 0)
+            fprintf(stderr, "%s\n", *entry + 11);
+    int (*real)(const char *, char *const[], char *const[]) = dlsym(RTLD_NEXT, "execve");
+    return real(path, words, environment);
+}
+"""
+
+
+def test_a_program_of_another_architecture_does_not_get_the_library(
+    preloaded: Preloaded, ways: Path, tmp_path: Path
+) -> None:
+    """Its dynamic loader would complain. Seen by a library of the user's behind ours."""
+    other = build(tmp_path, "other.so", ENVIRONMENTS, "-shared", "-fPIC", "-ldl")
+    native = Path(sys.executable).resolve().read_bytes()[:4096]
+    foreign = bytearray(native)
+    foreign[18:20] = b"\x02\x00"  # a SPARC
+    write_program(tmp_path / "native", "").write_bytes(native)
+    write_program(tmp_path / "foreign", "").write_bytes(foreign)
+    write_program(tmp_path / "narrow", "").write_bytes(native[:4] + b"\x01" + native[5:])
+    both = f"{preloaded.library}:{other}"
+    preloaded.environment["LD_PRELOAD"] = both
+    seen = {
+        name: preloaded.run(ways, "execve", tmp_path / name).stderr.strip()
+        for name in ("native", "foreign", "narrow", "a.c")
+    }
+    assert seen == {"native": both, "foreign": str(other), "narrow": str(other), "a.c": both}
+
+
+def test_a_library_that_is_gone_is_not_preloaded(preloaded: Preloaded, tmp_path: Path) -> None:
+    """As below another root folder, or where stoker was removed during a build."""
+    copy = tmp_path / "copy" / preloaded.library.name
+    copy.parent.mkdir()
+    shutil.copy(preloaded.library, copy)
+    preloaded.environment["LD_PRELOAD"] = str(copy)
+    assert preloaded.output("sh", "-c", f"rm {copy}; cat /dev/null; sh -c 'echo still'") == "still\n"
+
+
+STARTS = r"""
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(void)
+{
+    char *memory = malloc(8);
+    if (vfork() == 0) {
+        execlp("gcc", "gcc", "-c", "a.c", "-o", "a.o", (char *)0);
+        _exit(9);
+    }
+    int status;
+    wait(&status);
+    free(memory);
+    return status != 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-fsanitize=address",),
+        ("-fsanitize=address", "-static-libasan"),
+        ("-fsanitize=thread",),
+        ("-fsanitize=undefined",),
+        ("-fsanitize=leak",),
+    ],
+    ids=" ".join,
+)
+def test_programs_with_sanitizers(preloaded: Preloaded, options: tuple[str, ...]) -> None:
+    """The address sanitizer wants to be the first library. One that is linked dynamically knows
+    itself by the name in LD_PRELOAD, one that is linked statically looks for others among the files
+    that are mapped: a link with the name and a file without it satisfies both.
+    """
+    link = preloaded.folder / "libasan.so-libclang_rt.asan"
+    link.symlink_to(preloaded.library.parent)
+    preloaded.environment["LD_PRELOAD"] = str(link / preloaded.library.name)
+    program = build(preloaded.folder, "sanitized", STARTS, *options)
+    preloaded.output(program)
+    assert preloaded.outputs() == ["a.o"]
+
+
+def test_a_program_of_another_c_library(preloaded: Preloaded, need: Need) -> None:
+    musl = need("musl-gcc")
+    preloaded.output(build(preloaded.folder, "other", STARTS, compiler=musl))
+    assert preloaded.outputs() == ["a.o"]
+
+
+def test_a_static_program(preloaded: Preloaded) -> None:
+    """It starts the driver past us. That is not governed, but what the driver starts is."""
+    program = build(preloaded.folder, "static", STARTS, "-static")
+    preloaded.output(program)
+    assert [Path(words[0]).name for words in preloaded.governed()] == ["cc1"]
+    shell = STARTS.replace('"gcc", "gcc"', '"env", "env", "gcc"')
+    preloaded.output(build(preloaded.folder, "tool", shell, "-static"))
+    assert [words[:2] for words in preloaded.governed()] == [["--as", "gcc"]]
+
+
+def test_a_setuid_program_runs_without_the_library(preloaded: Preloaded) -> None:
+    if os.getuid() != 0:
+        missing("root, to make a program that changes the user")
+    for folder in (preloaded.folder, *preloaded.folder.parents):
+        if folder.stat().st_uid == 0:
+            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+    program = build(preloaded.folder, "setuid", STARTS)
+    program.chmod(0o4755)
+    preloaded.folder.chmod(0o777)
+    preloaded.output("setpriv", "--reuid=65534", "--clear-groups", program)
+    assert preloaded.governed() == []
+
+
+JAVA = """
+public class Start {
+    public static void main(String[] words) throws Exception {
+        System.exit(new ProcessBuilder(words).inheritIO().start().waitFor());
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("mechanism", ["POSIX_SPAWN", "VFORK", "FORK"])
+def test_java(preloaded: Preloaded, mechanism: str) -> None:
+    java = shutil.which("java")
+    if not java:
+        pytest.skip("java is not on the PATH")
+    (preloaded.folder / "Start.java").write_text(JAVA)
+    option = f"-Djdk.lang.Process.launchMechanism={mechanism}"
+    preloaded.output(java, option, "Start.java", *COMPILE.split())
+    assert preloaded.outputs() == ["a.o"]
+
+
+def test_cargo(preloaded: Preloaded) -> None:
+    """rustc is often a link to rustup, which starts the real one."""
+    cargo = shutil.which("cargo")
+    if not cargo:
+        pytest.skip("cargo is not on the PATH")
+    crate = preloaded.folder / "crate"
+    (crate / "src").mkdir(parents=True)
+    (crate / "Cargo.toml").write_text('[package]\nname = "crate"\nversion = "1.0.0"\n')
+    (crate / "src/main.rs").write_text("fn main() {}\n")
+    done = preloaded.run(cargo, "build", "--offline", cwd=crate)
+    assert done.returncode == 0, done
+    assert [Path(words[0]).name for words in preloaded.governed()] == ["rustc"]
+
+
+def test_it_asks_for_no_version_of_a_c_library(preloaded: Preloaded, need: Need) -> None:
+    """So that one that was built here loads wherever the launcher runs, as in containers."""
+    shown = subprocess.run(
+        [need("readelf"), "--version-info", "--dynamic", preloaded.library],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "No version information found" in shown
+    assert "NEEDED" not in shown
