@@ -7,8 +7,8 @@ from pathlib import Path
 
 from unit.launcher.scripted import Word
 
-# Writes down its own words in one piece, then becomes the real launcher. A custom command is started
-# by itself: the launcher does not know that option yet.
+# Writes down its own words in one piece, then becomes the real launcher. A custom command is
+# started by itself: the launcher does not know that option yet.
 STAND_IN = r"""
 #include <fcntl.h>
 #include <stdlib.h>
@@ -49,7 +49,9 @@ class Preloaded:
 
     def __init__(self, launcher: Path, stand_in: Path, folder: Path):
         self.folder = folder
-        self.library = launcher.with_name("libstoker-preload.so")
+        link = folder / "libasan.so-libclang_rt.asan"  # see test_programs_with_sanitizers
+        link.symlink_to(launcher.parent)
+        self.library = link / "libstoker-preload.so"
         self._log = folder / "governed.log"
         self.environment = {
             **{key: text for key, text in os.environ.items() if not key.startswith("STOKER_")},

@@ -9,14 +9,13 @@ import pytest
 from unit.launcher.conftest import ROOT
 
 
-
 @pytest.fixture(scope="module")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """compilers.c by itself, for its functions to be called."""
     library = tmp_path_factory.mktemp("compilers") / "compilers.so"
-    source = ROOT / "launcher" / "compilers.c"
+    source = str(ROOT / "launcher" / "compilers.c")
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    command = ["cc", "-std=c11", "-shared", "-fPIC", *warnings, source, "-o", library]
+    command = ["cc", "-std=c11", "-shared", "-fPIC", *warnings, source, "-o", str(library)]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(library))
     for name in ("is_compiler", "is_probe", "is_custom_command", "remove_preload_library"):
@@ -29,15 +28,16 @@ def words(command: str | list[str]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * (len(parts) + 1))(*(part.encode() for part in parts), None)
 
 
-NAMES = (
-    "cc c++ gcc g++ clang clang++ nvcc hipcc icx icpx gfortran flang flang-new rustc ld ld.bfd ld.gold "
-    "ld.lld lld mold gcc-12 g++-13 clang++-15 clang-15.0.7 aarch64-linux-gnu-gcc-12 c89-gcc ld.lld-15 "
-    "x86_64-w64-mingw32-g++ armv7a-linux-androideabi21-clang++ wasm-ld cc1 cc1plus cicc ptxas"
-)
-OTHERS = (
-    "gcc-ar gcc-ranlib-12 clang-format clang-tidy-14 ccache distcc yacc bcc sh ld-linux.so.2 ldd ldconfig "
-    "cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig"
-)
+NAMES = """
+cc c++ gcc g++ clang clang++ nvcc hipcc icx icpx gfortran flang flang-new rustc
+ld ld.bfd ld.gold ld.lld lld mold wasm-ld ld.lld-15 aarch64-linux-gnu-ld.gold
+gcc-12 g++-13 clang++-15 clang-15.0.7 aarch64-linux-gnu-gcc-12 c89-gcc x86_64-w64-mingw32-g++
+armv7a-linux-androideabi21-clang++ cc1 cc1plus cicc ptxas
+"""
+OTHERS = """
+gcc-ar gcc-ranlib-12 clang-format clang-tidy-14 ccache distcc yacc bcc sh ld-linux.so.2 ldd ldconfig
+cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig
+"""
 
 
 @pytest.mark.parametrize("name", NAMES.split())
@@ -82,7 +82,7 @@ gcc _configtest.c -o _configtest
 gcc CMakeCCompilerId.c
 g++ -std=c++11 CMakeCXXCompilerId.cpp
 nvcc -ccbin g++ CMakeCUDACompilerId.cu
-cc -o CMakeFiles/cmTC_71a38.dir/CMakeCCompilerABI.c.o -c /usr/share/cmake/Modules/CMakeCCompilerABI.c
+cc -o CMakeFiles/cmTC_71a38.dir/ABI.c.o -c /usr/share/cmake/Modules/CMakeCCompilerABI.c
 cc -v -Wl,-v -rdynamic CMakeFiles/cmTC_71a38.dir/testCCompiler.c.o -o cmTC_71a38
 c++ -c /b/CMakeFiles/CMakeScratch/TryCompile-abc/src.cxx -o x.o
 c++ -c /b/CMakeFiles/CMakeTmp/src.cxx -o x.o

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from unit.launcher.preloaded import Preloaded
+from unit.launcher.scripted import ScriptedGovernor
 
 Need = Callable[[str], str]
 
@@ -60,7 +61,7 @@ CC = gcc
 VERSION := $(shell $(CC) -dumpversion)
 OBJECTS = {objects}
 program: $(OBJECTS) sub
-	$(CC) -o $@ $(OBJECTS)
+	$(CC) -o $@ $(OBJECTS) s0.o
 s0.o: s0.c
 	@mkdir -p made && $(CC) -c $< -o $@ && touch made/$@
 %.o: %.c
@@ -78,7 +79,7 @@ def test_a_makefile(preloaded: Preloaded, tmp_path: Path, need: Need, tool: str)
     """Commands with and without a shell, a make below make, the compiler's name from the PATH."""
     source = tmp_path / "source"
     names = write_sources(source)
-    text = MAKEFILE.format(objects=" ".join(f"{name}.o" for name in names))
+    text = MAKEFILE.format(objects=" ".join(f"{name}.o" for name in names if name != "s0"))
     (source / "Makefile").write_text(text)
     need("make")
     ungoverned(preloaded, *tool.split(), cwd=source)
@@ -89,6 +90,27 @@ def test_a_makefile(preloaded: Preloaded, tmp_path: Path, need: Need, tool: str)
     assert made == sorted([*(f"{name}.o" for name in names), "program"])
     assert len([words for words in started if "-dumpversion" not in words]) == len(made)
     assert objects(source) == expected
+
+
+def test_the_launcher_itself_under_a_governor(
+    preloaded: Preloaded, governor: ScriptedGovernor, launcher: Path, tmp_path: Path, need: Need
+) -> None:
+    """What it asks for is the path of the compiler and the words of the Makefile."""
+    source = tmp_path / "source"
+    names = write_sources(source)
+    text = MAKEFILE.format(objects=" ".join(f"{name}.o" for name in names if name != "s0"))
+    (source / "Makefile").write_text(text)
+    asked = governor.permit_everything()
+    preloaded.environment |= {
+        "STOKER_LAUNCHER": str(launcher),
+        "STOKER_SOCKET": str(governor.path),
+        "STOKER_RUN": str(os.getpid()),
+    }
+    started = traced(preloaded, need, need("make"), "-j4", cwd=source)
+    commands = sorted(tuple(os.fsdecode(word) for word in ask[5:]) for ask in asked)
+    compiles = [(need("gcc"), "-c", f"{name}.c", "-o", f"{name}.o") for name in sorted(names)]
+    assert [command for command in commands if command[1] == "-c"] == compiles
+    assert len(commands) == len(names) + 1 == len(started) - 2  # and two questions for the version
 
 
 CMAKE = """
@@ -113,7 +135,9 @@ CMAKE_MADE = ["libshared.so", "main.c.o", "program", *(f"s{i}.c.o" for i in rang
 def cmake_project(tmp_path: Path) -> Path:
     source = tmp_path / "source"
     write_sources(source)
-    (source / "main.c").write_text('#include "made.h"\nint s0(void);\nint main() { return s0(); }\n')
+    (source / "main.c").write_text(
+        '#include "made.h"\nint s0(void);\nint main() { return s0(); }\n'
+    )
     (source / "x.cc").write_text("int x() { return 1; }\n")
     (source / "make.py").write_text("import sys\nopen(sys.argv[1], 'w').close()\n")
     (source / "CMakeLists.txt").write_text(CMAKE)
