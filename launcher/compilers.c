@@ -217,6 +217,11 @@ bool is_compiler_wrapper(const char *name)
     return is_among(word_of(name), WRAPPERS);
 }
 
+bool is_emulator(const char *name)
+{
+    return starts_with(name, "qemu-");
+}
+
 bool is_build_tool(const char *name)
 {
     return is_among(word_of(name), BUILD_TOOLS);
@@ -227,7 +232,8 @@ bool is_build_tool(const char *name)
 static bool is_test_file(const char *path)
 {
     const char *name = program_name(path);
-    if (starts_with(name, "conftest") || starts_with(name, "_configtest"))
+    if (starts_with(name, "conftest") || starts_with(name, "_configtest") ||
+        starts_with(name, "__cmake_determine"))
         return true;
     if (starts_with(name, "CMake") && contains(name, "CompilerId."))
         return true;

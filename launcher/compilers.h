@@ -23,6 +23,9 @@ bool is_compiler(const char *name, const char *extra);
 /* True for a program that starts the real compiler when it is called by a compiler's name. */
 bool is_compiler_wrapper(const char *name);
 
+/* True for a program that runs those of another architecture: qemu-x86_64. */
+bool is_emulator(const char *name);
+
 /* True for ninja and make, which start each command of a build. */
 bool is_build_tool(const char *name);
 

@@ -332,7 +332,8 @@ static enum verdict judge(const struct call *call, char *path)
     if (governs && is_set(call->environment, "STOKER_GOVERN_CUSTOM") &&
         is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
         return CUSTOM;
-    return program == FOREIGN || is_out_of_reach(call->environment) ? WITHOUT_US : UNCHANGED;
+    bool foreign = program == FOREIGN || is_emulator(program_name(path));
+    return foreign || is_out_of_reach(call->environment) ? WITHOUT_US : UNCHANGED;
 }
 
 /* ---- doing it --------------------------------------------------------------------------------*/

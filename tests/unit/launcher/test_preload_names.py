@@ -82,6 +82,7 @@ gcc _configtest.c -o _configtest
 gcc CMakeCCompilerId.c
 g++ -std=c++11 CMakeCXXCompilerId.cpp
 nvcc -ccbin g++ CMakeCUDACompilerId.cu
+nvcc -v __cmake_determine_cuda
 cc -o CMakeFiles/cmTC_71a38.dir/ABI.c.o -c /usr/share/cmake/Modules/CMakeCCompilerABI.c
 cc -v -Wl,-v -rdynamic CMakeFiles/cmTC_71a38.dir/testCCompiler.c.o -o cmTC_71a38
 c++ -c /b/CMakeFiles/CMakeScratch/TryCompile-abc/src.cxx -o x.o
