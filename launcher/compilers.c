@@ -72,6 +72,11 @@ static const char *const WITH_VALUE[] = {
     "--generate-code", "--threads", NULL,
 };
 
+/* How the files begin that Autoconf, distutils, CMake and Meson compile as tests. */
+static const char *const TEST_FILES[] = {
+    "conftest", "_configtest", "__cmake_determine", "sanity_check_for_", "sanitycheck", NULL,
+};
+
 /* Where CMake and Meson compile their tests. */
 static const char *const TEST_FOLDERS[] = {
     "CMakeFiles/CMakeScratch/", "CMakeFiles/CMakeTmp/", "CMakeFiles/cmTC_", "meson-private/",
@@ -232,9 +237,9 @@ bool is_build_tool(const char *name)
 static bool is_test_file(const char *path)
 {
     const char *name = program_name(path);
-    if (starts_with(name, "conftest") || starts_with(name, "_configtest") ||
-        starts_with(name, "__cmake_determine"))
-        return true;
+    for (const char *const *start = TEST_FILES; *start; start++)
+        if (starts_with(name, *start))
+            return true;
     if (starts_with(name, "CMake") && contains(name, "CompilerId."))
         return true;
     for (const char *const *folder = TEST_FOLDERS; *folder; folder++)
@@ -312,11 +317,12 @@ bool is_probe(const char *compiler, char *const *arguments, bool wrapped)
 /* A look at the words of a shell's text. */
 struct scan {
     const char *extra;
-    bool first;   /* the next word is a command's name */
-    bool cmake;   /* the last word was cmake */
-    bool tool;    /* the last words were cmake -E */
-    bool works;   /* there is a command that is not trivial */
-    bool governs; /* there is a compiler, or a build that starts some */
+    bool first;    /* the next word is a command's name */
+    bool cmake;    /* the last word was cmake */
+    bool tool;     /* the last words were cmake -E */
+    bool works;    /* there is a command that is not trivial */
+    bool compiles; /* there is a command that is a compiler */
+    bool governs;  /* there is a compiler anywhere, or a build that starts some */
 };
 
 static bool is_assignment(struct word word)
@@ -346,8 +352,11 @@ static void scan_command(struct scan *scan, struct word word, struct word name)
 static void scan_word(struct scan *scan, struct word word)
 {
     struct word name = base_name(word);
-    if (names_compiler(name, scan->extra) || is_among(name, BUILDERS)) {
+    bool compiler = names_compiler(name, scan->extra);
+    if (compiler || is_among(name, BUILDERS)) {
         scan->governs = true;
+        scan->compiles |= compiler && scan->first;
+        scan->first = false;
     } else if (scan->cmake) {
         scan->cmake = false;
         scan->tool = is_word(word, "-E");
@@ -391,13 +400,23 @@ static const char *shell_text(char *const *arguments)
 
 bool is_custom_command(char *const *arguments, const char *extra)
 {
-    struct scan scan = {extra, true, false, false, false, false};
+    struct scan scan = {extra, true, false, false, false, false, false};
     const char *text = shell_text(arguments);
     if (text)
         scan_text(&scan, text);
     for (char *const *word = arguments; !text && *word; word++)
         scan_text(&scan, *word);
     return scan.works && !scan.governs;
+}
+
+bool is_compiling_shell(char *const *arguments, const char *extra)
+{
+    struct scan scan = {extra, true, false, false, false, false, false};
+    const char *text = shell_text(arguments);
+    if (!text || contains(text, "conftest"))
+        return false;
+    scan_text(&scan, text);
+    return scan.compiles;
 }
 
 /* ---- LD_PRELOAD ------------------------------------------------------------------------------*/

@@ -37,6 +37,9 @@ bool is_probe(const char *compiler, char *const *arguments, bool wrapped);
  * files about. */
 bool is_custom_command(char *const *arguments, const char *extra);
 
+/* True if a shell is told to run a compiler, and not for a test of a configure script. */
+bool is_compiling_shell(char *const *arguments, const char *extra);
+
 /* Finds the next entry of a list as in LD_PRELOAD; its length is 0 at the end. */
 size_t next_preloaded(const char **list);
 

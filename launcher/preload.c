@@ -329,6 +329,11 @@ static enum verdict judge(const struct call *call, char *path)
     bool governs = launcher && launcher[0] == '/';
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
         return judge_compiler(call, path);
+    /* In an environment made from nothing, as SCons makes it, the shell has to stand for what it
+     * starts: there our library cannot see that. */
+    if (governs && !variable(call->environment, "STOKER_LAUNCHER") &&
+        is_compiling_shell(call->arguments, extra))
+        return STEP;
     if (governs && is_set(call->environment, "STOKER_GOVERN_CUSTOM") &&
         is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
         return CUSTOM;

@@ -88,6 +88,7 @@ cc -v -Wl,-v -rdynamic CMakeFiles/cmTC_71a38.dir/testCCompiler.c.o -o cmTC_71a38
 c++ -c /b/CMakeFiles/CMakeScratch/TryCompile-abc/src.cxx -o x.o
 c++ -c /b/CMakeFiles/CMakeTmp/src.cxx -o x.o
 cc /b/meson-private/tmp1/testfile.c -o /b/meson-private/tmp1/output.exe
+cc -o sanity_check_for_c.exe sanity_check_for_c.c
 cc -c ../.sconf_temp/conftest_1.c -o x.o
 nvcc -V
 nvcc --list-gpu-arch

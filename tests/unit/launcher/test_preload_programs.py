@@ -197,6 +197,17 @@ def test_an_environment_without_the_library_stays_without(preloaded: Preloaded) 
     assert preloaded.governed() == []
 
 
+def test_a_shell_in_an_environment_made_from_nothing(preloaded: Preloaded, need: Need) -> None:
+    """It is governed in place of the compilers that it starts, as SCons starts it."""
+    clean = ("env", "-i", "PATH=/usr/bin:/bin", "sh", "-c")
+    preloaded.output(*clean, COMPILE)
+    assert preloaded.governed() == [["--as", "sh", need("sh"), "-c", COMPILE]]
+    preloaded.output(*clean, f"X=1; if {COMPILE}; then env; fi")
+    assert len(preloaded.governed()) == 1
+    preloaded.output(*clean, "echo gcc; gcc -c a.c -o conftest.o")
+    assert preloaded.governed() == []
+
+
 SHOW = '#!/bin/sh\necho "$0|$LD_PRELOAD|$*"\n'
 
 
