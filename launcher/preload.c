@@ -377,24 +377,6 @@ static void write_environment(char **entries, const struct call *call)
     *entries = NULL;
 }
 
-static int start_launcher(const struct call *call, bool custom, const char *path)
-{
-    size_t most = count(call->arguments) + 5, entries = count(call->environment) + saved.count + 1;
-    size_t size = (most + entries) * sizeof(char *);
-    bool on_stack = most + entries <= WORDS_ON_STACK;
-    char *few[on_stack ? most + entries : 1];
-    char **words = on_stack ? few : borrow(size);
-    if (!words)
-        return make_unchanged(call);
-    write_words(words, call, custom, path);
-    write_environment(words + most, call);
-    int result = make(call, launcher_of(call), false, words, words + most);
-    if (!on_stack)
-        munmap(words, size);
-    /* The launcher may have vanished, or its command line be too long for the kernel. */
-    return call->spawns && result == 0 ? 0 : make_unchanged(call);
-}
-
 /* Starts the same program with an LD_PRELOAD in which our library is missing. */
 static int start_without_us(const struct call *call)
 {
@@ -415,6 +397,24 @@ static int start_without_us(const struct call *call)
     }
     *place = NULL;
     return make(call, call->file, call->search, call->arguments, environment);
+}
+
+static int start_launcher(const struct call *call, bool custom, const char *path)
+{
+    size_t most = count(call->arguments) + 5, entries = count(call->environment) + saved.count + 1;
+    size_t size = (most + entries) * sizeof(char *);
+    bool on_stack = most + entries <= WORDS_ON_STACK;
+    char *few[on_stack ? most + entries : 1];
+    char **words = on_stack ? few : borrow(size);
+    if (!words)
+        return make_unchanged(call);
+    write_words(words, call, custom, path);
+    write_environment(words + most, call);
+    int result = make(call, launcher_of(call), false, words, words + most);
+    if (!on_stack)
+        munmap(words, size);
+    /* The launcher may have vanished, or its command line be too long for the kernel. */
+    return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
 static int start(struct call call)
