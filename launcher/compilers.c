@@ -232,6 +232,49 @@ bool is_build_tool(const char *name)
     return is_among(word_of(name), BUILD_TOOLS);
 }
 
+/* ---- jobs ------------------------------------------------------------------------------------*/
+
+static bool is_number(const char *text)
+{
+    const char *at = text;
+    while (*at >= '0' && *at <= '9')
+        at++;
+    return at > text && *at == '\0';
+}
+
+/* How many words of the command line say the number of jobs, here: 0, 1 or 2. */
+static int words_of_jobs(char *const *word)
+{
+    if (same_text(*word, "-j") || same_text(*word, "--jobs"))
+        return word[1] && is_number(word[1]) ? 2 : 1;
+    bool joined = (starts_with(*word, "-j") && is_number(*word + 2)) ||
+                  (starts_with(*word, "--jobs=") && is_number(*word + 7));
+    return joined ? 1 : 0;
+}
+
+void write_jobs(char **words, char *const *arguments, const char *jobs)
+{
+    struct word name = base_name(word_of(arguments[0]));
+    bool told = !is_word(name, "make") && !is_word(name, "gmake");
+    *words++ = *arguments++;
+    char **place = words;
+    while (*arguments && !same_text(*arguments, "--")) {
+        int skipped = words_of_jobs(arguments);
+        told |= skipped > 0;
+        if (skipped == 0)
+            *words++ = *arguments++;
+        arguments += skipped;
+    }
+    while (*arguments)
+        *words++ = *arguments++;
+    *words = NULL;
+    if (!told)
+        return;
+    for (; words >= place; words--)
+        words[1] = words[0];
+    *place = (char *)jobs;
+}
+
 /* ---- probes ----------------------------------------------------------------------------------*/
 
 static bool is_test_file(const char *path)

@@ -29,6 +29,11 @@ bool is_emulator(const char *name);
 /* True for ninja and make, which start each command of a build. */
 bool is_build_tool(const char *name);
 
+/* Copies a build tool's command line with `jobs` (as in -j32) in place of its own number of jobs, and
+ * a NULL at its end. `words` needs room for one word more than there are. A make that was not told to
+ * run jobs at once still runs one at a time: its Makefile may depend on that. */
+void write_jobs(char **words, char *const *arguments, const char *jobs);
+
 /* True if a compiler only answers a question (--version, -E to stdout, no input), compiles a test of
  * a configure script or of CMake, or preprocesses for the wrapper that started it, if one did. */
 bool is_probe(const char *compiler, char *const *arguments, bool wrapped);

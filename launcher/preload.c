@@ -6,6 +6,9 @@
  *   [LAUNCHER, --as, ARGV0, PATH, ARGUMENT...]  where it is not
  *   [LAUNCHER, --custom, ...]                   another command of a build tool
  *
+ * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among those who
+ * wait; a static one keeps its own number, because its jobs cannot be governed.
+ *
  * Everything here may run between vfork and exec, in a thread or in a signal handler: it changes
  * no global, allocates nothing, takes no lock and leaves errno as it was. The library is linked with
  * nothing, not even the C library, and asks for no versioned symbol, so that it loads into programs
@@ -186,6 +189,29 @@ static enum program examine(const char *path)
     return same ? NATIVE : FOREIGN;
 }
 
+/* False for an ELF program without a dynamic loader, into which nothing can be preloaded. */
+static bool is_dynamic(const char *path)
+{
+    union {
+        ElfW(Ehdr) header;
+        char bytes[4096];
+    } start;
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    long size = file < 0 ? -1 : syscall(SYS_read, file, &start, sizeof start);
+    if (file >= 0)
+        syscall(SYS_close, file);
+    if (size < (long)sizeof start.header || !starts_with((char *)start.header.e_ident, ELFMAG))
+        return true; /* a script */
+    for (size_t number = 0; number < start.header.e_phnum; number++) {
+        size_t at = start.header.e_phoff + number * sizeof(ElfW(Phdr));
+        if (at + sizeof(ElfW(Phdr)) > (size_t)size)
+            return true;
+        if (((ElfW(Phdr) *)(start.bytes + at))->p_type == PT_INTERP)
+            return true;
+    }
+    return false;
+}
+
 /* Joins folder and name. False: that is too long. */
 static bool join(char *path, const char *folder, size_t length, const char *name)
 {
@@ -277,7 +303,7 @@ static const char *calling_program(char *path)
 
 /* ---- what to do with a call ------------------------------------------------------------------*/
 
-enum verdict { UNCHANGED, WITHOUT_US, STEP, CUSTOM };
+enum verdict { UNCHANGED, WITHOUT_US, STEP, CUSTOM, OPEN };
 
 /* True if a program that is given this environment cannot open our library: its root folder is
  * another one, or the library was removed. */
@@ -316,6 +342,35 @@ static enum verdict judge_compiler(const struct call *call, const char *path)
     return probe ? WITHOUT_US : STEP;
 }
 
+/* A make below another one shares the jobs of that one. */
+static bool has_window(const struct call *call)
+{
+    const char *flags = variable(call->environment, "MAKEFLAGS");
+    for (; flags && *flags; flags++)
+        if (starts_with(flags, "--jobserver"))
+            return false;
+    return variable(call->environment, "STOKER_JOBS") != NULL;
+}
+
+static void say(const char *text)
+{
+    syscall(SYS_write, STDERR_FILENO, text, length_of(text));
+}
+
+static enum verdict judge_build_tool(const struct call *call, const char *path)
+{
+    if (!has_window(call))
+        return UNCHANGED;
+    if (is_dynamic(path) || is_set(call->environment, "STOKER_VIA_LAUNCHER"))
+        return OPEN;
+    say("stoker: ");
+    say(path);
+    say(" is linked statically, so its compiles cannot be reached: it keeps its own number of "
+        "jobs.\nstoker: use a dynamic one, or configure the build with "
+        "`stoker run --via launcher -- cmake ...`\n");
+    return UNCHANGED;
+}
+
 static enum verdict judge(const struct call *call, char *path)
 {
     char own[PATH_MAX];
@@ -329,6 +384,8 @@ static enum verdict judge(const struct call *call, char *path)
     bool governs = launcher && launcher[0] == '/';
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
         return judge_compiler(call, path);
+    if (governs && program == NATIVE && is_build_tool(program_name(path)))
+        return judge_build_tool(call, path);
     /* In an environment made from nothing, as SCons makes it, the shell has to stand for what it
      * starts: there our library cannot see that. */
     if (governs && !variable(call->environment, "STOKER_LAUNCHER") &&
@@ -417,6 +474,20 @@ static int start_launcher(const struct call *call, bool custom, const char *path
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
+/* Starts a build tool that asks for more jobs at once than it has CPUs. */
+static int start_open(const struct call *call)
+{
+    char jobs[16] = "-j";
+    const char *number = variable(call->environment, "STOKER_JOBS");
+    size_t words = count(call->arguments) + 2;
+    if (length_of(number) + 3 > sizeof jobs || words > WORDS_ON_STACK)
+        return make_unchanged(call);
+    copy(jobs + 2, number, length_of(number));
+    char *arguments[words];
+    write_jobs(arguments, call->arguments, jobs);
+    return make(call, call->file, call->search, arguments, call->environment);
+}
+
 static int start(struct call call)
 {
     char path[PATH_MAX];
@@ -425,6 +496,8 @@ static int start(struct call call)
     errno = before;
     if (verdict == WITHOUT_US)
         return start_without_us(&call);
+    if (verdict == OPEN)
+        return start_open(&call);
     if (verdict == STEP || verdict == CUSTOM)
         return start_launcher(&call, verdict == CUSTOM, path);
     return make_unchanged(&call);

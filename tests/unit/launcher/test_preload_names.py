@@ -230,3 +230,28 @@ def test_it_calls_nothing(compilers: ctypes.CDLL) -> None:
     calls = {line.split()[-1].split("@")[0] for line in shown.splitlines()}
     weak = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
     assert calls - weak <= {"__cxa_finalize", "__gmon_start__", "strlen"}
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("ninja", "ninja -j64"),
+        ("/usr/bin/ninja -C build -j1 all", "/usr/bin/ninja -j64 -C build all"),
+        ("ninja -j 4 -k 0", "ninja -j64 -k 0"),
+        ("ninja -C j -t targets", "ninja -j64 -C j -t targets"),
+        ("samu -j8", "samu -j64"),
+        ("make", "make"),
+        ("make all", "make all"),
+        ("make -j", "make -j64"),
+        ("make -j all", "make -j64 all"),
+        ("gmake --jobs=3 -C x", "gmake -j64 -C x"),
+        ("make --jobs 3 x", "make -j64 x"),
+        ("make -j2 -- -j3", "make -j64 -- -j3"),
+        ("make -just-print -jx", "make -just-print -jx"),
+    ],
+)
+def test_the_window_of_jobs(compilers: ctypes.CDLL, given: str, made: str) -> None:
+    arguments = words(given)
+    written = (ctypes.c_char_p * (len(arguments) + 1))()
+    compilers.write_jobs(written, arguments, b"-j64")
+    assert [word.decode() for word in iter(iter(written).__next__, None)] == made.split()

@@ -471,3 +471,38 @@ def test_it_asks_for_no_version_of_a_c_library(preloaded: Preloaded, need: Need)
     ).stdout
     assert "No version information found" in shown
     assert "NEEDED" not in shown
+
+
+# -- build tools ---------------------------------------------------------------------------------
+
+SAYS_ITS_WORDS = """
+#include <stdio.h>
+int main(int count, char **words)
+{
+    for (int i = 1; i < count; i++)
+        printf("%s ", words[i]);
+    return 0;
+}
+"""
+
+
+def test_a_build_tool_gets_the_window_of_jobs(preloaded: Preloaded, tmp_path: Path) -> None:
+    ninja = build(tmp_path, "ninja", SAYS_ITS_WORDS)
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j1 all "
+    preloaded.environment["STOKER_JOBS"] = "48"
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j48 all "
+    preloaded.environment["MAKEFLAGS"] = " -j3 --jobserver-auth=3,4"
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j1 all "
+
+
+def test_a_static_build_tool_keeps_its_jobs_and_says_so(
+    preloaded: Preloaded, tmp_path: Path
+) -> None:
+    ninja = build(tmp_path, "ninja", SAYS_ITS_WORDS, "-static")
+    preloaded.environment["STOKER_JOBS"] = "48"
+    done = preloaded.run("sh", "-c", f"exec {ninja} -j1 all")
+    assert done.stdout == "-j1 all "
+    assert f"{ninja} is linked statically" in done.stderr
+    assert "--via launcher" in done.stderr
+    preloaded.environment["STOKER_VIA_LAUNCHER"] = "1"
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j48 all "
