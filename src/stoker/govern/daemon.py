@@ -51,6 +51,7 @@ _TICK = 0.1  # seconds between looks at everything while anything runs
 _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
 _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
+_LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
 _MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
 
@@ -74,6 +75,7 @@ class Peer:
         self.unsent = b""
         self.blocked = False  # the other side does not read: we are told when it does
         self.run: int | None = None  # of a client
+        self.asked = False  # for a permit, which a connection does once
 
     def lines(self) -> list[bytes] | None:
         """Whole lines that have come; ``None`` when the other side has gone."""
@@ -86,7 +88,7 @@ class Peer:
         if not chunk:
             return None
         *lines, self.received = (self.received + chunk).split(b"\n")
-        return lines
+        return lines if len(self.received) <= _LONGEST_LINE else None
 
     def send(self, message: bytes = b"") -> None:
         """All that waits, as far as the other side takes it now."""
@@ -239,18 +241,21 @@ class Daemon:
         if lines is None:
             self._close(peer)
             return
-        for line in lines:
-            try:
+        try:
+            for line in lines:
                 self._understand(peer, *decode(line))
-            except (ProtocolError, KeyError, ValueError):
-                self._close(peer)
-                return
+        except ProtocolError as error:
+            # Anything else is a fault of ours: it ends the governor, and its log says where.
+            sys.stderr.write(f"protocol error: {error}\n")
+            self._close(peer)
 
     def _understand(self, peer: Peer, word: str, fields: tuple[bytes, ...]) -> None:
         connection, now = peer.socket.fileno(), self._now()
         match word:
             case "ask":
-                ask = read_ask(fields)
+                if peer.asked:
+                    raise ProtocolError("a second ask on one connection")
+                ask, peer.asked = read_ask(fields), True
                 root = self._roots.get(ask.run, ask.directory)
                 step = step_of(ask.command, ask.directory, root, self._files, threads=ask.cpus)
                 asker = _process_behind(peer.socket)
@@ -273,6 +278,8 @@ class Daemon:
                 self._welcome(peer, fields)
             case "finish":
                 self._finish(peer, fields)
+            case _:
+                raise ProtocolError(f"an unknown word: {word!r:.80}")
 
     def _close(self, peer: Peer) -> None:
         connection = peer.socket.fileno()
@@ -292,6 +299,8 @@ class Daemon:
 
     def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         (run,) = read_numbers(fields, 1)
+        if len(fields) < 3 or peer.run is not None or run in self._clients:
+            raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
