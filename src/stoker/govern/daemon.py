@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.govern.build_files import BuildFiles
-from stoker.govern.command_line import step_of
+from stoker.govern.build_files import BuildFiles, StepReader
+from stoker.govern.command_line import reads_files, step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs
 from stoker.govern.history import History
@@ -31,6 +31,7 @@ from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import (
+    Ask,
     ProtocolError,
     decode,
     encode,
@@ -111,6 +112,7 @@ class Daemon:
         self._graphs = Graphs(predictor.durations)
         self._outlook = Outlook()
         self._files = BuildFiles()
+        self._reader = StepReader[tuple[Peer, Ask]]()
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
             predictor=predictor,
@@ -137,6 +139,7 @@ class Daemon:
         """Until the last client is gone."""
         with _listening(self._options.socket) as self._listener:
             self._selector.register(self._listener, selectors.EVENT_READ)
+            self._selector.register(self._reader, selectors.EVENT_READ)
             while not self._over():
                 for key, ready in self._selector.select(_TICK if self._governor.busy else 1.0):
                     if key.fileobj is self._listener:
@@ -156,6 +159,9 @@ class Daemon:
         for steps in self._graphs.news():
             self._outlook.expect(steps)
             self._governor.reconsider()
+        for (peer, ask), step in self._reader.take():
+            if self._peers.get(peer.socket.fileno()) is peer:  # it may have gone meanwhile
+                self._told(peer, ask, step)
         if self._governor.busy:
             if now - self._metered >= _FRESH:
                 self._read_meter()
@@ -253,15 +259,7 @@ class Daemon:
         connection, now = peer.socket.fileno(), self._now()
         match word:
             case "ask":
-                if peer.asked:
-                    raise ProtocolError("a second ask on one connection")
-                ask, peer.asked = read_ask(fields), True
-                root = self._roots.get(ask.run, ask.directory)
-                step = step_of(ask.command, ask.directory, root, self._files, threads=ask.cpus)
-                asker = _process_behind(peer.socket)
-                path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
-                self._asked_first = self._asked_first or now
-                self._governor.asked(connection, ask, _printable(step), path, now)
+                self._asked(peer, read_ask(fields))
             case "started":
                 self._governor.started(connection, *read_numbers(fields, 1))
             case "memory":
@@ -280,6 +278,24 @@ class Daemon:
                 self._finish(peer, fields)
             case _:
                 raise ProtocolError(f"an unknown word: {word!r:.80}")
+
+    def _asked(self, peer: Peer, ask: Ask) -> None:
+        if peer.asked:
+            raise ProtocolError("a second ask on one connection")
+        peer.asked = True
+        root = self._roots.get(ask.run, ask.directory)
+        if reads_files(ask.command):
+            self._reader.put((peer, ask), partial(_step, ask, root, self._files))
+        else:
+            self._told(peer, ask, _step(ask, root, self._files))
+
+    def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
+        """It is known what a connection asks for."""
+        connection, now = peer.socket.fileno(), self._now()
+        asker = _process_behind(peer.socket)
+        path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
+        self._asked_first = self._asked_first or now
+        self._governor.asked(connection, ask, step, path, now)
 
     def _close(self, peer: Peer) -> None:
         connection = peer.socket.fileno()
@@ -368,8 +384,9 @@ def _kill_group(group: int | None) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def _printable(step: Step) -> Step:
+def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
     """Fit for events and history, whatever bytes stood in the command line."""
+    step = step_of(ask.command, ask.directory, root, files, threads=ask.cpus)
     return replace(
         step,
         source=_text(step.source),

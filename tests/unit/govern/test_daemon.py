@@ -1,4 +1,4 @@
-"""The governor's process: whatever its own user sends, it serves on, and it ends with its clients."""
+"""The governor's process serves on whatever its own user sends, and ends with its clients."""
 
 import socket
 import subprocess
@@ -101,7 +101,8 @@ class Line:
 
 
 def ask(*command: str, run: Field = RUN) -> Message:
-    return ("ask", VERSION, run, 1, "/", 1, *(command or ("true",)))
+    words: tuple[Field, ...] = command or ("true",)
+    return ("ask", VERSION, run, 1, "/", 1, *words)
 
 
 @pytest.fixture(autouse=True)
@@ -200,6 +201,46 @@ def test_a_fault_of_its_own_is_not_taken_for_nonsense_of_the_other_side(tmp_path
     governor = RealGovernor(tmp_path / "run", fault)
     with governor.connect() as line:
         line.say(ask())
+        assert line.is_closed()
+    assert governor.wait() != 0
+    assert "KeyError: 'fault'" in governor.log.read_text()
+    governor.end()
+
+
+SLOW_FILES = """
+import pathlib, time
+from stoker.govern import daemon
+
+def text(self, path):
+    while not pathlib.Path(path).exists():
+        time.sleep(0.01)
+    return ""
+
+daemon.BuildFiles.text = text
+"""
+
+
+def test_a_response_file_that_takes_long_holds_up_nobody_else(tmp_path: Path) -> None:
+    governor = RealGovernor(tmp_path / "run", SLOW_FILES)
+    with governor.connect() as slow, governor.connect() as gone:
+        slow.say(ask("cc", f"@{tmp_path}/go"))
+        gone.say(ask("cc", f"@{tmp_path}/go"))
+        assert governor.serves()
+        gone.__exit__()
+        assert governor.serves()
+        (tmp_path / "go").touch()
+        assert slow.hears().startswith(b"run\t")
+    with governor.connect() as never:  # and does not keep a governor whose clients have gone
+        never.say(ask("cc", f"@{tmp_path}/never"))
+        assert governor.serves()
+        governor.end()
+
+
+def test_a_fault_in_a_thread_is_one_of_the_governor(tmp_path: Path) -> None:
+    fault = "from stoker.govern import daemon\ndaemon.BuildFiles.text = lambda *_: {}['fault']"
+    governor = RealGovernor(tmp_path / "run", fault)
+    with governor.connect() as line:
+        line.say(ask("cc", "@file"))
         assert line.is_closed()
     assert governor.wait() != 0
     assert "KeyError: 'fault'" in governor.log.read_text()
