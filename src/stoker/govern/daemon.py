@@ -5,10 +5,10 @@ last. Launchers speak the wire protocol; a `stoker run` speaks it too, as ``clie
 events back. Never spawns anything; kills only process groups of commands whose launcher is gone.
 """
 
-import fcntl
 import os
 import resource
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -47,6 +47,7 @@ from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import Value
+from stoker.outside import locks
 
 _TICK = 0.1  # seconds between looks at everything while anything runs
 _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
@@ -54,6 +55,8 @@ _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
 _LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
+_LOCK = ".lock"  # behind the name of a socket
+_FORGOTTEN = 7 * 86400.0  # seconds after which nobody takes turns any more
 _MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
 
 
@@ -408,7 +411,6 @@ class _listening:  # noqa: N801
         self._path = Path(path)
 
     def __enter__(self) -> socket.socket:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         aside = self._path.with_suffix(f".{os.getpid()}")
         self._listener.bind(str(aside))
@@ -425,17 +427,33 @@ class _listening:  # noqa: N801
 def main() -> None:
     """``python -m stoker.govern.daemon OPTIONS``: serve, unless another one does already."""
     options = msgspec.json.decode(sys.argv[1], type=Options)
-    Path(options.socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with Path(f"{options.socket}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with suppress(ValueError):  # some systems name a limit that they do not grant
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
-        Daemon(options).serve()
+    os.umask(0o077)  # what it keeps is its user's alone
+    try:
+        with locks.held(Path(f"{options.socket}{_LOCK}")):
+            _serve(options)
+    except locks.BusyError:
+        return
+
+
+def _serve(options: Options) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems name a limit that they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
+    _sweep(Path(options.socket).parent)
+    Daemon(options).serve()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what governors have left that will never be again: every container has its own.
+
+    A build whose governor was killed still takes turns in a folder of it, hence the long wait.
+    """
+    for lock in folder.glob(f"*.sock{_LOCK}"):
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime > _FORGOTTEN and not locks.is_held(lock):
+                for left in folder.glob(f"{lock.name.removesuffix(f'.sock{_LOCK}')}.*"):
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 if __name__ == "__main__":

@@ -22,15 +22,14 @@ from stoker.plan.chain import BUILD_TOOLS, COMPILER, Links
 def make_links(path: str) -> Links:
     """Make what is missing, renew what has changed. ``path``: the PATH as the user has it."""
     launcher = stable_launcher()
-    data = folders.data()
-    tools, nvcc = data / "tools", data / "torch" / "nvcc"
+    tools, nvcc = folders.data_folder("tools"), folders.data_folder("torch") / "nvcc"
     for name in BUILD_TOOLS:
         _write(tools / name, "build_tool")
     _write(nvcc, "nvcc")
     names = compilers_on(path)
-    compilers = data / "links" / hashlib.sha256(":".join(names).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(":".join(names).encode()).hexdigest()[:12]
+    compilers = folders.data_folder("links", digest)
     try:
-        compilers.mkdir(parents=True, exist_ok=True)
         for name in names:
             _link(compilers / name, launcher)
     except OSError as error:

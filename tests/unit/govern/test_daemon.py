@@ -21,7 +21,7 @@ PATIENCE = 60.0
 APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 RUN = 4711
 Field = str | bytes | int
-Message = tuple[str, *tuple[Field, ...]]
+Message = tuple[Field, ...]  # the first one is its word
 
 
 class RealGovernor:
@@ -72,7 +72,7 @@ class Line:
         self._socket.connect(path)
 
     def say(self, *messages: Message) -> None:
-        self.send(b"".join(encode(word, *fields) for word, *fields in messages))
+        self.send(b"".join(encode(str(word), *fields) for word, *fields in messages))
 
     def send(self, content: bytes) -> None:
         try:
@@ -101,8 +101,7 @@ class Line:
 
 
 def ask(*command: str, run: Field = RUN) -> Message:
-    words: tuple[Field, ...] = command or ("true",)
-    return ("ask", VERSION, run, 1, "/", 1, *words)
+    return ("ask", VERSION, run, 1, "/", 1, *(command or ("true",)))
 
 
 @pytest.fixture(autouse=True)
