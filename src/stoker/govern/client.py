@@ -3,6 +3,7 @@
 import hashlib
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from stoker.model.errors import CommandError, StokerError, StorageError
 from stoker.model.events import AnyEvent
 from stoker.model.runs import RunSummary
 from stoker.outside import process
-from stoker.outside.folders import private_folder
+from stoker.outside.folders import data, private_folder
 
 _PATIENCE = 10.0  # seconds for a governor to appear, and to answer
 _LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
@@ -49,7 +50,7 @@ def socket_path(limit: str) -> Path:
 
 def _bases(home: str) -> Iterator[Path]:
     if home:
-        yield Path(home).expanduser().absolute() / "run"
+        yield data().parent / "run"
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime) / "stoker"
     yield Path(f"/tmp/stoker-{os.getuid()}")
@@ -58,11 +59,12 @@ def _bases(home: str) -> Iterator[Path]:
 def _scope(limit: str) -> Iterator[str]:
     """What tells the limit, the pid namespace and the boot of a machine from all others."""
     yield limit
-    for path in (limit, "/proc/self/ns/pid"):
-        with suppress(OSError):
-            found = Path(path).stat()
-            # A file in /proc is another one in each mount of it, and means the same.
-            yield f"{found.st_dev} {found.st_ino}" if path != limit or Path(path).is_dir() else ""
+    with suppress(OSError):
+        group = Path(limit).stat()
+        if stat.S_ISDIR(group.st_mode):  # not the machine's own limit, which is a file in /proc
+            yield f"{group.st_dev} {group.st_ino}"
+    with suppress(OSError):
+        yield str(Path("/proc/self/ns/pid").stat().st_ino)
     with suppress(OSError):
         yield Path("/proc/sys/kernel/random/boot_id").read_text()
 
@@ -146,6 +148,31 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self._socket.close()
+
+
+class NoGovernor:
+    """Stands in for a client where there can be no governor: nothing comes from it."""
+
+    alive = False
+    summary: RunSummary | None = None
+
+    def __init__(self, options: Options):
+        self.options = options
+
+    def fileno(self) -> int:
+        raise ValueError("there is no connection")
+
+    def events(self) -> Iterator[AnyEvent]:
+        yield from ()
+
+    def finish(self, status: int) -> Iterator[AnyEvent]:  # noqa: ARG002
+        yield from ()
+
+    def __enter__(self) -> "NoGovernor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _connect(options: Options, deadline: float) -> socket.socket:
