@@ -15,7 +15,7 @@ from pathlib import Path
 from stoker.govern.launcher import stable_launcher
 from stoker.model.errors import StorageError
 from stoker.outside import folders
-from stoker.outside.files import write_whole
+from stoker.outside.files import file_made_whole
 from stoker.plan.chain import BUILD_TOOLS, COMPILER, Links
 
 
@@ -55,8 +55,9 @@ def _write(path: Path, shim: str) -> None:
     with suppress(OSError):
         if path.read_bytes() == content and os.access(path, os.X_OK):
             return
-    write_whole(path, content)
-    path.chmod(0o755)
+    with file_made_whole(path) as stream:
+        os.fchmod(stream.fileno(), 0o755)  # before it appears, as for the launcher
+        stream.write(content)
 
 
 def _link(path: Path, target: Path) -> None:

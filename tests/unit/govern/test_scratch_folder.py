@@ -87,6 +87,23 @@ def test_nobody_else_can_look_in(places: tuple[Path, Path]) -> None:
             assert base.stat().st_mode & 0o777 == 0o700
 
 
+def test_names_that_another_user_has_taken_block_nobody(places: tuple[Path, Path]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives folders away")
+    disk, ram = places
+    for place in places:
+        (place / "stoker-0-steps").mkdir()
+        os.chown(place / "stoker-0-steps", 65534, 65534)
+    for _ in range(2):
+        with ScratchFolder(Scratch(disk=str(disk), ram=str(ram), most=MIB)) as folder:
+            assert folder.path.resolve().is_relative_to(ram)
+            (folder.path / "x").write_text("x")
+    for place in places:
+        theirs, ours = sorted(place.iterdir())
+        assert (theirs.owner(), ours.owner()) == ("nobody", "root")
+        assert list(theirs.iterdir()) == list(ours.iterdir()) == []
+
+
 def test_what_a_killed_run_left_goes_with_the_next(places: tuple[Path, Path]) -> None:
     disk, ram = places
     command = [sys.executable, "-c", STAY, str(disk), str(ram)]
