@@ -1,9 +1,9 @@
 """The governor's process: sockets, clock, meter and history round the state machine.
 
 One for each user, binding memory limit, pid namespace and boot. It begins with the first
-`stoker run` and ends with the last. Launchers speak the wire protocol; a `stoker run` speaks it too,
-as ``client``, and gets events back. Never spawns anything; kills only process groups of commands
-whose launcher is gone.
+`stoker run` and ends with the last. Launchers speak the wire protocol; a `stoker run` speaks it
+too, as ``client``, and gets events back. Never spawns anything; kills only process groups of
+commands whose launcher is gone.
 """
 
 import os

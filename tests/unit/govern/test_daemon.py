@@ -1,8 +1,11 @@
 """The governor's process serves on whatever its own user sends, and ends with its clients."""
 
+import fcntl
+import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,7 +31,7 @@ class RealGovernor:
     """A governor of its own, with a client that keeps it alive."""
 
     def __init__(self, folder: Path, code: str = "from stoker.govern import daemon"):
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self.options = Options(socket=str(folder / "governor.sock"), policy="adaptive", cpus=2)
         self.log = folder / "governor.log"
         words = [sys.executable, "-c", f"{code}\ndaemon.main()"]
@@ -258,3 +261,21 @@ def test_it_ends_with_the_last_of_its_clients(governor: RealGovernor) -> None:
         other.__exit__(None, None, None)
         assert governor.wait() == 0
     assert not Path(governor.options.socket).exists()
+
+
+def test_what_governors_of_long_ago_left_is_removed(tmp_path: Path) -> None:
+    """Containers come and go, and each one's governor has names of its own."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name, days in (("old", 8), ("held", 8), ("new", 1)):
+        (folder / f"{name}.turns-of-2").mkdir()
+        (folder / f"{name}.log").touch()
+        lock = folder / f"{name}.sock.lock"
+        lock.touch()
+        os.utime(lock, (time.time() - days * 86400,) * 2)
+    with (folder / "held.sock.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        governor = RealGovernor(folder)
+        governor.end()
+    left = {path.name.partition(".")[0] for path in folder.iterdir()}
+    assert left == {"held", "new", "governor"}
