@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from conftest import Stoker
-from governed import STOKER, Build
+from governed import STOKER, Build, finished, wait_until
+from small_disks import small_disk
 from stoker.flows.running import jobs_of
 
 Need = Callable[[str], str]
@@ -331,6 +332,82 @@ def test_only_compilers_that_are_there_seem_to_be(build: Build) -> None:
     for tool in ("sh", "env"):
         (bare / tool).symlink_to(shutil.which(tool) or "")
     assert build.run("sh", "-c", "command -v cc", PATH=str(bare)).status == 127
+
+
+# -- what cannot be written, or opened ----------------------------------------------------------
+
+
+def test_a_home_that_cannot_be_written_governs_nothing_and_runs_the_command(
+    build: Build, tmp_path: Path
+) -> None:
+    build.step("one", "true", before="")
+    with small_disk(tmp_path / "home", "ro") as home:
+        for name in ("STOKER_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            build.environment.pop(name, None)
+        build.environment |= {"HOME": str(home), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+        (tmp_path / "run").mkdir(mode=0o700)
+        done = build.run("sh", "-c", "ninja && exit 3")
+        assert done.status == 3, done
+        assert build.made() == {"one"}
+        assert "the build is not governed" in done.err
+        assert "STOKER_HOME" in done.err
+        build.environment["STOKER_HOME"] = str(home / "stoker")
+        again = build.run("sh", "-c", "exit 3")
+        assert (again.status, "STOKER_HOME" in again.err) == (3, True), again
+        wait_until(lambda: not list((tmp_path / "run").rglob("*.sock")), "its governor has ended")
+
+
+def test_a_governor_that_does_not_start_leaves_the_command_to_itself(build: Build) -> None:
+    """Its log cannot be written, and there is nobody to tell."""
+    build.step("one", "true", before="")
+    (build.home / "run").mkdir(mode=0o700)
+    with small_disk(build.home / "run" / "full", "size=4k,nr_inodes=2") as full:
+        environment = {"STOKER_HOME": str(full), "XDG_RUNTIME_DIR": str(full)}
+        done = build.run("sh", "-c", "ninja && exit 3", **environment)
+        assert done.status == 3, done
+        assert "the build is not governed" in done.err
+    assert build.made() == {"one"}
+
+
+@pytest.mark.parametrize("limit", ["-Sn", "-n"])
+def test_a_window_wider_than_the_files_that_may_be_open(build: Build, limit: str) -> None:
+    """A soft limit is raised; a hard one narrows the window."""
+    for number in range(100):
+        build.step(f"step{number}", "true")
+    few = ["sh", "-c", f'ulimit {limit} 64; exec "$@"', "few"]
+    done = finished(build.start(options=["--cpus", "128"], prefix=few))
+    assert done.status == 0, done
+    assert len(build.made()) == 100
+
+
+def test_the_limit_of_files_is_raised_no_further_than_the_window_needs(build: Build) -> None:
+    few = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "few"]
+    done = finished(build.start("sh", "-c", "ulimit -Sn", options=["--cpus", "4"], prefix=few))
+    assert 64 < int(done.out) <= 128
+    plenty = ["sh", "-c", 'ulimit -Sn 512; exec "$@"', "plenty"]
+    done = finished(build.start("sh", "-c", "ulimit -Sn", options=["--cpus", "4"], prefix=plenty))
+    assert int(done.out) == 512
+
+
+# -- CUDA ---------------------------------------------------------------------------------------
+
+
+def test_a_script_named_nvcc_is_not_the_toolkit(build: Build) -> None:
+    home, scripts = build.folder / "cuda", build.folder / "local/bin"
+    for folder, body in (
+        (home / "bin", f'[ "$1" != --dryrun ] || echo "#$ TOP={home}/bin/.." >&2'),
+        (scripts, f'exec {home}/bin/nvcc "$@"'),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "nvcc").write_text(f"#!/bin/sh\n{body}\n")
+        (folder / "nvcc").chmod(0o755)
+    path = f"{scripts}:{os.environ['PATH']}"
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        build.environment.pop(name, None)
+    done = build.run("sh", "-c", 'printf %s "$CUDA_HOME"', PATH=path)
+    assert done.out.decode() == str(home)
+    done = build.run("sh", "-c", 'printf %s "$CUDA_HOME"', PATH=path, CUDA_PATH="/named")
+    assert done.out.decode() == "/named"
 
 
 # -- ccache ------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from governed import Build, alive, finished, wait_until
 from memory_groups import MakeGroup, MemoryGroup
-from stoker.model.runs import Outcome
+from stoker.model.runs import Outcome, RunSummary
 
 MIB = 1 << 20
 LIMIT = 400 * MIB
@@ -162,3 +163,61 @@ def test_a_neighbour_takes_half_and_gives_it_back(heavy: Build, group: MemoryGro
     done = finished(run)
     assert done.status == 0, done
     assert len(heavy.made()) == 12
+
+
+# -- containers ------------------------------------------------------------------------------------
+
+NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--cgroup"]
+
+
+def contained(group: MemoryGroup) -> list[str]:
+    """The words before a command that is to see what it would see in a container: its own group as
+    the outermost, where every other container sees its own, and process numbers from 1 on.
+    """
+    mount = f'mount --bind "{group.folder}" "{group.folder.parent}" && exec "$@"'
+    words = [*group.enter, *NAMESPACES, "sh", "-c", mount, "container"]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespaces can be made here")
+    return words
+
+
+def test_containers_that_share_a_home_have_a_governor_each(
+    heavy: Build, group: MemoryGroup, make_group: MakeGroup, tmp_path: Path
+) -> None:
+    """Joined to the first one's, the second one's steps would all run at once, and be killed."""
+    roomy = make_group("roomy")
+    roomy.set_limit(4000 * MIB)
+    other = Build(tmp_path / "other", heavy.home)
+    other.step("waits", "until [ -e go ]; do sleep 0.05; done")
+    first = other.start(prefix=contained(roomy), options=["--cpus", "6"])
+    wait_until(heavy.sockets, "the first governor listens")
+    file = heavy.folder / "summary.json"
+    options = ["--cpus", "6", "--summary", str(file)]
+    second = finished(heavy.start(prefix=contained(group), options=options))
+    assert second.status == 0, second
+    summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
+    assert (summary.limit_bytes, summary.steps, summary.oom_kills) == (LIMIT, 12, 0)
+    assert len(heavy.made()) == 12
+    (other.folder / "go").touch()
+    done = finished(first)
+    assert done.status == 0, done
+    assert "died" not in done.err + second.err
+    heavy.wait_for_end()
+
+
+def test_a_run_in_a_pid_namespace_of_its_own_has_a_governor_of_its_own(
+    build: Build, tmp_path: Path, group: MemoryGroup
+) -> None:
+    namespace = contained(group)[len(group.enter) :][:5]
+    inner = Build(tmp_path / "inner", build.home)
+    for number in range(4):
+        inner.step(f"step{number}", "true")
+    build.step("own", "until [ -e go ]; do sleep 0.05; done")
+    run = build.start()
+    wait_until(build.sockets, "the governor listens")
+    done = finished(inner.start(prefix=namespace))
+    assert done.status == 0, done
+    assert len(list((build.home / "run").glob("*.sock.lock"))) == 2
+    assert len(inner.attempts()) == 4
+    (build.folder / "go").touch()
+    assert finished(run).status == 0

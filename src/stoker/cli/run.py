@@ -88,7 +88,7 @@ def _write(path: Path, summary: "RunSummary | None") -> str:
     from stoker.outside.files import write_whole
 
     if summary is None:
-        return f"stoker: no summary in {path}: the governor has died\n"
+        return f"stoker: no summary in {path}: there is no governor\n"
     try:
         write_whole(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     except StorageError as error:

@@ -1,13 +1,13 @@
 """Commands under the governor: what `stoker run` and `stoker build` share."""
 
 import os
+import secrets
 import select
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -15,16 +15,18 @@ from msgspec.structs import replace
 
 from stoker.build.toolchain.store import held_for
 from stoker.govern.cache_hits import CacheHits
-from stoker.govern.client import Client, socket_path
+from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.daemon import Options
 from stoker.govern.links import make_links
 from stoker.govern.policies import make_policy
 from stoker.govern.room import Room
 from stoker.govern.scratch import ScratchFolder
+from stoker.machine.cuda import find_home
 from stoker.machine.disks import read_temporary
+from stoker.machine.probe import Probe
 from stoker.machine.snapshot import read_machine
 from stoker.machine.written import read_written
-from stoker.model.errors import StorageError
+from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.machine import LimitKind, Machine
 from stoker.model.runs import RunSummary
@@ -32,7 +34,7 @@ from stoker.model.scratch import Scratch, Tmp
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import private_folder
-from stoker.plan.chain import governed_environment
+from stoker.plan.chain import files_for, governed_environment
 from stoker.plan.scratch import choose_scratch
 
 Show = Callable[[AnyEvent], None]
@@ -41,6 +43,7 @@ Echo = Callable[[bytes], None]
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
+_PATIENCE = 10.0  # seconds for nvcc to tell where it is
 _LOOK = 0.05  # seconds between looks at a command that says nothing
 _LOOK_ROUND = 0.5  # seconds between looks at what fills up
 _MORE_ROOM = ("what was built stays, and the same command goes on from there", "stoker gc")
@@ -60,22 +63,32 @@ class RunOptions(Value, frozen=True, kw_only=True):
 class Session:
     """Commands that belong to one run of the governor's, one after another."""
 
-    def __init__(self, client: Client, scratch: ScratchFolder, room: Room, show: Show):
+    def __init__(
+        self, client: Client | NoGovernor, run: int, scratch: ScratchFolder, room: Room, show: Show
+    ):
         self._client = client
+        self._run = run
         self._scratch = scratch
         self._room = room
         self._show = show
         self._written = read_written()
-        folder = Path(client.options.socket).parent
-        self._cache_log = folder / f"ccache-{os.getpid()}.log"
+        self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
         self._hits = CacheHits(self._cache_log)
         self._began = time.monotonic()
         self._next_look = self._began
         self.stopped_by: int | None = None  # the signal that told us to end
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """What a command must be given so that its compiles ask."""
-        environment = _environment(self._client.options, base, tmp=self._scratch.path)
+        """What a command must be given so that its compiles ask, or its own where they cannot."""
+        if isinstance(self._client, NoGovernor):
+            return dict(base)
+        try:
+            environment = _environment(
+                self._client.options, base, run=self._run, tmp=self._scratch.path
+            )
+        except (StorageError, UsageError) as error:
+            self._show(_ungoverned(error))
+            return dict(base)
         log = environment.setdefault("CCACHE_STATSLOG", str(self._cache_log))
         self._hits = CacheHits(Path(log))
         return environment
@@ -92,7 +105,8 @@ class Session:
 
         An error where the disk is so full that it had to be stopped.
         """
-        child = process.start(command, env=env, cwd=cwd, piped=output is not None)
+        files = files_for(int(env.get("STOKER_JOBS", 0)))
+        child = process.start(command, env=env, cwd=cwd, piped=output is not None, files=files)
         with self._signals_passed_on(child):
             status = self._watch(child, output)
         if self._room.shortage:
@@ -105,10 +119,11 @@ class Session:
         return self._room.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:
-        """Nothing where the governor died."""
+        """Nothing where the governor died, or where there was none."""
         for event in self._client.finish(status):
             self._show(event)
-        self._cache_log.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._cache_log.unlink(missing_ok=True)
         summary, written = self._client.summary, read_written()
         if summary is None or written is None or self._written is None:
             return summary
@@ -141,7 +156,7 @@ class Session:
         if number := self._room.look(now):
             child.send_signal(number)
 
-    def _live_client(self) -> Client | None:
+    def _live_client(self) -> Client | NoGovernor | None:
         return self._client if self._client.alive else None
 
     def _hear(self) -> None:
@@ -191,19 +206,45 @@ def session(
     ``folder`` is where the build grows, here if not given; ``growth`` bytes are all that it may.
     """
     machine, here = read_machine(), _here()
-    asked = _governor_options(options, machine)
+    asked, run = _governor_options(options, machine), _run_number()
     make_policy(asked.policy, cpus=asked.cpus)  # what it does not know is said here, not there
     scratch = _scratch(options, asked, machine)
     with (
         ScratchFolder(scratch) as temporary,
         held_for(os.environ),
-        Client(asked, run=os.getpid(), command=what, directory=here) as client,
+        _client(asked, machine, show, run=run, command=what, directory=here) as client,
     ):
         for text in _differences(asked, client.options):
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
-        yield Session(client, temporary, Room(folder or Path(here), growth), show)
+        yield Session(client, run, temporary, Room(folder or Path(here), growth), show)
+
+
+def _client(
+    asked: Options, machine: Machine, show: Show, *, run: int, command: str, directory: str
+) -> Client | NoGovernor:
+    """A build that cannot be governed goes on by itself, and is told so."""
+    try:
+        asked = replace(asked, socket=str(socket_path(machine.memory.limit.where)))
+        return Client(asked, run=run, command=command, directory=directory)
+    except StokerError as error:
+        show(_ungoverned(error))
+        return NoGovernor(asked)
+
+
+def _ungoverned(error: StokerError) -> Warned:
+    parts = [f"the build is not governed: {error}"]
+    if isinstance(error, CommandError):
+        parts += error.output.splitlines()[-1:]
+    if isinstance(error, StorageError):
+        parts.append("set STOKER_HOME to a folder that can be written")
+    return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
+
+
+def _run_number() -> int:
+    """A number for launchers to tell runs apart; beyond all process numbers, which it is not."""
+    return (1 << 30) + secrets.randbelow(1 << 30)
 
 
 def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
@@ -220,7 +261,7 @@ def _governor_options(options: RunOptions, machine: Machine) -> Options:
         whole = limit.kind is LimitKind.PHYSICAL
         keep_free = int(min(limit.limit * _SHARE_KEPT_FREE, _MOST_KEPT_FREE)) if whole else 0
     return Options(
-        socket=str(socket_path(limit.where)),
+        socket="",
         policy=options.policy,
         cpus=options.cpus or machine.cpu.usable,
         cap=options.memory,
@@ -256,27 +297,29 @@ def _differences(asked: Options, found: Options) -> Iterator[str]:
             )
 
 
-def _environment(options: Options, base: Mapping[str, str], *, tmp: Path) -> dict[str, str]:
-    locks = private_folder(Path(options.socket).parent / f"turns-of-{options.cpus}")
-    for cpu in range(options.cpus):
-        (locks / f"cpu{cpu}").touch()
+def _environment(
+    options: Options, base: Mapping[str, str], *, run: int, tmp: Path
+) -> dict[str, str]:
+    locks = private_folder(Path(options.socket).with_suffix(f".turns-of-{options.cpus}"))
+    try:
+        for cpu in range(options.cpus):
+            (locks / f"cpu{cpu}").touch()
+    except OSError as error:
+        raise StorageError(f"cannot write in {locks}: {error.strerror}") from error
     said = {
         "STOKER_SOCKET": options.socket,
-        "STOKER_RUN": str(os.getpid()),
+        "STOKER_RUN": str(run),
         "STOKER_TMP": str(tmp),
         "STOKER_LOCKS": str(locks),
     }
-    path = base.get("PATH", "")
     return governed_environment(
-        base, make_links(path), cpus=options.cpus, said=said, cuda_home=_cuda_home(base)
+        base,
+        make_links(base.get("PATH", "")),
+        cpus=options.cpus,
+        said=said,
+        files=process.files_allowed(),
+        cuda_home=find_home(Probe(environment=base, patience=_PATIENCE)),
     )
-
-
-def _cuda_home(base: Mapping[str, str]) -> str | None:
-    """The toolkit as builds look for it: the variables, then the folder above nvcc's."""
-    named = base.get("CUDA_HOME") or base.get("CUDA_PATH")
-    nvcc = shutil.which("nvcc", path=base.get("PATH"))
-    return named or (str(Path(nvcc).parent.parent) if nvcc else None)
 
 
 def _in_foreground() -> bool:

@@ -4,11 +4,24 @@ Never runs anything: a compiler is known by its real name and size, which change
 and are the same on the next machine that has the same package.
 """
 
+import os
 import shutil
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Generic, TypeVar
+
+from stoker.model.govern import Step
 
 _LONGEST = 1 << 22  # bytes of a response file that are read
+_THREADS = 4  # a file system that does not answer holds up this many steps before all others
+
+MakeStep = Callable[[], Step]
+Owner = TypeVar("Owner")
 
 
 class BuildFiles:
@@ -40,3 +53,48 @@ def _identity(program: str) -> str:
         return f"{real.name} {real.stat().st_size}"
     except (OSError, ValueError, RuntimeError):
         return ""
+
+
+class StepReader(Generic[Owner]):
+    """Makes steps in threads, so that files and long command lines hold up nobody else.
+
+    ``fileno`` becomes readable when there is something to take.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[tuple[Owner, MakeStep]] = SimpleQueue()
+        self._made: deque[tuple[Owner, Step | Exception]] = deque()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        self._threads: list[Thread] = []
+
+    def fileno(self) -> int:
+        return self._woken
+
+    def put(self, owner: Owner, make: MakeStep) -> None:
+        self._tasks.put((owner, make))
+        if len(self._threads) < _THREADS:
+            # None of them may keep a process alive that has nothing else to do.
+            self._threads.append(Thread(target=self._work, daemon=True))
+            self._threads[-1].start()
+
+    def take(self) -> Iterator[tuple[Owner, Step]]:
+        """The steps that were made since. A fault met while making one is raised here."""
+        with suppress(BlockingIOError):
+            os.read(self._woken, 1 << 16)
+        while self._made:
+            owner, step = self._made.popleft()
+            if isinstance(step, Exception):
+                raise step
+            yield owner, step
+
+    def _work(self) -> None:
+        while True:
+            owner, make = self._tasks.get()
+            try:
+                self._made.append((owner, make()))
+            except Exception as error:
+                self._made.append((owner, error))
+            with suppress(BlockingIOError):
+                os.write(self._wake, b".")

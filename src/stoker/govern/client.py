@@ -3,9 +3,11 @@
 import hashlib
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -14,11 +16,11 @@ import msgspec
 from stoker import __version__
 from stoker.govern.daemon import Options
 from stoker.govern.protocol import decode, encode
-from stoker.model.errors import CommandError, StokerError
+from stoker.model.errors import CommandError, StokerError, StorageError
 from stoker.model.events import AnyEvent
 from stoker.model.runs import RunSummary
 from stoker.outside import process
-from stoker.outside.folders import private_folder
+from stoker.outside.folders import data, private_folder
 
 _PATIENCE = 10.0  # seconds for a governor to appear, and to answer
 _LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
@@ -27,17 +29,44 @@ _LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and
 def socket_path(limit: str) -> Path:
     """One governor for each user and binding memory limit; ``limit`` is where that one stands.
 
-    Another version of stoker has its own, to which this one is a neighbour.
+    It measures one control group and knows processes by their numbers, so containers that share a
+    folder have one each, although every one of them sees its own group at the same path. Another
+    version of stoker has its own, to which this one is a neighbour.
     """
-    fallback = Path(f"/tmp/stoker-{os.getuid()}")
-    base = fallback
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        base = Path(runtime) / "stoker"
-    if home := os.environ.get("STOKER_HOME"):
-        base = Path(home).expanduser().absolute() / "run"
-    what = "\0".join((__version__, str(base), limit))
+    home = os.environ.get("STOKER_HOME", "")
+    what = "\0".join((__version__, home, *_scope(limit)))
     name = f"{hashlib.sha256(os.fsencode(what)).hexdigest()[:12]}.sock"
-    return (base if len(os.fsencode(base / name)) <= _LONGEST_PATH else fallback) / name
+    problem: StorageError | None = None
+    for base in _bases(home):
+        try:
+            path = private_folder(base) / name
+        except StorageError as error:
+            problem = problem or error
+            continue
+        if len(os.fsencode(path)) <= _LONGEST_PATH:
+            return path
+    raise problem or StorageError("no folder has a path that is short enough for a socket")
+
+
+def _bases(home: str) -> Iterator[Path]:
+    if home:
+        yield data().parent / "run"
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        yield Path(runtime) / "stoker"
+    yield Path(f"/tmp/stoker-{os.getuid()}")
+
+
+def _scope(limit: str) -> Iterator[str]:
+    """What tells the limit, the pid namespace and the boot of a machine from all others."""
+    yield limit
+    with suppress(OSError):
+        group = Path(limit).stat()
+        if stat.S_ISDIR(group.st_mode):  # not the machine's own limit, which is a file in /proc
+            yield f"{group.st_dev} {group.st_ino}"
+    with suppress(OSError):
+        yield str(Path("/proc/self/ns/pid").stat().st_ino)
+    with suppress(OSError):
+        yield Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
 class Client:
@@ -45,7 +74,6 @@ class Client:
 
     def __init__(self, options: Options, *, run: int, command: str, directory: str):
         """``options`` become those of the governor that is there, if there is one."""
-        private_folder(Path(options.socket).parent)
         self.options = options
         self.alive = True
         self._received = b""
@@ -120,6 +148,31 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self._socket.close()
+
+
+class NoGovernor:
+    """Stands in for a client where there can be no governor: nothing comes from it."""
+
+    alive = False
+    summary: RunSummary | None = None
+
+    def __init__(self, options: Options):
+        self.options = options
+
+    def fileno(self) -> int:
+        raise ValueError("there is no connection")
+
+    def events(self) -> Iterator[AnyEvent]:
+        yield from ()
+
+    def finish(self, status: int) -> Iterator[AnyEvent]:  # noqa: ARG002
+        yield from ()
+
+    def __enter__(self) -> "NoGovernor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _connect(options: Options, deadline: float) -> socket.socket:

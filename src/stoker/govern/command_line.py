@@ -6,9 +6,8 @@ version a compiler is) is asked of a ``Files`` that the caller hands in.
 
 import hashlib
 import re
-import shlex
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
@@ -40,8 +39,14 @@ _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
 # Folders that pip and uv make anew for every build, and the name pip gives a source tree there.
-_FRESH = re.compile(r".*/(?:pip-[a-z-]+-|builds-v\d+/\.tmp)[^/]+/")
+_FRESH = re.compile(r"/(?:pip-[a-z-][a-z]*-|builds-v\d+/\.tmp)[^/]+(?=/)")
 _HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)")
+# A word as a shell would read it, else a quotation mark or backslash that is never closed. Nothing
+# in it is read twice, so that a response file takes time in proportion to its length.
+_WORD = re.compile(r"""((?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++)|["'\\]""", re.DOTALL)
+_QUOTED = re.compile(r"""\\(.)|"((?:[^"\\]++|\\.)*+)"|'([^']*+)'""", re.DOTALL)
+_ESCAPED = re.compile(r"""\\(["\\])""")  # within double quotes
+_MANY_WORDS = 1000
 
 
 class Files(Protocol):
@@ -86,7 +91,8 @@ class _Place:
     def without_root(self, text: str) -> str:
         if self._prefix != "/" and self._prefix in text:
             return text.replace(self._prefix, "")
-        return _HASHED.sub("", _FRESH.sub("", text))
+        start = max((found.end() + 1 for found in _FRESH.finditer(text)), default=0)
+        return _HASHED.sub("", text[start:])
 
 
 def step_of(
@@ -134,11 +140,16 @@ def role_of_source(path: str) -> Role:
     return Role.C if path.endswith(_C) else Role.OTHER
 
 
+def reads_files(command: Sequence[str]) -> bool:
+    """Whether telling the step takes time: it depends on files, or the command line is long."""
+    return len(command) > _MANY_WORDS or any(
+        word.startswith("@") or word in _RESPONSE or _is_input(word) for word in command
+    )
+
+
 def _without_wrapper(command: Sequence[str]) -> list[str]:
-    words = list(command)
-    while len(words) > 1 and basename(words[0]) in _WRAPPERS:
-        words = words[1:]
-    return words
+    wrappers = takewhile(lambda word: basename(word) in _WRAPPERS, command[:-1])
+    return list(command[sum(1 for _ in wrappers) :])
 
 
 def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str]:
@@ -151,10 +162,25 @@ def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str
 
 
 def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:  # an open quotation mark
-        return text.split()
+    words = []
+    for found in _WORD.finditer(text):
+        if found[1] is None:  # as compilers do, read the rest of the file as if nothing was quoted
+            return text.split()
+        words.append(_unquoted(found[1]))
+    return words
+
+
+def _unquoted(word: str) -> str:
+    if not any(mark in word for mark in "\"'\\"):
+        return word
+    return _QUOTED.sub(_content, word)
+
+
+def _content(quoted: re.Match[str]) -> str:
+    escaped, double, single = quoted.groups()
+    if double is not None:
+        return _ESCAPED.sub(r"\1", double)
+    return str(escaped if single is None else single)
 
 
 def _role(compiler: str, sources: Sequence[str]) -> Role:
@@ -202,10 +228,10 @@ def _default_output(role: Role, words: Sequence[str]) -> str:
 
 def _flags(words: Sequence[str], sources: Sequence[str], place: _Place) -> Iterator[str]:
     """Everything else that can change what is made, wherever the tree lies."""
-    before = ""
+    before, known = "", frozenset(sources)
     for word in words:
         option, value = _output_option(word)
-        if before in _OUTPUTS or option or word in sources or word in ("-MD", "-MMD"):
+        if before in _OUTPUTS or option or word in known or word in ("-MD", "-MMD"):
             before = word if option and not value else ""
             continue
         if not _DEPENDENCIES.fullmatch(word) and not _is_input(word):

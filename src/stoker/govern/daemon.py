@@ -1,14 +1,15 @@
 """The governor's process: sockets, clock, meter and history round the state machine.
 
-One for each user and binding memory limit. It begins with the first `stoker run` and ends with the
-last. Launchers speak the wire protocol; a `stoker run` speaks it too, as ``client``, and gets
-events back. Never spawns anything; kills only process groups of commands whose launcher is gone.
+One for each user, binding memory limit, pid namespace and boot. It begins with the first
+`stoker run` and ends with the last. Launchers speak the wire protocol; a `stoker run` speaks it
+too, as ``client``, and gets events back. Never spawns anything; kills only process groups of
+commands whose launcher is gone.
 """
 
-import fcntl
 import os
 import resource
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -22,8 +23,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.govern.build_files import BuildFiles
-from stoker.govern.command_line import step_of
+from stoker.govern.build_files import BuildFiles, StepReader
+from stoker.govern.command_line import reads_files, step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs
 from stoker.govern.history import History
@@ -31,6 +32,7 @@ from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import (
+    Ask,
     ProtocolError,
     decode,
     encode,
@@ -46,12 +48,16 @@ from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import Value
+from stoker.outside import locks
 
 _TICK = 0.1  # seconds between looks at everything while anything runs
 _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
 _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
+_LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
+_LOCK = ".lock"  # behind the name of a socket
+_FORGOTTEN = 7 * 86400.0  # seconds after which nobody takes turns any more
 _MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
 
 
@@ -74,6 +80,7 @@ class Peer:
         self.unsent = b""
         self.blocked = False  # the other side does not read: we are told when it does
         self.run: int | None = None  # of a client
+        self.asked = False  # for a permit, which a connection does once
 
     def lines(self) -> list[bytes] | None:
         """Whole lines that have come; ``None`` when the other side has gone."""
@@ -86,7 +93,7 @@ class Peer:
         if not chunk:
             return None
         *lines, self.received = (self.received + chunk).split(b"\n")
-        return lines
+        return lines if len(self.received) <= _LONGEST_LINE else None
 
     def send(self, message: bytes = b"") -> None:
         """All that waits, as far as the other side takes it now."""
@@ -109,6 +116,7 @@ class Daemon:
         self._graphs = Graphs(predictor.durations)
         self._outlook = Outlook()
         self._files = BuildFiles()
+        self._reader = StepReader[tuple[Peer, Ask]]()
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
             predictor=predictor,
@@ -135,6 +143,7 @@ class Daemon:
         """Until the last client is gone."""
         with _listening(self._options.socket) as self._listener:
             self._selector.register(self._listener, selectors.EVENT_READ)
+            self._selector.register(self._reader, selectors.EVENT_READ)
             while not self._over():
                 for key, ready in self._selector.select(_TICK if self._governor.busy else 1.0):
                     if key.fileobj is self._listener:
@@ -154,6 +163,9 @@ class Daemon:
         for steps in self._graphs.news():
             self._outlook.expect(steps)
             self._governor.reconsider()
+        for (peer, ask), step in self._reader.take():
+            if self._peers.get(peer.socket.fileno()) is peer:  # it may have gone meanwhile
+                self._told(peer, ask, step)
         if self._governor.busy:
             if now - self._metered >= _FRESH:
                 self._read_meter()
@@ -239,24 +251,19 @@ class Daemon:
         if lines is None:
             self._close(peer)
             return
-        for line in lines:
-            try:
+        try:
+            for line in lines:
                 self._understand(peer, *decode(line))
-            except (ProtocolError, KeyError, ValueError):
-                self._close(peer)
-                return
+        except ProtocolError as error:
+            # Anything else is a fault of ours: it ends the governor, and its log says where.
+            sys.stderr.write(f"protocol error: {error}\n")
+            self._close(peer)
 
     def _understand(self, peer: Peer, word: str, fields: tuple[bytes, ...]) -> None:
         connection, now = peer.socket.fileno(), self._now()
         match word:
             case "ask":
-                ask = read_ask(fields)
-                root = self._roots.get(ask.run, ask.directory)
-                step = step_of(ask.command, ask.directory, root, self._files, threads=ask.cpus)
-                asker = _process_behind(peer.socket)
-                path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
-                self._asked_first = self._asked_first or now
-                self._governor.asked(connection, ask, _printable(step), path, now)
+                self._asked(peer, read_ask(fields))
             case "started":
                 self._governor.started(connection, *read_numbers(fields, 1))
             case "memory":
@@ -273,6 +280,26 @@ class Daemon:
                 self._welcome(peer, fields)
             case "finish":
                 self._finish(peer, fields)
+            case _:
+                raise ProtocolError(f"an unknown word: {word!r:.80}")
+
+    def _asked(self, peer: Peer, ask: Ask) -> None:
+        if peer.asked:
+            raise ProtocolError("a second ask on one connection")
+        peer.asked = True
+        root = self._roots.get(ask.run, ask.directory)
+        if reads_files(ask.command):
+            self._reader.put((peer, ask), partial(_step, ask, root, self._files))
+        else:
+            self._told(peer, ask, _step(ask, root, self._files))
+
+    def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
+        """It is known what a connection asks for."""
+        connection, now = peer.socket.fileno(), self._now()
+        asker = _process_behind(peer.socket)
+        path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
+        self._asked_first = self._asked_first or now
+        self._governor.asked(connection, ask, step, path, now)
 
     def _close(self, peer: Peer) -> None:
         connection = peer.socket.fileno()
@@ -292,6 +319,8 @@ class Daemon:
 
     def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         (run,) = read_numbers(fields, 1)
+        if len(fields) < 3 or peer.run is not None or run in self._clients:
+            raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
@@ -359,8 +388,9 @@ def _kill_group(group: int | None) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def _printable(step: Step) -> Step:
+def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
     """Fit for events and history, whatever bytes stood in the command line."""
+    step = step_of(ask.command, ask.directory, root, files, threads=ask.cpus)
     return replace(
         step,
         source=_text(step.source),
@@ -382,7 +412,6 @@ class _listening:  # noqa: N801
         self._path = Path(path)
 
     def __enter__(self) -> socket.socket:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         aside = self._path.with_suffix(f".{os.getpid()}")
         self._listener.bind(str(aside))
@@ -399,17 +428,33 @@ class _listening:  # noqa: N801
 def main() -> None:
     """``python -m stoker.govern.daemon OPTIONS``: serve, unless another one does already."""
     options = msgspec.json.decode(sys.argv[1], type=Options)
-    Path(options.socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with Path(f"{options.socket}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with suppress(ValueError):  # some systems name a limit that they do not grant
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
-        Daemon(options).serve()
+    os.umask(0o077)  # what it keeps is its user's alone
+    try:
+        with locks.held(Path(f"{options.socket}{_LOCK}")):
+            _serve(options)
+    except locks.BusyError:
+        return
+
+
+def _serve(options: Options) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems name a limit that they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
+    _sweep(Path(options.socket).parent)
+    Daemon(options).serve()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what governors have left that will never be again: every container has its own.
+
+    A build whose governor was killed still takes turns in a folder of it, hence the long wait.
+    """
+    for lock in folder.glob(f"*.sock{_LOCK}"):
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime > _FORGOTTEN and not locks.is_held(lock):
+                for left in folder.glob(f"{lock.name.removesuffix(f'.sock{_LOCK}')}.*"):
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from stoker.govern.evidence import Surroundings, ran_out_of_memory
 from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
-from stoker.govern.protocol import VERSION, Ask, Done, Usage, encode
+from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.govern.slope import Slope
 from stoker.model.events import (
     AnyEvent,
@@ -151,15 +151,18 @@ class Governor:
         )
 
     def started(self, connection: Connection, group: int) -> None:
-        self._by_connection[connection].group = group
+        entry = self._permitted(connection)
+        if group <= 1:  # to signal these would signal ourselves, or everybody
+            raise ProtocolError(f"{group} is no process group of a command")
+        entry.group = group
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
-        entry = self._by_connection[connection]
+        entry = self._permitted(connection)
         entry.recorder.add(entry.running.age(now), current)
         entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
 
     def ended(self, connection: Connection, done: Done, now: float) -> None:
-        entry = self._by_connection[connection]
+        entry = self._permitted(connection)
         failed = done.status != 0 or done.signal != 0
         if failed and self._ran_out(entry, done):
             self._out_of_memory(entry, done, now)
@@ -170,7 +173,7 @@ class Governor:
 
     def stopped(self, connection: Connection, usage: Usage, now: float) -> None:
         """A launcher has killed its command as it was told."""
-        entry = self._by_connection[connection]
+        entry = self._permitted(connection)
         self._record(entry, usage, Outcome.PREEMPTED)
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
 
@@ -181,6 +184,13 @@ class Governor:
             return None
         self._forget(entry)
         return entry.group
+
+    def _permitted(self, connection: Connection) -> _Entry:
+        """The step of a connection, which must have its permit."""
+        entry = self._by_connection.get(connection)
+        if entry is None or entry.phase is Phase.WAITING:
+            raise ProtocolError("a report about a step that has no permit")
+        return entry
 
     # -- memory ran out --------------------------------------------------------------------------
 

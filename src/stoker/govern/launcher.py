@@ -30,7 +30,7 @@ def launcher_path() -> Path:
 
 def stable_launcher() -> Path:
     """A copy of it among stoker's data, the same as this stoker's own."""
-    path = folders.data() / "launcher" / NAME
+    path = folders.data_folder("launcher") / NAME
     content = _content(launcher_path())
     with suppress(OSError):
         if os.access(path, os.X_OK) and path.read_bytes() == content:

@@ -15,22 +15,21 @@ from pathlib import Path
 from stoker.govern.launcher import stable_launcher
 from stoker.model.errors import StorageError
 from stoker.outside import folders
-from stoker.outside.files import write_whole
+from stoker.outside.files import file_made_whole
 from stoker.plan.chain import BUILD_TOOLS, COMPILER, Links
 
 
 def make_links(path: str) -> Links:
     """Make what is missing, renew what has changed. ``path``: the PATH as the user has it."""
     launcher = stable_launcher()
-    data = folders.data()
-    tools, nvcc = data / "tools", data / "torch" / "nvcc"
+    tools, nvcc = folders.data_folder("tools"), folders.data_folder("torch") / "nvcc"
     for name in BUILD_TOOLS:
         _write(tools / name, "build_tool")
     _write(nvcc, "nvcc")
     names = compilers_on(path)
-    compilers = data / "links" / hashlib.sha256(":".join(names).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(":".join(names).encode()).hexdigest()[:12]
+    compilers = folders.data_folder("links", digest)
     try:
-        compilers.mkdir(parents=True, exist_ok=True)
         for name in names:
             _link(compilers / name, launcher)
     except OSError as error:
@@ -56,8 +55,9 @@ def _write(path: Path, shim: str) -> None:
     with suppress(OSError):
         if path.read_bytes() == content and os.access(path, os.X_OK):
             return
-    write_whole(path, content)
-    path.chmod(0o755)
+    with file_made_whole(path) as stream:
+        os.fchmod(stream.fileno(), 0o755)  # before it appears, as for the launcher
+        stream.write(content)
 
 
 def _link(path: Path, target: Path) -> None:

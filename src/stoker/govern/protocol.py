@@ -103,10 +103,11 @@ def read_usage(fields: tuple[bytes, ...]) -> Usage:
 
 
 def read_numbers(fields: tuple[bytes, ...], count: int) -> tuple[int, ...]:
-    try:
-        numbers = tuple(int(field) for field in fields[:count])
-    except ValueError as error:
-        raise ProtocolError(f"not numbers: {fields[:count]!r}") from error
-    if len(numbers) < count:
-        raise ProtocolError(f"{count} numbers expected, {len(numbers)} came")
+    """The first fields as the numbers that a launcher writes: digits only, of 63 bits at most."""
+    found = fields[:count]
+    if len(found) < count or not all(field.isdigit() and len(field) <= 20 for field in found):
+        raise ProtocolError(f"{count} numbers expected, not {found!r:.200}")
+    numbers = tuple(map(int, found))
+    if max(numbers) >= 1 << 63:
+        raise ProtocolError(f"a number is too large in {found!r}")
     return numbers

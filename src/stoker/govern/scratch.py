@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from stoker.model.errors import StorageError
@@ -28,6 +28,7 @@ class ScratchFolder:
         self._disk = self.path
         self._ram: Path | None = None
         self._in_ram = False
+        self._failed = False  # the last switch, for want of room
 
     def __enter__(self) -> "ScratchFolder":
         try:
@@ -50,16 +51,27 @@ class ScratchFolder:
         self._stack.close()
 
     def look(self) -> str | None:
-        """New steps go to disk while memory holds more than its share; says so when it begins."""
+        """New steps go to disk while memory holds more than its share; says so when it begins.
+
+        A switch that fails, on a full disk, leaves everything as it is and is tried again.
+        """
         if self._ram is None:
             return None
         used = files.size_on_disk(self._ram)
-        if self._in_ram and used > self._scratch.most:
-            self._switch(to_ram=False)
-            return f"temporary files take {size(used)} of memory: those of new steps go to disk"
-        if not self._in_ram and used <= self._scratch.most // 2:
-            self._switch(to_ram=True)
-        return None
+        to_ram = used <= (self._scratch.most if self._in_ram else self._scratch.most // 2)
+        if to_ram == self._in_ram:
+            return None
+        said_before = self._failed
+        try:
+            self._switch(to_ram=to_ram)
+            self._failed = False
+            what = "those of new steps go to disk"
+        except OSError as error:
+            self._failed = True
+            what = f"those of new steps cannot go to disk: {error.strerror}"
+        if to_ram or (self._failed and said_before):
+            return None
+        return f"temporary files take {size(used)} of memory: {what}"
 
     def _switch(self, *, to_ram: bool) -> None:
         goal = self._ram if to_ram and self._ram else self._disk / "steps"
@@ -82,15 +94,20 @@ def folder_of_run(parent: Path) -> Iterator[Path]:
             path.mkdir()
             yield path
         finally:
-            shutil.rmtree(path, ignore_errors=True)
-            _lock_of(path).unlink(missing_ok=True)
+            _remove(path)
 
 
 def _sweep(base: Path) -> None:
     for lock in base.glob("*.lock"):
         if not locks.is_held(lock):
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-            lock.unlink(missing_ok=True)
+            _remove(lock.with_suffix(""))
+
+
+def _remove(path: Path) -> None:
+    """What cannot be removed stays: it must neither end a build nor hide how that ended."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        _lock_of(path).unlink(missing_ok=True)
 
 
 def _lock_of(path: Path) -> Path:

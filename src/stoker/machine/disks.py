@@ -19,15 +19,22 @@ IN_MEMORY = ("tmpfs", "ramfs")
 def default_paths() -> tuple[Path, ...]:
     """Where a build may write: here, temporary files, stoker's cache, and memory where shared."""
     shared = Path("/dev/shm")
-    paths = (Path(), Path(tempfile.gettempdir()), folders.cache())
+    paths = (Path(), _temporary(), folders.cache())
     return (*paths, shared) if shared.is_dir() else paths
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # nothing can be written to on this machine
+        return Path("/tmp")
 
 
 def read_temporary() -> tuple[Disk, ...]:
     """Where temporary files can go, each place by itself: the usual one first, which may lie in
     memory, then others in memory and on disk.
     """
-    paths = (Path(tempfile.gettempdir()), Path("/dev/shm"), Path("/var/tmp"), folders.cache())
+    paths = (_temporary(), Path("/dev/shm"), Path("/var/tmp"), folders.cache())
     usable = [path for path in paths if path == paths[-1] or os.access(path, os.W_OK | os.X_OK)]
     return tuple(disk for path in usable for disk in read_disks(FileTree(), [path]))
 

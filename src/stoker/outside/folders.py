@@ -1,10 +1,13 @@
 """Where stoker keeps things: XDG folders, moved together by ``STOKER_HOME``."""
 
+import glob
 import os
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.errors import StorageError, UsageError
 
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
@@ -40,14 +43,55 @@ def data() -> Path:
     return _folder("data", "XDG_DATA_HOME", ".local/share")
 
 
-def private_folder(path: Path) -> Path:
-    """A folder that nobody else can enter; refused where somebody else made it first."""
+def data_folder(*names: str) -> Path:
+    """Make a folder below ``data``. Nobody else can write to it, whatever the umask is: programs
+    in there run in every build.
+    """
+    path = data()
+    _keep_others_from_writing(path)
+    for name in names:
+        path /= name
+        _keep_others_from_writing(path)
+    return path
+
+
+def _keep_others_from_writing(path: Path) -> None:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(path)
+        found = path.stat()
+        if found.st_mode & 0o022 and found.st_uid == os.getuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
     except OSError as error:
         raise StorageError(f"cannot make {path}: {error.strerror}") from error
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that nobody else can enter, at ``path`` or, where another user has taken that
+    name, beside it.
+    """
+    try:
+        _make(path.parent)
+        beside = sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))
+        for candidate in (path, *beside):
+            if _is_made_private(candidate):
+                return candidate
+        return Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+
+
+def _is_made_private(path: Path) -> bool:
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
     found = path.lstat()  # a link there could lead anywhere
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StokerError(f"{path} is not a folder of yours", hints=["set XDG_RUNTIME_DIR"])
+        return False
     path.chmod(0o700)
-    return path
+    return True
+
+
+def _make(path: Path) -> None:
+    """Make a folder and those above it, which only we can write to."""
+    if not path.is_dir():
+        _make(path.parent)
+        path.mkdir(mode=0o755, exist_ok=True)

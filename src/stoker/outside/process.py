@@ -2,7 +2,9 @@
 
 import ctypes
 import logging
+import math
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -198,9 +201,10 @@ def start(
     env: Mapping[str, str],
     cwd: Path | None = None,
     piped: bool = False,
+    files: int = 0,
 ) -> subprocess.Popen[bytes]:
     """Start the user's own command on our terminal, or with its output, errors mixed in, in a
-    pipe. It ends when we are killed.
+    pipe. It ends when we are killed, and may open so many ``files``, where the system allows that.
     """
     words = [os.fspath(word) for word in command]
     _log_command(words)
@@ -212,7 +216,7 @@ def start(
             stdin=subprocess.DEVNULL if piped else None,
             stdout=subprocess.PIPE if piped else None,
             stderr=subprocess.STDOUT if piped else None,
-            preexec_fn=_end_with_parent,  # noqa: PLW1509
+            preexec_fn=partial(_prepare, files),  # noqa: PLW1509
         )
     except OSError as error:
         raise NotStartedError(words[0], error) from error
@@ -250,9 +254,20 @@ def _serves(pid: int, mark: bytes) -> bool:
     return False
 
 
-def _end_with_parent() -> None:
+def files_allowed() -> float:
+    """Return how many files a program that we start may open at most."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if hard == resource.RLIM_INFINITY else hard
+
+
+def _prepare(files: int) -> None:
+    """In the child, before it becomes the program."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != soft < files:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(files, files_allowed())), hard))
 
 
 def _log_command(words: list[str]) -> None:

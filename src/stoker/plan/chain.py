@@ -8,6 +8,7 @@ through CMake's variables is reached through links named like the compilers, fir
 
 import re
 from collections.abc import Mapping
+from math import inf
 
 from stoker.model.value import Value
 
@@ -19,6 +20,7 @@ COMPILER = re.compile(
 # Programs whose jobs are ours to choose; cmake is among them for what it finds when it configures.
 BUILD_TOOLS = ("ninja", "make", "gmake", "cmake")
 _JOBS = re.compile(r"(?:^|(?<=\s))(?:-j\s*\d*|--jobs(?:=\d*)?)(?=\s|$)")
+_FILES_BESIDE = 64  # that ninja opens beside the pipes of its jobs, or inherits
 
 
 class Links(Value, frozen=True, kw_only=True):
@@ -30,9 +32,20 @@ class Links(Value, frozen=True, kw_only=True):
     nvcc: str  # what PyTorch's extensions are to call
 
 
-def window(cpus: int) -> int:
-    """Jobs that ninja may start: candidates to choose from, most of which only wait."""
-    return max(32, 8 * cpus)
+def window(cpus: int, files: float = inf) -> int:
+    """Jobs that ninja may start: candidates to choose from, most of which only wait.
+
+    ``files`` are those that a process may have open. ninja has a pipe for each of its jobs.
+    """
+    most = files - min(_FILES_BESIDE, files // 2)
+    return int(max(1, min(max(32, 8 * cpus), most)))
+
+
+def files_for(jobs: int) -> int:
+    """Files that ninja must be allowed to open. Not more than it needs: a program that closes all
+    files it might have, or that uses select(), suffers from a high limit.
+    """
+    return jobs + _FILES_BESIDE
 
 
 def governed_environment(
@@ -41,6 +54,7 @@ def governed_environment(
     *,
     cpus: int,
     said: Mapping[str, str],
+    files: float = inf,
     cuda_home: str | None = None,
 ) -> dict[str, str]:
     """``said`` is what launchers are told (socket, run, ...); the user's own launchers stay.
@@ -48,7 +62,7 @@ def governed_environment(
     ``cuda_home`` is what a build would take the toolkit to be; it could not tell by an nvcc on the
     PATH that is a link of ours.
     """
-    jobs = str(window(cpus))
+    jobs = str(window(cpus, files))
     environment = dict(base) | dict(said)
     for language in _LANGUAGES:
         environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", links.launcher)

@@ -168,6 +168,29 @@ def test_a_response_file_that_is_not_there_or_broken() -> None:
     assert read("g++ -o x @q.rsp", Folder({"/src/build/q.rsp": "a.o 'b"})).input_bytes == 1000
 
 
+@given(st.text(alphabet="ab \n\t\"'\\\\/", max_size=30))
+def test_words_of_a_response_file_are_those_of_a_shell(text: str) -> None:
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an open quotation mark
+        words = text.split()
+    flags = read("g++ -o x @x.rsp", Folder({"/src/build/x.rsp": text})).flags
+    assert flags == read(shlex.join(["g++", "-o", "x", *words])).flags
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "\\x", "/pip-a", "/pip-a-b", "-a", "'", "'\"", "a.c ", '"a b" ']
+)
+def test_no_response_file_takes_time_out_of_proportion(text: str) -> None:
+    """With the square of its length, these would take minutes."""
+    files = Folder({"/src/build/x.rsp": text * (300_000 // len(text))})
+    assert read("g++ -o x @x.rsp", files).output == "x"
+
+
+def test_no_row_of_wrappers_takes_time_out_of_proportion() -> None:
+    assert step_of([*["ccache"] * 200_000, "g++", "-c", "a.cpp"], "/", "/").compiler == "g++"
+
+
 # -- identity -----------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
-from stoker.govern.protocol import VERSION, Ask, Done, Usage
+from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage
 from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats
 from stoker.model.govern import Basis, Decision, Role, State, Step
 from stoker.model.runs import Attempt, Outcome
@@ -364,5 +364,5 @@ def test_a_step_on_trial_runs_like_any_other(world: World) -> None:
     ],
 )
 def test_who_never_asked_is_not_known(world: World, action: Callable[[Governor], None]) -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(ProtocolError):
         action(world.governor)

@@ -61,3 +61,17 @@ def test_a_place_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("STOKER_HOME", "/proc/no-such-place")
     with pytest.raises(StorageError):
         make_links("/usr/bin")
+
+
+def test_nobody_else_can_change_what_every_build_runs(stoker_home: Path) -> None:
+    """With a umask of 0, as some containers have it."""
+    before = os.umask(0)
+    try:
+        links = make_links(os.environ["PATH"])
+    finally:
+        os.umask(before)
+    for path in map(Path, (links.launcher, links.nvcc, links.tools, links.compilers)):
+        for level in (path, *path.parents):
+            if level.is_relative_to(stoker_home / "data"):
+                assert level.stat().st_mode & 0o022 == 0, level
+    assert all(tool.stat().st_mode & 0o022 == 0 for tool in Path(links.tools).iterdir())

@@ -87,6 +87,23 @@ def test_nobody_else_can_look_in(places: tuple[Path, Path]) -> None:
             assert base.stat().st_mode & 0o777 == 0o700
 
 
+def test_names_that_another_user_has_taken_block_nobody(places: tuple[Path, Path]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives folders away")
+    disk, ram = places
+    for place in places:
+        (place / "stoker-0-steps").mkdir()
+        os.chown(place / "stoker-0-steps", 65534, 65534)
+    for _ in range(2):
+        with ScratchFolder(Scratch(disk=str(disk), ram=str(ram), most=MIB)) as folder:
+            assert folder.path.resolve().is_relative_to(ram)
+            (folder.path / "x").write_text("x")
+    for place in places:
+        theirs, ours = sorted(place.iterdir())
+        assert (theirs.owner(), ours.owner()) == ("nobody", "root")
+        assert list(theirs.iterdir()) == list(ours.iterdir()) == []
+
+
 def test_what_a_killed_run_left_goes_with_the_next(places: tuple[Path, Path]) -> None:
     disk, ram = places
     command = [sys.executable, "-c", STAY, str(disk), str(ram)]
@@ -116,6 +133,36 @@ def test_where_no_folder_can_be_made_the_run_goes_on(tmp_path: Path, ram: str | 
     with ScratchFolder(scratch) as folder:
         assert folder.look() is None
         assert folder.path == tmp_path / "file"
+
+
+def test_a_switch_that_finds_the_disk_full_is_said_once_and_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "ram").mkdir()
+    with small_disk(tmp_path / "disk", "size=1m,nr_inodes=9") as disk:
+        with ScratchFolder(Scratch(disk=str(disk), ram=str(tmp_path / "ram"), most=MIB)) as folder:
+            first = folder.path.resolve()
+            (first / "large").write_bytes(bytes(2 * MIB))
+            fillers = use_up_inodes(disk)
+            assert "No space left" in (folder.look() or "")
+            assert folder.look() is None  # it is said once
+            assert folder.path.resolve() == first
+            fillers.pop().unlink()
+            assert "go to disk" in (folder.look() or "")
+            assert folder.path.resolve().is_relative_to(disk)
+            use_up_inodes(disk)
+            (first / "large").unlink()
+            assert folder.look() is None  # back to memory is nothing to speak of
+        assert files_in(tmp_path / "ram") == []
+
+
+def use_up_inodes(disk: Path) -> list[Path]:
+    """Files without content, until not even a link can be made."""
+    made: list[Path] = []
+    try:
+        while True:
+            made.append(disk / f"filler{len(list(disk.iterdir()))}")
+            made[-1].touch()
+    except OSError:
+        return made[:-1]
 
 
 # -- room on a disk --------------------------------------------------------------------------------

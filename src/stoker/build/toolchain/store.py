@@ -6,7 +6,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -37,7 +37,10 @@ def held_for(environment: Mapping[str, str]) -> Iterator[None]:
     with ExitStack() as stack:
         for path in root().glob("[!.]*/"):
             if any(str(path) in value for value in environment.values()):
-                stack.enter_context(locks.held(lock_of(path), shared=True, waiting=lambda: None))
+                # Where we cannot write, a toolchain is not removed by us either.
+                with suppress(StorageError):
+                    held = locks.held(lock_of(path), shared=True, waiting=lambda: None)
+                    stack.enter_context(held)
         yield
 
 

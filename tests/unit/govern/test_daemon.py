@@ -1,0 +1,281 @@
+"""The governor's process serves on whatever its own user sends, and ends with its clients."""
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from governed import wait_until
+from stoker.govern.client import Client
+from stoker.govern.daemon import Options
+from stoker.govern.protocol import VERSION, encode
+
+PATIENCE = 60.0
+# A governor that took a number from a message for a process must find nobody to kill.
+APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+RUN = 4711
+Field = str | bytes | int
+Message = tuple[Field, ...]  # the first one is its word
+
+
+class RealGovernor:
+    """A governor of its own, with a client that keeps it alive."""
+
+    def __init__(self, folder: Path, code: str = "from stoker.govern import daemon"):
+        folder.mkdir(exist_ok=True)
+        self.options = Options(socket=str(folder / "governor.sock"), policy="adaptive", cpus=2)
+        self.log = folder / "governor.log"
+        words = [sys.executable, "-c", f"{code}\ndaemon.main()"]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*APART, *words, msgspec.json.encode(self.options).decode()], stderr=log
+            )
+        wait_until(Path(self.options.socket).exists, "the governor listens")
+        self.client = self.greet(RUN)
+
+    def greet(self, run: int) -> Client:
+        return Client(self.options, run=run, command="test", directory="/")
+
+    def connect(self) -> "Line":
+        return Line(self.options.socket)
+
+    def serves(self) -> bool:
+        """Whether a launcher that asks gets its permit."""
+        with self.connect() as line:
+            line.say(ask())
+            return line.hears().startswith(b"run\t")
+
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE)
+
+    def end(self) -> None:
+        self.client.__exit__(None, None, None)
+        try:
+            self.wait()
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+class Line:
+    """A connection that says what no launcher would."""
+
+    def __init__(self, path: str):
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(PATIENCE)
+        self._socket.connect(path)
+
+    def say(self, *messages: Message) -> None:
+        self.send(b"".join(encode(str(word), *fields) for word, *fields in messages))
+
+    def send(self, content: bytes) -> None:
+        try:
+            self._socket.sendall(content)
+        except OSError:  # it was closed meanwhile
+            return
+
+    def hears(self) -> bytes:
+        """What comes next; nothing when the governor has closed the connection."""
+        try:
+            return self._socket.recv(1 << 16)
+        except ConnectionResetError:
+            return b""
+
+    def is_closed(self) -> bool:
+        """Once the governor has closed it."""
+        while self.hears():
+            pass
+        return True
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def ask(*command: str, run: Field = RUN) -> Message:
+    return ("ask", VERSION, run, 1, "/", 1, *(command or ("true",)))
+
+
+@pytest.fixture(autouse=True)
+def _apart() -> None:
+    if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process namespace can be made here")
+
+
+@pytest.fixture
+def governor(tmp_path: Path) -> Iterator[RealGovernor]:
+    found = RealGovernor(tmp_path / "run")
+    yield found
+    found.end()
+
+
+USAGE = (1, 1, 1, 1)
+BAD: dict[str, Sequence[Message]] = {
+    "two asks": (ask(), ask()),
+    "two asks of another version": (("ask", 1, RUN, 1), ("ask", 1, RUN, 1)),
+    "a negative group": (ask(), ("started", -5)),
+    "the group of everybody": (ask(), ("started", 1)),
+    "the governor's own group": (ask(), ("started", 0)),
+    "a number no machine has": (ask(), ("memory", 1 << 80, 1 << 80)),
+    "a number of 5,000 digits": (ask(), ("memory", "9" * 5000, 1)),
+    "a number in another script": (ask(), ("memory", "\N{ARABIC-INDIC DIGIT FIVE}", 1)),
+    "memory of nobody": (("memory", 1, 1),),
+    "start of nobody": (("started", 5),),
+    "end of nobody": (("done", 0, 0, *USAGE, ""),),
+    "death of nobody": (("killed", *USAGE),),
+    "ends twice": (ask(), ("done", 0, 0, *USAGE, ""), ("done", 0, 0, *USAGE, "")),
+    "an empty ask": (("ask",),),
+    "an ask without a command": (("ask", VERSION, RUN, 1, "/", 1),),
+    "a client without a command": (("client", 1),),
+    "a client that greets twice": (("client", 1, "a", "/"), ("client", 2, "a", "/")),
+    "a client with the number of another": (("client", RUN, "a", "/"),),
+    "an end of no client": (("finish", 0),),
+    "an unknown word": (("attack",),),
+    "a bare backslash": (("ask", VERSION, RUN, 1, "/", 1, "x"), ("memory", b"\xff", b"\xff")),
+}
+
+
+@pytest.mark.parametrize("messages", BAD.values(), ids=BAD)
+def test_a_connection_that_talks_nonsense_is_closed_and_the_governor_serves_on(
+    governor: RealGovernor, messages: Sequence[Message]
+) -> None:
+    with governor.connect() as line:
+        line.say(*messages)
+        assert line.is_closed()
+    assert governor.serves()
+    assert "protocol error" in governor.log.read_text()
+
+
+def test_a_line_without_an_end_is_not_kept_for_ever(governor: RealGovernor) -> None:
+    with governor.connect() as line:
+        for _ in range(40):
+            line.send(b"x" * (1 << 20))
+        assert line.is_closed()
+    assert governor.serves()
+
+
+FIELDS = st.one_of(
+    st.integers(-2, 1 << 70), st.sampled_from([0, 1, RUN, VERSION]), st.text(max_size=8)
+)
+WORDS = st.sampled_from(
+    ["ask", "started", "memory", "done", "killed", "client", "finish", "heartbeat", "", "\0"]
+)
+ANYTHING = st.one_of(
+    st.tuples(WORDS, FIELDS, FIELDS, FIELDS, FIELDS, FIELDS, FIELDS),
+    st.tuples(WORDS, FIELDS),
+    st.just(ask()),
+    st.tuples(st.just("started"), st.integers(1 << 30, 1 << 31)),
+    st.just(("memory", 1 << 20, 1 << 62)),
+    st.just(("done", 0, 0, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, "")),
+    st.just(("done", 1, 9, *USAGE, "Killed")),
+    st.just(("killed", *USAGE)),
+)
+
+
+def test_no_sequence_of_messages_ends_it(governor: RealGovernor) -> None:
+    @settings(max_examples=200, deadline=None, database=None)
+    @given(st.lists(st.lists(ANYTHING, max_size=5), max_size=3))
+    def try_it(conversations: list[list[Message]]) -> None:
+        lines = [governor.connect() for _ in conversations]
+        for line, messages in zip(lines, conversations, strict=True):
+            line.say(*messages)
+        for line in lines:
+            line.__exit__()
+        assert governor.serves()
+
+    try_it()
+
+
+def test_a_fault_of_its_own_is_not_taken_for_nonsense_of_the_other_side(tmp_path: Path) -> None:
+    """It ends, its client says so, and the traceback is in its log."""
+    fault = "from stoker.govern import daemon\ndaemon.step_of = lambda *_, **__: {}['fault']"
+    governor = RealGovernor(tmp_path / "run", fault)
+    with governor.connect() as line:
+        line.say(ask())
+        assert line.is_closed()
+    assert governor.wait() != 0
+    assert "KeyError: 'fault'" in governor.log.read_text()
+    governor.end()
+
+
+SLOW_FILES = """
+import pathlib, time
+from stoker.govern import daemon
+
+def text(self, path):
+    while not pathlib.Path(path).exists():
+        time.sleep(0.01)
+    return ""
+
+daemon.BuildFiles.text = text
+"""
+
+
+def test_a_response_file_that_takes_long_holds_up_nobody_else(tmp_path: Path) -> None:
+    governor = RealGovernor(tmp_path / "run", SLOW_FILES)
+    with governor.connect() as slow, governor.connect() as gone:
+        slow.say(ask("cc", f"@{tmp_path}/go"))
+        gone.say(ask("cc", f"@{tmp_path}/go"))
+        assert governor.serves()
+        gone.__exit__()
+        assert governor.serves()
+        (tmp_path / "go").touch()
+        assert slow.hears().startswith(b"run\t")
+    with governor.connect() as never:  # and does not keep a governor whose clients have gone
+        never.say(ask("cc", f"@{tmp_path}/never"))
+        assert governor.serves()
+        governor.end()
+
+
+def test_a_fault_in_a_thread_is_one_of_the_governor(tmp_path: Path) -> None:
+    fault = "from stoker.govern import daemon\ndaemon.BuildFiles.text = lambda *_: {}['fault']"
+    governor = RealGovernor(tmp_path / "run", fault)
+    with governor.connect() as line:
+        line.say(ask("cc", "@file"))
+        assert line.is_closed()
+    assert governor.wait() != 0
+    assert "KeyError: 'fault'" in governor.log.read_text()
+    governor.end()
+
+
+# -- how long it lives ---------------------------------------------------------------------------
+
+
+def test_it_ends_with_the_last_of_its_clients(governor: RealGovernor) -> None:
+    other = governor.greet(RUN + 1)
+    governor.client.__exit__(None, None, None)
+    assert governor.serves()
+    with governor.connect() as line:  # a launcher does not keep it
+        line.say(ask())
+        other.__exit__(None, None, None)
+        assert governor.wait() == 0
+    assert not Path(governor.options.socket).exists()
+
+
+def test_what_governors_of_long_ago_left_is_removed(tmp_path: Path) -> None:
+    """Containers come and go, and each one's governor has names of its own."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name, days in (("old", 8), ("held", 8), ("new", 1)):
+        (folder / f"{name}.turns-of-2").mkdir()
+        (folder / f"{name}.log").touch()
+        lock = folder / f"{name}.sock.lock"
+        lock.touch()
+        os.utime(lock, (time.time() - days * 86400,) * 2)
+    with (folder / "held.sock.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        governor = RealGovernor(folder)
+        governor.end()
+    left = {path.name.partition(".")[0] for path in folder.iterdir()}
+    assert left == {"held", "new", "governor"}
