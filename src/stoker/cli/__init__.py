@@ -17,7 +17,6 @@ COMMANDS = {
     "develop": "Build and install so that changes to the source count at once.",
     "container": "List, enter and remove containers that builds have left.",
     "run": "Run a build command: as fast as memory allows, never out of it.",
-    "attach": "Put the launcher into a build folder that was configured without it.",
     "history": "List governed runs and what each of their steps needed.",
     "simulate": "Say what a measured build would come to on another machine.",
     "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",

@@ -71,12 +71,13 @@ def _with_options(
 
 
 def _governing(options: dict[str, Any]) -> "RunOptions":
-    from stoker.flows.governed import RunOptions
+    from stoker.flows.governed import RunOptions, Via
     from stoker.model.scratch import Tmp
 
     return RunOptions(
         **{name: options[name] for name in ("memory", "keep_free", "cpus", "nice", "policy")},
         tmp=Tmp(options["tmp"]),
+        via=Via(options["via"]),
     )
 
 

@@ -21,7 +21,7 @@ def _bytes(_: click.Context, parameter: click.Parameter, value: str | None) -> i
 
 
 def governing_options(function: F) -> F:
-    """--memory, --keep-free, --cpus, --nice, --policy, --tmp, --progress."""
+    """--memory, --keep-free, --cpus, --nice, --policy, --tmp, --via, --progress."""
     for option in reversed(
         [
             click.option(
@@ -54,6 +54,13 @@ def governing_options(function: F) -> F:
                 type=click.Choice(["auto", "ram", "disk"]),
                 default="auto",
                 help="Where temporary files of compilers go. auto: memory, if there is plenty.",
+            ),
+            click.option(
+                "--via",
+                type=click.Choice(["preload", "launcher"]),
+                default="preload",
+                help="How compiles are reached. launcher: also through CMake's launcher variables, "
+                "for build tools that are linked statically.",
             ),
             click.option(
                 "--progress",

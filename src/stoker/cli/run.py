@@ -28,6 +28,7 @@ def command(
     nice: bool,
     policy: str,
     tmp: str,
+    via: str,
     respect_jobs: bool,
     progress: str,
     summary_file: str | None,
@@ -41,7 +42,7 @@ def command(
 
     Ends with the command's own status; its output stays its own.
     """
-    from stoker.flows.governed import RunOptions
+    from stoker.flows.governed import RunOptions, Via
     from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
     from stoker.model.scratch import Tmp
@@ -50,7 +51,13 @@ def command(
     if respect_jobs and (jobs := jobs_of(command)):
         cpus = min(cpus or jobs, jobs)
     options = RunOptions(
-        memory=memory, keep_free=keep_free, cpus=cpus, nice=nice, policy=policy, tmp=Tmp(tmp)
+        memory=memory,
+        keep_free=keep_free,
+        cpus=cpus,
+        nice=nice,
+        policy=policy,
+        tmp=Tmp(tmp),
+        via=Via(via),
     )
     outputs = kept_outputs()
     # Where stderr is closed, Python has none.

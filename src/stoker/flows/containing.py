@@ -27,7 +27,7 @@ from stoker.build.run_folder import RECORD
 from stoker.flows.building import Built, check_writable
 from stoker.flows.governed import Show
 from stoker.flows.planning import survey
-from stoker.govern.launcher import launcher_path
+from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
 from stoker.knowledge.builder_images import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
@@ -241,7 +241,7 @@ class _Case:
         self, words: Sequence[str], folder: Path, places: Mapping[str, str], onlooker: Onlooker
     ) -> process.Outcome:
         requirements = requirements_for(self.python, onlooker.say)
-        own = own_package(launcher_path())
+        own = own_package({part: installed(part) for part in (LAUNCHER, LIBRARY)})
         environment = self._home / f"environment-{_digest(f'{ENTER} {requirements}')}"
         for path in (self._home / "tmp", self._home / "user"):
             path.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
+from shutil import which
 from typing import IO
 
 from msgspec.structs import replace
@@ -17,13 +19,11 @@ from stoker.build.toolchain.store import held_for
 from stoker.govern.cache_hits import CacheHits
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.daemon import Options
-from stoker.govern.links import make_links
+from stoker.govern.launcher import stable_native
 from stoker.govern.policies import make_policy
 from stoker.govern.room import Room
 from stoker.govern.scratch import ScratchFolder
-from stoker.machine.cuda import find_home
 from stoker.machine.disks import read_temporary
-from stoker.machine.probe import Probe
 from stoker.machine.snapshot import read_machine
 from stoker.machine.written import read_written
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
@@ -43,10 +43,16 @@ Echo = Callable[[bytes], None]
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
-_PATIENCE = 10.0  # seconds for nvcc to tell where it is
 _LOOK = 0.05  # seconds between looks at a command that says nothing
 _LOOK_ROUND = 0.5  # seconds between looks at what fills up
 _MORE_ROOM = ("what was built stays, and the same command goes on from there", "stoker gc")
+
+
+class Via(StrEnum):
+    """How compiles reach the launcher."""
+
+    PRELOAD = "preload"
+    LAUNCHER = "launcher"  # through CMake's launcher variables too
 
 
 class RunOptions(Value, frozen=True, kw_only=True):
@@ -58,16 +64,25 @@ class RunOptions(Value, frozen=True, kw_only=True):
     nice: bool = False
     policy: str = "adaptive"
     tmp: Tmp = Tmp.AUTO
+    via: Via = Via.PRELOAD
 
 
 class Session:
     """Commands that belong to one run of the governor's, one after another."""
 
     def __init__(
-        self, client: Client | NoGovernor, run: int, scratch: ScratchFolder, room: Room, show: Show
+        self,
+        client: Client | NoGovernor,
+        run: int,
+        scratch: ScratchFolder,
+        room: Room,
+        show: Show,
+        *,
+        via: Via,
     ):
         self._client = client
         self._run = run
+        self._via = via
         self._scratch = scratch
         self._room = room
         self._show = show
@@ -84,7 +99,11 @@ class Session:
             return dict(base)
         try:
             environment = _environment(
-                self._client.options, base, run=self._run, tmp=self._scratch.path
+                self._client.options,
+                base,
+                run=self._run,
+                tmp=self._scratch.path,
+                via=self._via,
             )
         except (StorageError, UsageError) as error:
             self._show(_ungoverned(error))
@@ -106,7 +125,8 @@ class Session:
         An error where the disk is so full that it had to be stopped.
         """
         files = files_for(int(env.get("STOKER_JOBS", 0)))
-        child = process.start(command, env=env, cwd=cwd, piped=output is not None, files=files)
+        words = _preloaded(command, env, cwd)
+        child = process.start(words, env=env, cwd=cwd, piped=output is not None, files=files)
         with self._signals_passed_on(child):
             status = self._watch(child, output)
         if self._room.shortage:
@@ -218,7 +238,8 @@ def session(
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
-        yield Session(client, run, temporary, Room(folder or Path(here), growth), show)
+        room = Room(folder or Path(here), growth)
+        yield Session(client, run, temporary, room, show, via=options.via)
 
 
 def _client(
@@ -298,7 +319,7 @@ def _differences(asked: Options, found: Options) -> Iterator[str]:
 
 
 def _environment(
-    options: Options, base: Mapping[str, str], *, run: int, tmp: Path
+    options: Options, base: Mapping[str, str], *, run: int, tmp: Path, via: Via
 ) -> dict[str, str]:
     locks = private_folder(Path(options.socket).with_suffix(f".turns-of-{options.cpus}"))
     try:
@@ -314,12 +335,26 @@ def _environment(
     }
     return governed_environment(
         base,
-        make_links(base.get("PATH", "")),
+        stable_native(),
         cpus=options.cpus,
         said=said,
         files=process.files_allowed(),
-        cuda_home=find_home(Probe(environment=base, patience=_PATIENCE)),
+        via_launcher=via is Via.LAUNCHER,
     )
+
+
+def _preloaded(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None
+) -> Sequence[str]:
+    """Start the command through a shell into which the library is preloaded, so that the command
+    itself, which may be ninja or a compiler, is treated like all others. One that cannot be found is
+    started as it is, for the usual error.
+    """
+    if "STOKER_LAUNCHER" not in env:
+        return command
+    path = Path(cwd or ".", command[0])
+    found = os.access(path, os.X_OK) if "/" in command[0] else which(command[0], path=env.get("PATH"))
+    return ["/bin/sh", "-c", 'exec "$@"', "sh", *command] if found else command
 
 
 def _in_foreground() -> bool:

@@ -1,43 +1,61 @@
-"""Where the native launcher is: installed with the package, and copied to a place that lasts.
+"""Stoker's native parts, the launcher and the preloaded library: where they are installed, and
+copies of them at a path that lasts.
 
-Build folders remember the path of the copy, which stays when stoker is upgraded or gone. What the
-launcher does is told in launcher/README.md.
+A build folder configured with `--via launcher` remembers the path of the copy, which stays when
+stoker is upgraded or removed. What the parts do is described in launcher/README.md.
 """
 
 import os
+import sys
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 from stoker.model.errors import MissingError, StorageError
 from stoker.outside import folders
 from stoker.outside.files import file_made_whole
+from stoker.plan.chain import Native
 
-NAME = "stoker-launcher"
+LAUNCHER = "bin/stoker-launcher"
+LIBRARY = "lib/libstoker-preload.so"
+# Programs built with the address sanitizer start only if every library before its own has such a
+# name; a link in the path is enough (launcher/README.md).
+_SANITIZER_LINK = "libasan.so-libclang_rt.asan"
 
 
-def launcher_path() -> Path:
-    """The launcher that came with this stoker; an editable install keeps it apart from the code."""
-    with suppress(metadata.PackageNotFoundError):
-        path = Path(str(metadata.distribution("stoker").locate_file(f"stoker/bin/{NAME}")))
-        if os.access(path, os.X_OK):
-            return path
+def installed(part: str) -> Path:
+    """Return the file that came with this stoker; an editable install keeps it apart from the code."""
+    package = Path(__file__).parents[1]
+    for folder in (package, *(Path(entry) / "stoker" for entry in sys.path)):
+        if os.access(folder / part, os.R_OK):
+            return folder / part
     raise MissingError(
-        f"{NAME} is not installed",
+        f"{Path(part).name} is not installed",
         hints=["install stoker again: `pip install --force-reinstall stoker`, or `make venv`"],
     )
 
 
-def stable_launcher() -> Path:
-    """A copy of it among stoker's data, the same as this stoker's own."""
-    path = folders.data_folder("launcher") / NAME
-    content = _content(launcher_path())
+def stable_native() -> Native:
+    """Copy both parts among stoker's data, where the copies differ from this stoker's own."""
+    folder = folders.data_folder("native")
+    launcher = _copied(LAUNCHER, folder, 0o755)
+    if any(character in str(folder) for character in ": \t\n"):  # LD_PRELOAD is split at these
+        folder = folders.private_folder(Path(f"/tmp/stoker-{os.getuid()}-native"))
+    library = _copied(LIBRARY, folder, 0o644)
+    link = folder / _SANITIZER_LINK
+    with suppress(FileExistsError):
+        link.symlink_to(".")
+    return Native(launcher=str(launcher), library=str(link / library.name))
+
+
+def _copied(part: str, folder: Path, mode: int) -> Path:
+    path = folder / Path(part).name
+    content = _content(installed(part))
     with suppress(OSError):
-        if os.access(path, os.X_OK) and path.read_bytes() == content:
+        if path.read_bytes() == content and path.stat().st_mode & 0o777 == mode:
             return path
     with file_made_whole(path) as stream:
-        # Before it appears: a build that runs meanwhile must never find one it cannot execute.
-        os.fchmod(stream.fileno(), 0o755)
+        # Before it appears: a running build must never find a launcher that it cannot execute.
+        os.fchmod(stream.fileno(), mode)
         stream.write(content)
     return path
 

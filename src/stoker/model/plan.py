@@ -107,7 +107,6 @@ class Plan(Value, frozen=True, kw_only=True):
     environment: tuple[Setting, ...]
     cmake: tuple[Setting, ...]
     commands: tuple[Command, ...]
-    launcher_variables: tuple[str, ...]  # where a launcher goes in, before every compile
     heavy: tuple[HeavyStep, ...]
     estimate: Estimate
     findings: tuple[Finding, ...] = ()

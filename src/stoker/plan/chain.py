@@ -1,9 +1,10 @@
-"""Which launcher, cache and compiler stand in which order: the environment of a governed command.
+"""The environment of a governed command: what makes its compiles ask the governor.
 
     ninja (a wide window of jobs) -> ccache, where it is used -> launcher -> compiler
 
-ccache calls the launcher only on a miss, so that a hit never waits. Everything that is not reached
-through CMake's variables is reached through links named like the compilers, first on the PATH.
+A preloaded library starts the launcher in place of each compiler, whatever configured the build.
+ccache starts a compiler only on a miss, so a hit never asks. CMake's launcher variables are set only
+on request, for build tools that a library cannot be preloaded into.
 """
 
 import re
@@ -13,87 +14,73 @@ from math import inf
 from stoker.model.value import Value
 
 _LANGUAGES = ("C", "CXX", "CUDA", "HIP")
-# Programs that the launcher stands for, under whatever prefix and version they are installed.
-COMPILER = re.compile(
-    r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc|hipcc|icx|icpx|gfortran)(?:-[\d.]+)?"
-)
-# Programs whose jobs are ours to choose; cmake is among them for what it finds when it configures.
-BUILD_TOOLS = ("ninja", "make", "gmake", "cmake")
 _JOBS = re.compile(r"(?:^|(?<=\s))(?:-j\s*\d*|--jobs(?:=\d*)?)(?=\s|$)")
-_FILES_BESIDE = 64  # that ninja opens beside the pipes of its jobs, or inherits
+_FILES_BESIDE = 64  # files that ninja opens besides the pipes of its jobs, or inherits
 
 
-class Links(Value, frozen=True, kw_only=True):
-    """Where things are that `stoker run` puts before others."""
+class Native(Value, frozen=True, kw_only=True):
+    """The paths of stoker's native parts."""
 
     launcher: str
-    compilers: str  # folder of links named like compilers
-    tools: str  # folder of stand-ins for the build tools
-    nvcc: str  # what PyTorch's extensions are to call
+    library: str  # preloaded into every dynamic program of the build
 
 
 def window(cpus: int, files: float = inf) -> int:
-    """Jobs that ninja may start: candidates to choose from, most of which only wait.
+    """Return the number of jobs that ninja may start, most of which only wait for admission.
 
-    ``files`` are those that a process may have open. ninja has a pipe for each of its jobs.
+    ``files`` is how many a process may have open. ninja has a pipe for each of its jobs.
     """
     most = files - min(_FILES_BESIDE, files // 2)
     return int(max(1, min(max(32, 8 * cpus), most)))
 
 
 def files_for(jobs: int) -> int:
-    """Files that ninja must be allowed to open. Not more than it needs: a program that closes all
-    files it might have, or that uses select(), suffers from a high limit.
+    """Return the number of files that ninja must be allowed to open, and no more: a program that
+    closes all files it might have, or that uses select(), suffers from a high limit.
     """
     return jobs + _FILES_BESIDE
 
 
 def governed_environment(
     base: Mapping[str, str],
-    links: Links,
+    native: Native,
     *,
     cpus: int,
     said: Mapping[str, str],
     files: float = inf,
-    cuda_home: str | None = None,
+    via_launcher: bool = False,
 ) -> dict[str, str]:
-    """``said`` is what launchers are told (socket, run, ...); the user's own launchers stay.
-
-    ``cuda_home`` is what a build would take the toolkit to be; it could not tell by an nvcc on the
-    PATH that is a link of ours.
-    """
+    """``said`` is what launchers are told (socket, run, ...); the user's own launchers stay."""
     jobs = str(window(cpus, files))
-    environment = dict(base) | dict(said)
-    for language in _LANGUAGES:
-        environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", links.launcher)
-        environment.setdefault(f"CMAKE_{language}_LINKER_LAUNCHER", links.launcher)
-    if " " not in links.launcher:  # ccache takes a prefix apart at its spaces
-        environment.setdefault("CCACHE_PREFIX", links.launcher)
-    # It must know a compiler by its own file, not by a link of ours: that stays when it changes.
-    environment.setdefault("CCACHE_PATH", base.get("PATH", ""))
-    if cuda_home:
-        environment.setdefault("CUDA_HOME", cuda_home)
-        environment.setdefault("PYTORCH_NVCC", links.nvcc)
-    return environment | {
-        "PATH": _path(base.get("PATH", ""), links, cuda_home),
-        "STOKER_LAUNCHER": links.launcher,
-        "STOKER_LINKS": links.compilers,
+    environment = {
+        **base,
+        **said,
+        "LD_PRELOAD": _preload(base.get("LD_PRELOAD", ""), native.library),
+        "STOKER_LAUNCHER": native.launcher,
+        "STOKER_GOVERN_CUSTOM": "1",
         "STOKER_JOBS": jobs,
-        "MAX_JOBS": jobs,
-        "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
-        "MAKEFLAGS": _make_flags(base.get("MAKEFLAGS", ""), jobs),
     }
+    # CMake's own Makefiles can run jobs at once; make is told so only where this is set.
+    environment.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", jobs)
+    if flags := base.get("MAKEFLAGS"):
+        environment["MAKEFLAGS"] = _make_flags(flags, jobs)
+    if via_launcher:
+        environment["STOKER_VIA_LAUNCHER"] = "1"
+        for language in _LANGUAGES:
+            environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", native.launcher)
+            environment.setdefault(f"CMAKE_{language}_LINKER_LAUNCHER", native.launcher)
+    return environment
 
 
-def _path(path: str, links: Links, cuda_home: str | None) -> str:
-    folders = [links.tools, links.compilers, *path.split(":")]
-    if cuda_home:
-        folders.append(f"{cuda_home}/bin")  # where a link named nvcc may find the real one
-    return ":".join(dict.fromkeys(folders))
+def _preload(before: str, library: str) -> str:
+    others = [entry for entry in re.split("[: ]", before) if entry and entry != library]
+    return ":".join([library, *others])
 
 
 def _make_flags(flags: str, jobs: str) -> str:
-    """Below a make that shares its jobs out, those of ours would break the sharing."""
-    if "--jobserver" in flags:
+    """Widen the jobs that the user asked for; below a make that shares its jobs out, ours would
+    break the sharing.
+    """
+    if "--jobserver" in flags or not _JOBS.search(flags):
         return flags
     return f"{_JOBS.sub('', flags).strip()} -j{jobs}".strip()

@@ -54,7 +54,6 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         environment=tuple(s for s in settings if s.place is Place.ENVIRONMENT),
         cmake=cmake,
         commands=chosen.commands(subject, cmake),
-        launcher_variables=chosen.launcher_variables,
         heavy=heavy_steps(subject),
         estimate=estimate,
         findings=tuple(findings),

@@ -31,7 +31,6 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         | {setting.name: str(setting.origin) for setting in settings},
         "why": {setting.name: setting.why for setting in settings if setting.why},
         "commands": built["commands"],
-        "launcher_variables": built["launcher_variables"],
         "heavy": built["heavy"],
         "estimate": built["estimate"],
         "findings": built["findings"],

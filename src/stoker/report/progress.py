@@ -195,8 +195,9 @@ def _step_text(step: RunningStep) -> str:
 
 def unseen_text(cpu_seconds: float) -> str:
     return (
-        f"stoker: {duration(cpu_seconds)} of CPU time went to programs that never asked it.\n"
-        "  If they were compilers: `stoker attach BUILD` puts the launcher into a build folder.\n"
+        f"stoker: {duration(cpu_seconds)} of CPU time went to programs that it did not govern.\n"
+        "  If they were compilers that a static program starts: configure the build with "
+        "`stoker run --via launcher -- cmake ...`\n"
     )
 
 

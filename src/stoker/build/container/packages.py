@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from stoker.outside import folders, process
 from stoker.outside.files import folder_made_whole
 
 _OLDEST_GLIBC = 17  # of wheels: manylinux_2_17
-_LAUNCHER = "stoker/bin/stoker-launcher"
 
 # Run inside, by the container's Python: an environment with links to what it needs from outside.
 ENTER = """
@@ -75,16 +74,19 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     return folder
 
 
-def own_package(launcher: Path) -> Path:
-    """A copy of this stoker, with the launcher where an installed one has it."""
+def own_package(native: Mapping[str, Path]) -> Path:
+    """Copy this stoker, with its native parts (name in the package: file) where an installed one
+    has them.
+    """
     package = Path(stoker.__file__).parent
-    folder = root() / f"stoker-{__version__}-{_state(package, launcher)}"
+    folder = root() / f"stoker-{__version__}-{_state(package, native.values())}"
     if folder.is_dir():
         return folder
     with folder_made_whole(folder) as aside:
         shutil.copytree(package, aside / "stoker", ignore=shutil.ignore_patterns("__pycache__"))
-        (aside / _LAUNCHER).parent.mkdir(exist_ok=True)
-        shutil.copy(launcher, aside / _LAUNCHER)
+        for name, file in native.items():
+            (aside / "stoker" / name).parent.mkdir(exist_ok=True)
+            shutil.copy(file, aside / "stoker" / name)
         about = aside / f"stoker-{__version__}.dist-info" / "METADATA"
         about.parent.mkdir()
         about.write_text(metadata.distribution("stoker").read_text("METADATA") or "")
@@ -109,10 +111,10 @@ def pip_command() -> list[str]:
     raise MissingError("there is no pip to fetch what stoker needs inside the container")
 
 
-def _state(package: Path, launcher: Path) -> str:
+def _state(package: Path, native: Iterable[Path]) -> str:
     """Of all files, so that a stoker that is worked on is copied anew."""
     state = hashlib.sha256()
-    for path in (launcher, *sorted(_files(package))):
+    for path in (*native, *sorted(_files(package))):
         status = path.stat()
         state.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return state.hexdigest()[:8]

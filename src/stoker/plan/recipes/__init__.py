@@ -1,4 +1,4 @@
-"""How each kind of project is configured and built, and where the launcher goes in."""
+"""How each kind of project is configured and built."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,10 +10,9 @@ from stoker.plan.subject import Subject
 
 
 class Recipe(Protocol):
-    """A module of this folder. ``launcher_variables`` put a launcher before every compile."""
+    """A module of this folder."""
 
     jobs_variable: str
-    launcher_variables: tuple[str, ...]
 
     def settings(self, subject: Subject) -> Iterable[Setting]:
         """Everything the build is told, before the user's own -D options."""

@@ -9,9 +9,6 @@ from stoker.plan.flags import compiler_flags
 from stoker.plan.subject import Subject, environment, option
 
 jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
-launcher_variables: tuple[str, ...] = tuple(
-    f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")
-)
 
 
 def variable(name: str) -> str | None:  # noqa: ARG001

@@ -12,8 +12,6 @@ from stoker.plan.subject import Subject, environment, recipe_origin
 
 _ORIGIN = recipe_origin(ProjectKind.EXTENSION)
 jobs_variable = "MAX_JOBS"
-# cpp_extension takes $CXX as one word: a launcher stands there as a link named like the compiler.
-launcher_variables: tuple[str, ...] = ("CC", "CXX", "PYTORCH_NVCC")
 
 
 def variable(name: str) -> str | None:

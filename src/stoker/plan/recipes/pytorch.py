@@ -26,9 +26,6 @@ _BACKENDS = {
 _SANITIZERS = {Sanitizer.ADDRESS: "USE_ASAN", Sanitizer.THREAD: "USE_TSAN"}
 _ORIGIN = recipe_origin(ProjectKind.PYTORCH)
 jobs_variable = "MAX_JOBS"
-launcher_variables: tuple[str, ...] = tuple(
-    f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")
-)
 
 
 def variable(name: str) -> str | None:
