@@ -51,13 +51,16 @@ def test_those_that_wait_for_a_hung_governor_take_turns(
 def test_a_paused_command_of_a_hung_governor_is_resumed(
     hasty: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
-    text = 'echo > "$1"; until [ -e "$2" ]; do sleep 0.01; done; exit 3'
-    process = hasty.script(text, tmp_path / "up", tmp_path / "go")
+    process = hasty.script('until [ -e "$1" ]; do sleep 0.01; done; exit 3', tmp_path / "go")
     step = governor.asked()
     keeper = step.permit()
-    until((tmp_path / "up").exists, "the command runs")
     step.say("pause")
-    until(lambda: [state(pid) for pid in children(keeper)] == ["T"], "the command is paused")
+
+    def is_paused() -> bool:
+        step.say("pong")  # it hangs only from then on
+        return [state(pid) for pid in children(keeper)] == ["T"]
+
+    until(is_paused, "the command is paused")
     (tmp_path / "go").touch()
     assert result(process) == (3, b"", b"")
 
