@@ -11,6 +11,7 @@
 
 /* A launcher has one command in its life. */
 static char *own_name;
+bool command_is_custom;
 
 char **command_named(char *name, char **command)
 {
@@ -109,6 +110,8 @@ static void delete_file(const char *path)
 
 void command_delete_outputs(char **command)
 {
+    if (command_is_custom)
+        return;
     /* gcc knows -oFILE; to nvcc -odir is another option. */
     bool attached = !is_nvcc(command);
     for (char **word = command; *word; word++) {

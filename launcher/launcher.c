@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef STOKER_VERSION
 #define STOKER_VERSION "unknown"
@@ -27,10 +28,12 @@ static int usage(FILE *stream, int status)
             "CMAKE_CXX_COMPILER_LAUNCHER, CMAKE_CXX_LINKER_LAUNCHER or CCACHE_PREFIX.\n"
             "\n"
             "  --as NAME COMMAND...  gives COMMAND another argv[0]\n"
+            "  --custom COMMAND...   a command of a build tool that is not a compiler\n"
             "  --version             the versions of the launcher and of its protocol\n"
             "  --protocol-selftest   example messages; then stdin's, taken apart\n"
             "\n"
-            "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_TMP, STOKER_LOCKS.\n");
+            "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_PROCESS, STOKER_TMP,\n"
+            "STOKER_LOCKS.\n");
     return status;
 }
 
@@ -61,13 +64,20 @@ int main(int count, char **arguments)
     char **command = arguments + 1;
     if (count < 2)
         return usage(stderr, 2);
+    if (count > 2 && strcmp(command[0], "--custom") == 0) {
+        command_is_custom = true;
+        command++, count--;
+    }
     if (count > 3 && strcmp(command[0], "--as") == 0)
         command = command_named(command[1], command + 2);
     else if (*command[0] == '-')
         return obey_option(command[0]);
-    stop_preloading();
+    if (!command_is_custom)
+        stop_preloading();
 #ifdef __linux__
-    if (getenv("STOKER_SOCKET") && !getenv("STOKER_STEP"))
+    /* A custom command with the terminal as its stdin may ask the user something. */
+    bool talks = command_is_custom && isatty(STDIN_FILENO);
+    if (getenv("STOKER_SOCKET") && !getenv("STOKER_STEP") && !talks)
         step_run(command);
 #endif
     command_execute(command);

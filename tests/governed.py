@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.govern.history import History
-from stoker.govern.links import make_links
+from stoker.govern.launcher import stable_native
 from stoker.model.runs import Attempt, RunSummary
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -70,7 +70,7 @@ class Build:
         self.folder = folder
         self.home = home
         folder.mkdir(parents=True, exist_ok=True)
-        self.launcher = make_links(os.environ["PATH"]).launcher
+        self.launcher = stable_native().launcher
         self.environment = dict(os.environ, STOKER_HOME=str(home))
         self._runs: list[subprocess.Popen[bytes]] = []
         self._statements = {"": "rule step\n  command = $before sh ./$name.sh -o $out\n"}

@@ -47,6 +47,8 @@ _WORD = re.compile(r"""((?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++)|["'
 _QUOTED = re.compile(r"""\\(.)|"((?:[^"\\]++|\\.)*+)"|'([^']*+)'""", re.DOTALL)
 _ESCAPED = re.compile(r"""\\(["\\])""")  # within double quotes
 _MANY_WORDS = 1000
+_ENTERING = re.compile(r"^(?:\s*(?::|cd\s+\S+)\s*&&)+\s*")  # how CMake begins custom commands
+_TITLE = 120  # characters of a custom command that are shown and kept
 
 
 class Files(Protocol):
@@ -129,6 +131,15 @@ def step_of(
         threads=threads if role is Role.CUDA else 1,
         input_bytes=_input_bytes(words, output, place, files) if links else 0,
     )
+
+
+def custom_step(command: Sequence[str], directory: str, root: str) -> Step:
+    """Return the step of a command that is not a compiler; its text is its source."""
+    place = _Place(directory, root)
+    text = command[-1] if "-c" in command[1:-1] else " ".join(command)
+    text = place.without_root(_ENTERING.sub("", text))
+    program = basename(command[0]) if command else ""
+    return Step(key=_key(Role.OTHER, text), role=Role.OTHER, source=text[:_TITLE], compiler=program)
 
 
 def role_of_source(path: str) -> Role:

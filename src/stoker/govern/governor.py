@@ -51,6 +51,7 @@ class Phase(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     STOPPING = "stopping"
+    ENCLOSING = "enclosing"  # a custom command whose own compiles are governed one by one
 
 
 class MemoryReading(Value, frozen=True, kw_only=True):
@@ -78,7 +79,6 @@ class _Entry:
         self.path = path
         self.request = request
         self.phase = Phase.WAITING
-        self.group: int | None = None  # process group of the command
         self.running = Running(request=request, started=0.0)
         self.recorder = Recorder()
         self.kills_before: int | None = None
@@ -132,6 +132,7 @@ class Governor:
         if ask.version != VERSION:
             self._send(connection, encode("wrong_version"))
             return
+        self._enclose(ask.within, ask.run)
         prediction = self._predictor.predict(step)
         request = Request(
             id=self._next,
@@ -139,6 +140,7 @@ class Governor:
             prediction=prediction,
             slots=step.targets_at_once,
             path=_seconds(path, prediction),
+            restarts=not ask.custom,
         )
         self._next += 1
         entry = _Entry(connection, ask.run, step, path, request)
@@ -150,12 +152,6 @@ class Governor:
             )
         )
 
-    def started(self, connection: Connection, group: int) -> None:
-        entry = self._permitted(connection)
-        if group <= 1:  # to signal these would signal ourselves, or everybody
-            raise ProtocolError(f"{group} is no process group of a command")
-        entry.group = group
-
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
         entry.recorder.add(entry.running.age(now), current)
@@ -163,8 +159,12 @@ class Governor:
 
     def ended(self, connection: Connection, done: Done, now: float) -> None:
         entry = self._permitted(connection)
+        if entry.phase is Phase.ENCLOSING:
+            self._send(connection, encode("release"))
+            self._forget(entry)
+            return
         failed = done.status != 0 or done.signal != 0
-        if failed and self._ran_out(entry, done):
+        if failed and entry.request.restarts and self._ran_out(entry, done):
             self._out_of_memory(entry, done, now)
             return
         self._send(connection, encode("release"))
@@ -177,13 +177,22 @@ class Governor:
         self._record(entry, usage, Outcome.PREEMPTED)
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
 
-    def lost(self, connection: Connection) -> int | None:
-        """A launcher is gone; gives back the process group that may have outlived it."""
+    def lost(self, connection: Connection) -> bool:
+        """Forget a launcher that is gone. True if it had a step that had not ended."""
         entry = self._by_connection.get(connection)
         if entry is None:
-            return None
+            return False
         self._forget(entry)
-        return entry.group
+        return True
+
+    def _enclose(self, identity: int, run: int) -> None:
+        """Take back the permit of a custom command that has started a governed one: it waits for
+        that, which would wait for its permit. What such a command takes is not its own.
+        """
+        entry = self._holding.get(identity)
+        if entry and entry.run == run and not entry.request.restarts:
+            del self._holding[identity]
+            entry.phase = Phase.ENCLOSING
 
     def _permitted(self, connection: Connection) -> _Entry:
         """The step of a connection, which must have its permit."""
@@ -353,10 +362,9 @@ class Governor:
     def busy(self) -> bool:
         return bool(self._entries)
 
-    def steps_of(self, run: int) -> list[tuple[Connection, int | None]]:
-        """Connections and process groups of a run's steps."""
-        entries = [entry for entry in self._entries.values() if entry.run == run]
-        return [(entry.connection, entry.group) for entry in entries]
+    def steps_of(self, run: int) -> list[Connection]:
+        """Return the connections of a run's steps."""
+        return [entry.connection for entry in self._entries.values() if entry.run == run]
 
     # -- entries ---------------------------------------------------------------------------------
 
@@ -365,7 +373,7 @@ class Governor:
     ) -> None:
         entry.phase = Phase.WAITING
         self._holding.pop(request.id, None)
-        entry.request, entry.group = request, None
+        entry.request = request
         self._queue.add(request)
         self.repeats += 1
         self._emit(

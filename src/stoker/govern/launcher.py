@@ -23,7 +23,9 @@ _SANITIZER_LINK = "libasan.so-libclang_rt.asan"
 
 
 def installed(part: str) -> Path:
-    """Return the file that came with this stoker; an editable install keeps it apart from the code."""
+    """Return the file that came with this stoker. An editable install keeps it apart from the
+    code.
+    """
     package = Path(__file__).parents[1]
     for folder in (package, *(Path(entry) / "stoker" for entry in sys.path)):
         if os.access(folder / part, os.R_OK):

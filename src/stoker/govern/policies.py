@@ -167,6 +167,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if free <= 0 or unsettled <= 0:
                 return
             known = request.prediction.learned or request.ooms or request.id in admitted
+            known = known or not request.restarts  # a trial may end in a kill
             needs = _usual(request)
             if known or needs > room or request.slots_of(state.cpus) > free:
                 continue
@@ -209,9 +210,15 @@ def _cheapest(state: State, excess: float) -> Iterator[int]:
 
 
 def _by_loss(state: State) -> list[Running]:
-    """Those first that lose the least work per byte; never the oldest."""
+    """Those first that lose the least work per byte; never the oldest, nor one that cannot be
+    started again.
+    """
     oldest = _oldest(state)
-    others = [step for step in state.running if not step.stopping and step is not oldest]
+    others = [
+        step
+        for step in state.running
+        if not step.stopping and step is not oldest and step.request.restarts
+    ]
     return sorted(others, key=lambda step: _loss_per_byte(step, state))
 
 

@@ -115,6 +115,7 @@ class Request(Value, frozen=True, kw_only=True):
     path: float = 0.0  # seconds from its start to the end of the build along the longest path
     preemptions: int = 0
     ooms: int = 0
+    restarts: bool = True  # it may be killed and started again
 
     def slots_of(self, cpus: int) -> int:
         """On a machine with so many CPUs."""

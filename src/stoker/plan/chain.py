@@ -3,8 +3,8 @@
     ninja (a wide window of jobs) -> ccache, where it is used -> launcher -> compiler
 
 A preloaded library starts the launcher in place of each compiler, whatever configured the build.
-ccache starts a compiler only on a miss, so a hit never asks. CMake's launcher variables are set only
-on request, for build tools that a library cannot be preloaded into.
+ccache starts a compiler only on a miss, so a hit never asks. CMake's launcher variables are set on
+request only, for build tools that a library cannot be preloaded into.
 """
 
 import re

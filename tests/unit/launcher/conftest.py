@@ -11,7 +11,7 @@ import pytest
 
 from conftest import missing
 from unit.launcher.preloaded import STAND_IN, Preloaded, build
-from unit.launcher.scripted import Launch, ScriptedGovernor
+from unit.launcher.scripted import Launch, ScriptedGovernor, process_and_namespace
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +58,8 @@ def launch(governor: ScriptedGovernor, plain: Launch, steps: Path) -> Launch:
     """The launcher under the governor, which outlives it."""
     plain.environment |= {
         "STOKER_SOCKET": str(governor.path),
-        "STOKER_RUN": str(os.getpid()),
+        "STOKER_RUN": "1",
+        "STOKER_PROCESS": process_and_namespace(os.getpid()),
         "STOKER_TMP": str(steps),
     }
     return plain

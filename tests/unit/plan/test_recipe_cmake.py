@@ -81,11 +81,3 @@ def test_jobs_by_cmakes_own_variable() -> None:
     environment = environment_of(plan("cpu", tree=cmake_tree()))
     assert environment["CMAKE_BUILD_PARALLEL_LEVEL"] == "8"
     assert "MAX_JOBS" not in environment
-
-
-def test_where_a_launcher_goes_in() -> None:
-    assert plan("cpu", tree=cmake_tree()).launcher_variables == (
-        "CMAKE_C_COMPILER_LAUNCHER",
-        "CMAKE_CXX_COMPILER_LAUNCHER",
-        "CMAKE_CUDA_COMPILER_LAUNCHER",
-    )
