@@ -36,7 +36,7 @@ BATCHES = 20
 # In a process of its own, so that it does not slow the one that measures. At each `done` it writes
 # down what was said, and the CPU time and the naps of the launcher by then.
 GOVERNOR = """
-import selectors, socket, sys
+import selectors, socket, struct, sys
 from pathlib import Path
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])
@@ -44,6 +44,8 @@ listener.listen(4096)
 selector = selectors.DefaultSelector()
 selector.register(listener, selectors.EVENT_READ)
 launchers = {}
+def process_behind(stream):
+    return struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 def note(fields, pid, reports):
     used = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
     status = Path(f"/proc/{pid}/status").read_text()
@@ -63,7 +65,7 @@ while True:
         for line in data.splitlines():
             fields = line.decode().split("\\t")
             if fields[0] == "ask":
-                launchers[key.fd] = [fields[3], 0]
+                launchers[key.fd] = [process_behind(key.fileobj), 0]
                 if sys.argv[3] != "never":
                     key.fileobj.sendall(b"run\\t1\\n")
             elif fields[0] == "memory":
@@ -123,7 +125,7 @@ class Governed:
         self.arguments = [str(folder / "socket"), str(self._record)]
         self.environment = os.environ | {
             "STOKER_SOCKET": self.arguments[0],
-            "STOKER_RUN": str(os.getpid()),
+            "STOKER_RUN": "1",
             "STOKER_TMP": str(folder),
         }
 

@@ -84,12 +84,17 @@ static void raise_oom_score(void)
 }
 
 static _Noreturn void become_command(const struct attempt *attempt, const char *step,
-                                     const sigset_t *mask, const int ends[2], pid_t keeper)
+                                     const sigset_t *mask, const int ends[2], pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != keeper)
+    if (getppid() != parent)
         _exit(1); /* it died before we asked to be told */
     raise_oom_score();
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    /* Its process group is in the background of the terminal. Reading from there is thus an error;
+     * otherwise it would stop the command, and nobody would continue it. */
+    signal(SIGTTIN, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
     dup2(ends[0], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
     setenv("STOKER_STEP", step, 1);
@@ -116,6 +121,8 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
     pid_t compiler = getppid() == launcher ? fork() : -1;
     if (compiler == 0)
         become_command(attempt, step, mask, ends, self);
+    if (compiler < 0 && getppid() == launcher) /* no process can be made: it takes our place */
+        become_command(attempt, step, mask, ends, launcher);
     while (compiler > 0 && getppid() == launcher) {
         int status;
         for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)

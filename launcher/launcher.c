@@ -41,7 +41,8 @@ static int usage(FILE *stream, int status)
             "  --version             the versions of the launcher and of its protocol\n"
             "  --protocol-selftest   example messages; then stdin's, taken apart\n"
             "\n"
-            "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_TMP, STOKER_LOCKS.\n");
+            "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_PROCESS, STOKER_TMP,\n"
+            "STOKER_LOCKS.\n");
     return status;
 }
 

@@ -31,7 +31,7 @@ void command_delete_outputs(char **command);
 
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 
-enum { PROTOCOL_VERSION = 2, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
+enum { PROTOCOL_VERSION = 3, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
 
 struct field {
     char *bytes;
@@ -61,18 +61,25 @@ struct account {
     uint64_t wall_us, cpu_us, peak_bytes, byte_seconds;
 };
 
-void line_ask(struct line *line, const char *run, pid_t pid, const char *folder, unsigned cpus,
+void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               char **command);
-void line_started(struct line *line, pid_t group);
+void line_started(struct line *line);
 void line_memory(struct line *line, uint64_t current, uint64_t peak);
 void line_done(struct line *line, int status, const struct account *account, const char *tail,
                size_t tail_length);
 void line_killed(struct line *line, const struct account *account);
 
-bool channel_connect(struct channel *channel, const char *path);
+/* Asks whether the governor is alive. */
+void line_ping(struct line *line);
+
+/* Connecting and patient sending end without success after `timeout_us`. */
+bool channel_connect(struct channel *channel, const char *path, int64_t timeout_us);
 
 /* Sends at once or, with `patient`, when the governor reads. False: it could not be sent. */
 bool channel_send(struct channel *channel, const struct line *line, bool patient);
+
+/* Sends a short line at once, and with it an open file unless that is -1. */
+bool channel_pass(struct channel *channel, const struct line *line, int file);
 
 /* Reads what has come. False: the other side is gone or talks nonsense. */
 bool channel_receive(struct channel *channel);
@@ -120,8 +127,8 @@ void output_discard(struct output *output);
 
 /* ---- tree.c: a process and all it started (Linux) --------------------------------------------*/
 
-/* Zero when it cannot be known. */
-pid_t tree_parent(pid_t pid);
+/* The parent of our parent; zero when it cannot be known or is in another pid namespace. */
+pid_t tree_grandparent(void);
 
 /* RssAnon + RssShmem of all descendants of `root`, without itself. */
 uint64_t tree_memory(pid_t root);

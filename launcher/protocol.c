@@ -71,13 +71,12 @@ static void finish(struct line *line)
     append(line, '\n');
 }
 
-void line_ask(struct line *line, const char *run, pid_t pid, const char *folder, unsigned cpus,
+void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               char **command)
 {
     start(line, "ask");
     add_number(line, PROTOCOL_VERSION);
     add_text(line, run);
-    add_number(line, (uint64_t)pid);
     add_text(line, folder);
     add_number(line, cpus);
     for (char **word = command; *word; word++)
@@ -85,10 +84,9 @@ void line_ask(struct line *line, const char *run, pid_t pid, const char *folder,
     finish(line);
 }
 
-void line_started(struct line *line, pid_t group)
+void line_started(struct line *line)
 {
     start(line, "started");
-    add_number(line, (uint64_t)group);
     finish(line);
 }
 
@@ -126,6 +124,12 @@ void line_killed(struct line *line, const struct account *account)
     finish(line);
 }
 
+void line_ping(struct line *line)
+{
+    start(line, "ping");
+    finish(line);
+}
+
 /* A backslash before anything else stands for itself. */
 static size_t unescape(char *bytes, size_t length)
 {
@@ -158,9 +162,10 @@ bool message_is(const struct message *message, const char *word)
     return first->length == strlen(word) && memcmp(first->bytes, word, first->length) == 0;
 }
 
-bool channel_connect(struct channel *channel, const char *path)
+bool channel_connect(struct channel *channel, const char *path, int64_t timeout_us)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval timeout = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
     channel->socket = -1;
     channel->length = channel->taken = 0;
     if (strlen(path) >= sizeof address.sun_path)
@@ -169,6 +174,7 @@ bool channel_connect(struct channel *channel, const char *path)
     channel->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (channel->socket < 0)
         return false;
+    setsockopt(channel->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(channel->socket, (struct sockaddr *)&address, sizeof address) == 0)
         return true;
     channel_close(channel);
@@ -196,6 +202,28 @@ bool channel_send(struct channel *channel, const struct line *line, bool patient
         sent += (size_t)count;
     }
     return true;
+}
+
+bool channel_pass(struct channel *channel, const struct line *line, int file)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof file)];
+        struct cmsghdr aligned;
+    } control = {{0}};
+    struct iovec content = {line->bytes, line->length};
+    struct msghdr message = {.msg_iov = &content, .msg_iovlen = 1};
+    if (channel->socket < 0 || line->failed)
+        return false;
+    if (file >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof file);
+        memcpy(CMSG_DATA(header), &file, sizeof file);
+    }
+    return sendmsg(channel->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
 bool channel_receive(struct channel *channel)
@@ -243,9 +271,9 @@ int protocol_selftest(void)
     char *command[] = {"/usr/bin/g++", "-c", "a b.cc", "-DTAB=\"\t\\\"", "", "-o", "\xff.o", NULL};
     static const char tail[] = "a.cc:1: error:\n\tx\\y\r\n\0.";
     struct line line = {0};
-    line_ask(&line, "4711", 4712, "/build/caf\xc3\xa9", 0, command);
+    line_ask(&line, "4711", "/build/caf\xc3\xa9", 0, command);
     fwrite(line.bytes, 1, line.length, stdout);
-    line_started(&line, 4713);
+    line_started(&line);
     fwrite(line.bytes, 1, line.length, stdout);
     line_memory(&line, 1048576, UINT64_MAX);
     fwrite(line.bytes, 1, line.length, stdout);
@@ -256,6 +284,8 @@ int protocol_selftest(void)
     line_done(&line, SIGKILL, &account, "", 0);
     fwrite(line.bytes, 1, line.length, stdout);
     line_killed(&line, &account);
+    fwrite(line.bytes, 1, line.length, stdout);
+    line_ping(&line);
     fwrite(line.bytes, 1, line.length, stdout);
     free(line.bytes);
 

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,17 +27,23 @@ static struct {
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
-    int run;            /* a pidfd of the `stoker run` we belong to; -1 where there is none */
+    int run;            /* a pidfd of the `stoker run` we belong to; -1 where it is not known */
     int builder;        /* one of our parent's parent: ninja starts us through a shell */
     struct channel governor;
     struct line line; /* what we say next */
     struct message heard;
+    int64_t patience_us; /* after so long a silence we ask whether the governor is alive */
+    int64_t silent_us;   /* when that is next */
+    int silences;        /* how often in a row it has come to that */
     char id[32];
     struct attempt attempt; /* without a command while we wait */
     struct output output;
     int interrupted; /* the signal by which the user ended it: nothing is retried then */
     char *complaint; /* the governor's, when it gave the step up */
 } step = {.output = NO_OUTPUT};
+
+/* With so many in a row the governor hangs. A single long one may be ours: we were stopped. */
+enum { SILENCES = 3, PATIENCE_S = 10 };
 
 static const char *variable(const char *name, const char *otherwise)
 {
@@ -84,8 +91,11 @@ static enum event on_signal(int number)
     bool job_control = number == SIGTSTP || number == SIGCONT;
     if (!job_control)
         attempt_resume(&step.attempt); /* so that the command can act on the signal */
-    if (step.attempt.running)
+    if (step.attempt.running) {
         kill(-step.attempt.keeper, number);
+        if (!job_control) /* a command that the terminal has stopped cannot act either */
+            kill(-step.attempt.keeper, SIGCONT);
+    }
     if (number == SIGTSTP)
         raise(SIGSTOP);
     if (job_control)
@@ -114,6 +124,41 @@ static void sleep_until_ready(struct pollfd *sources, nfds_t count, int64_t unti
             sources[i].revents = 0;
 }
 
+static enum event on_message(void)
+{
+    if (message_is(&step.heard, "end")) /* the run is gone */
+        end_by(SIGTERM);
+    return MESSAGE;
+}
+
+static void governor_lives(void)
+{
+    step.silences = 0;
+    step.silent_us = now_us() + step.patience_us;
+}
+
+static enum event lose_governor(void)
+{
+    channel_close(&step.governor);
+    return LOST;
+}
+
+/* Waiting may take hours, so that only an answer tells a busy governor from one that hangs. */
+static enum event on_silence(void)
+{
+    if (++step.silences == SILENCES)
+        return lose_governor();
+    line_ping(&step.line);
+    channel_send(&step.governor, &step.line, false);
+    step.silent_us = now_us() + step.patience_us;
+    return NOTHING;
+}
+
+static int64_t earlier(int64_t one_us, int64_t other_us)
+{
+    return one_us && one_us < other_us ? one_us : other_us;
+}
+
 /* Waits for one thing to act upon; the command's output is taken in passing. */
 static enum event next_event(int64_t until_us)
 {
@@ -126,9 +171,10 @@ static enum event next_event(int64_t until_us)
         [OUT] = {.fd = step.output.pipes[0], .events = POLLIN},
         [ERR] = {.fd = step.output.pipes[1], .events = POLLIN},
     };
+    bool governed = step.governor.socket >= 0;
     if (channel_take(&step.governor, &step.heard))
-        return MESSAGE;
-    sleep_until_ready(sources, COUNT, until_us);
+        return on_message();
+    sleep_until_ready(sources, COUNT, governed ? earlier(until_us, step.silent_us) : until_us);
     if (sources[RUN].revents || sources[BUILDER].revents)
         end_by(SIGTERM);
     if (sources[OUT].revents)
@@ -137,10 +183,12 @@ static enum event next_event(int64_t until_us)
         output_collect(&step.output, 1);
     if (sources[SIGNALS].revents)
         return on_readable_signals();
-    if (sources[GOVERNOR].revents && !channel_receive(&step.governor)) {
-        channel_close(&step.governor);
-        return LOST;
-    }
+    if (sources[GOVERNOR].revents && !channel_receive(&step.governor))
+        return lose_governor();
+    if (sources[GOVERNOR].revents)
+        governor_lives();
+    else if (governed && now_us() >= step.silent_us)
+        return on_silence();
     return until_us && now_us() >= until_us ? TIME : NOTHING;
 }
 
@@ -159,12 +207,16 @@ static bool tell(void)
 static void ask(void)
 {
     char folder[PATH_MAX];
-    if (!channel_connect(&step.governor, variable("STOKER_SOCKET", "")))
+    int seconds = atoi(variable("STOKER_PATIENCE", "0"));
+    step.patience_us = INT64_C(1000000) * (seconds > 0 ? seconds : PATIENCE_S);
+    if (!channel_connect(&step.governor, variable("STOKER_SOCKET", ""),
+                         SILENCES * step.patience_us))
         return;
-    line_ask(&step.line, variable("STOKER_RUN", "0"), getpid(),
-             getcwd(folder, sizeof folder) ? folder : "", command_cpus(step.command), step.command);
+    line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
+             command_cpus(step.command), step.command);
     if (!channel_send(&step.governor, &step.line, true))
         channel_close(&step.governor);
+    governor_lives();
 }
 
 static int open_lock(const char *folder, int number)
@@ -238,13 +290,27 @@ static bool wait_for_permit(void)
 
 /* ---- running ---------------------------------------------------------------------------------*/
 
+static int open_process(pid_t pid)
+{
+    return pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+/* The keeper is told by a pidfd: its number would be another's in the governor's namespace. */
+static void tell_start(void)
+{
+    int keeper = open_process(step.attempt.keeper);
+    line_started(&step.line);
+    channel_pass(&step.governor, &step.line, keeper);
+    if (keeper >= 0)
+        close(keeper);
+}
+
 static bool start(void)
 {
     const char *parent = variable("STOKER_TMP", variable("TMPDIR", "/tmp"));
     if (!attempt_start(&step.attempt, step.command, step.id, parent, &step.inherited, &step.output))
         return false;
-    line_started(&step.line, step.attempt.keeper);
-    tell();
+    tell_start();
     return true;
 }
 
@@ -329,12 +395,19 @@ static void fill_standard_streams(void)
         close(file);
 }
 
-static int open_process(pid_t pid)
+/* The process of our `stoker run`: its number counts only in the pid namespace named with it. */
+static pid_t run_process(void)
 {
-    return pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    struct stat ours;
+    long number = 0;
+    unsigned long long namespace = 0;
+    sscanf(variable("STOKER_PROCESS", ""), "%ld %llu", &number, &namespace);
+    bool here = stat("/proc/self/ns/pid", &ours) == 0 && ours.st_ino == namespace;
+    return here && number > 1 && number < INT_MAX ? (pid_t)number : 0;
 }
 
-/* Signals are read like everything else; SIGPIPE and SIGXFSZ are errors of write to us. */
+/* Signals are read like everything else; SIGPIPE and SIGXFSZ are errors of write to us, and we and
+ * our keeper are not stopped by a terminal that the command reads. */
 static void begin_watch(void)
 {
     sigset_t watched;
@@ -347,12 +420,14 @@ static void begin_watch(void)
     step.signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     sigaddset(&watched, SIGPIPE);
     sigaddset(&watched, SIGXFSZ);
+    sigaddset(&watched, SIGTTIN);
+    sigaddset(&watched, SIGTTOU);
     sigprocmask(SIG_BLOCK, &watched, &step.inherited);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
-    pid_t run = (pid_t)strtol(variable("STOKER_RUN", "0"), NULL, 10);
+    pid_t run = run_process();
     step.run = open_process(run);
-    step.builder = open_process(step.parent == run ? 0 : tree_parent(step.parent));
+    step.builder = open_process(run && step.parent == run ? 0 : tree_grandparent());
 }
 
 static void end_watch(void)

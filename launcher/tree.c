@@ -18,6 +18,11 @@ struct pids {
     size_t count, capacity;
 };
 
+/* Which number of an NSpid line is the one that kill and getpid mean. 0: /proc shows the numbers of
+ * our own pid namespace. More: it shows those of a namespace above (`unshare --pid` alone), and
+ * each process has to be translated. */
+static int level;
+
 /* For kernels that do not list the children of a thread: all processes, each before its parent. */
 static struct {
     bool needed, known;
@@ -48,17 +53,48 @@ static const char *read_text(const char *path, char *text, size_t size)
     return text;
 }
 
+static const char *read_status(pid_t shown, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/status", shown);
+    return read_text(path, text, size);
+}
+
+/* A number of the NSpid line; zero when there are not so many. */
+static pid_t namespace_number(const char *status, int at)
+{
+    const char *next = strstr(status, "\nNSpid:");
+    long number = 0;
+    if (next)
+        next += strlen("\nNSpid:");
+    for (int i = 0; i <= at; i++) {
+        if (!next || *next != '\t')
+            return 0;
+        char *end;
+        number = strtol(next + 1, &end, 10);
+        next = end;
+    }
+    return (pid_t)number;
+}
+
+/* The number by which a process can be signalled; zero when it is not in our namespace. */
+static pid_t own_number(pid_t shown, const char *status)
+{
+    return level == 0 ? shown : namespace_number(status, level);
+}
+
 static uint64_t field_of(const char *status, const char *name)
 {
     const char *found = strstr(status, name);
     return found ? strtoull(found + strlen(name), NULL, 10) : 0;
 }
 
-pid_t tree_parent(pid_t pid)
+/* In the numbers of /proc, like what it is given; zero when it cannot be known. */
+static pid_t parent_of(pid_t shown)
 {
     char path[64], text[512];
     pid_t parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    snprintf(path, sizeof path, "/proc/%d/stat", shown);
     const char *name_end = strrchr(read_text(path, text, sizeof text), ')');
     return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : 0;
 }
@@ -67,7 +103,7 @@ static void add_to_census(pid_t pid)
 {
     size_t before = census.pairs.count;
     append(&census.pairs, pid);
-    append(&census.pairs, tree_parent(pid));
+    append(&census.pairs, parent_of(pid));
     if (census.pairs.count != before + 2)
         census.pairs.count = before;
 }
@@ -135,33 +171,73 @@ static bool kernel_lists_children(void)
 #ifdef STOKER_CENSUS
     return false;
 #else
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
-    return access(path, R_OK) == 0;
+    return access("/proc/thread-self/children", R_OK) == 0;
 #endif
 }
 
-static void prepare(void)
+/* What is the same for as long as we live. */
+static void look_at_proc(void)
 {
-    if (!census.known)
-        census.needed = !kernel_lists_children();
+    char status[4096];
+    if (census.known)
+        return;
     census.known = true;
-    if (census.needed)
-        take_census();
+    census.needed = !kernel_lists_children();
+    read_text("/proc/self/status", status, sizeof status);
+    while (namespace_number(status, level + 1) > 0)
+        level++;
 }
 
-/* Finds all descendants and gives what they hold in memory. */
-static uint64_t walk(pid_t root, struct pids *found)
+static pid_t shown_self(void)
+{
+    char target[32] = "";
+    return readlink("/proc/self", target, sizeof target - 1) > 0 ? (pid_t)atoi(target) : 0;
+}
+
+/* The number of ourselves or of a child of ours in /proc. */
+static pid_t shown_number(pid_t pid)
+{
+    static struct pids ours;
+    if (level == 0)
+        return pid;
+    if (pid == getpid())
+        return shown_self();
+    ours.count = 0;
+    append_children(&ours, shown_self(), false);
+    for (size_t i = 0; i < ours.count; i++) {
+        char status[4096];
+        read_status(ours.items[i], status, sizeof status);
+        if (own_number(ours.items[i], status) == pid)
+            return ours.items[i];
+    }
+    return 0;
+}
+
+pid_t tree_grandparent(void)
+{
+    char status[4096] = "";
+    look_at_proc();
+    pid_t found = parent_of(level == 0 ? getppid() : parent_of(shown_self()));
+    if (level > 0)
+        read_status(found, status, sizeof status);
+    return own_number(found, status);
+}
+
+/* Finds all descendants and gives what they hold in memory. `found` are numbers of /proc, `own`
+ * those for signals. */
+static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
 {
     uint64_t kib = 0;
-    prepare();
-    found->count = 0;
-    append_children(found, root, false);
+    look_at_proc();
+    if (census.needed)
+        take_census();
+    found->count = own->count = 0;
+    append_children(found, shown_number(root), false);
     for (size_t i = 0; i < found->count; i++) {
-        char path[64], status[4096];
-        snprintf(path, sizeof path, "/proc/%d/status", found->items[i]);
-        read_text(path, status, sizeof status);
+        char status[4096];
+        read_status(found->items[i], status, sizeof status);
         kib += field_of(status, "RssAnon:") + field_of(status, "RssShmem:");
+        append(own, own_number(found->items[i], status));
         append_children(found, found->items[i], field_of(status, "Threads:") > 1);
     }
     return kib << 10;
@@ -169,8 +245,8 @@ static uint64_t walk(pid_t root, struct pids *found)
 
 uint64_t tree_memory(pid_t root)
 {
-    static struct pids found;
-    return walk(root, &found);
+    static struct pids found, own;
+    return walk(root, &found, &own);
 }
 
 uint64_t tree_cpu_us(const struct rusage *usage)
@@ -182,10 +258,11 @@ uint64_t tree_cpu_us(const struct rusage *usage)
 /* All are found before the first is told: one that goes on might end and hide its children. */
 void tree_signal(pid_t root, int number)
 {
-    static struct pids found;
-    walk(root, &found);
-    for (size_t i = 0; i < found.count; i++)
-        kill(found.items[i], number);
+    static struct pids found, own;
+    walk(root, &found, &own);
+    for (size_t i = 0; i < own.count; i++)
+        if (own.items[i] > 1) /* 0 and -1 would be whole groups of processes */
+            kill(own.items[i], number);
 }
 
 uint64_t tree_kill(void)

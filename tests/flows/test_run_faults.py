@@ -24,13 +24,34 @@ def let_go(build: Build) -> None:
     (build.folder / "go").touch()
 
 
+def wait_for_asks(run: subprocess.Popen[bytes], count: int) -> None:
+    """Until so many steps have asked, of a run with ``--progress json``."""
+    assert run.stderr is not None
+    waiting = 0
+    for line in run.stderr:
+        waiting += b'"event":"waits"' in line
+        if waiting == count:
+            return
+    pytest.fail(f"only {waiting} steps have asked")
+
+
+TURN = f"echo + >> turns\n{WAIT}\nsleep 0.1\necho - >> turns"
+
+
+def most_at_once(build: Build) -> int:
+    running, most = 0, 0
+    for sign in (build.folder / "turns").read_text().split():
+        running += 1 if sign == "+" else -1
+        most = max(most, running)
+    return most
+
+
 # -- who is killed -----------------------------------------------------------------------------
 
 
 def test_the_governor_is_killed_and_the_build_goes_on_by_turns(build: Build) -> None:
-    turn = f"echo + >> turns\n{WAIT}\nsleep 0.1\necho - >> turns"
     for number in range(8):
-        build.step(f"step{number}", turn)
+        build.step(f"step{number}", TURN)
     run = build.start(options=["--cpus", "2"])
     wait_until((build.folder / "turns").exists, "the first step runs")
     (governor,) = build.governors()
@@ -40,11 +61,7 @@ def test_the_governor_is_killed_and_the_build_goes_on_by_turns(build: Build) -> 
     assert done.status == 0, done
     assert len(build.made()) == 8
     assert done.err.count("the governor has died") == 1
-    running, most = 0, 0
-    for sign in (build.folder / "turns").read_text().split():
-        running += 1 if sign == "+" else -1
-        most = max(most, running)
-    assert most <= 2 + 2  # those who take turns, beside those who had a permit
+    assert most_at_once(build) <= 2 + 2  # those who take turns, beside those who had a permit
 
 
 def test_a_run_after_a_governor_was_killed_has_a_new_one(build: Build) -> None:
@@ -56,6 +73,87 @@ def test_a_run_after_a_governor_was_killed_has_a_new_one(build: Build) -> None:
     assert finished(run).status == 0
     build.step("two", "true")
     assert build.summary().steps == 1
+
+
+def test_the_governor_hangs_and_the_build_continues_by_turns(build: Build) -> None:
+    for number in range(8):
+        build.step(f"step{number}", TURN)
+    run = build.start(options=["--cpus", "2"])
+    wait_until((build.folder / "turns").exists, "the first step runs")
+    os.kill(build.governors()[0], signal.SIGSTOP)
+    let_go(build)
+    done = finished(run)
+    assert done.status == 0, done
+    assert len(build.made()) == 8
+    assert done.err.count("the governor did not answer any more and was ended") == 1
+    assert most_at_once(build) <= 2 + 2  # those who take turns, beside those who had a permit
+
+
+def test_a_new_run_ends_a_governor_that_hangs(build: Build, tmp_path: Path) -> None:
+    build.step("one", WAIT)
+    first = build.start()
+    wait_until(build.sockets, "the governor listens")
+    (hung,) = build.governors()
+    os.kill(hung, signal.SIGSTOP)
+    other = Build(tmp_path / "other", build.home)
+    other.step("two", "true")
+    assert other.summary().steps == 1
+    assert not alive(hung)
+    let_go(build)
+    assert finished(first).status == 0
+
+
+def test_an_interrupted_run_does_not_wait_for_a_governor_that_hangs(build: Build) -> None:
+    build.step("one", f"echo $$ > pid\n{WAIT}")
+    run = build.start()
+    build.pid("pid")
+    os.kill(build.governors()[0], signal.SIGSTOP)
+    run.send_signal(signal.SIGINT)
+    done = finished(run)
+    assert done.status != 0
+    assert "Traceback" not in done.err
+    build.wait_for_end()
+
+
+def test_a_build_in_a_pid_namespace_of_its_own(build: Build, need: Callable[[str], str]) -> None:
+    """Process numbers there mean nothing here, and those that /proc shows mean nothing there."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes pid namespaces")
+    for number in range(4):
+        build.step(f"step{number}", "sleep 0.2")
+    assert build.summary(need("unshare"), "-pf", "ninja").steps == 4
+
+
+def test_stoker_is_killed_and_its_build_in_another_namespace_ends(
+    build: Build, need: Callable[[str], str]
+) -> None:
+    """Neither the launchers nor ninja can see that stoker is gone: the governor tells them."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes pid namespaces")
+    build.step("one", f"setsid sleep 1000 & {WAIT}")
+    build.step("two", WAIT)
+    options = ["--policy", "fixed:1", "--progress", "json"]
+    run = build.start(need("unshare"), "-pf", "ninja", options=options)
+    wait_for_asks(run, 2)
+    run.kill()
+    finished(run)
+    build.wait_for_end()
+    assert build.made() == set()
+
+
+def test_the_launcher_and_its_keeper_are_killed_and_the_governor_ends_the_rest(
+    build: Build,
+) -> None:
+    build.step("victim", f"sleep 1000 & echo $$ > pid\n{WAIT}")
+    run = build.start("ninja", "-k", "0")
+    shell = build.pid("pid")
+    keeper = parent_of(shell)
+    (sleeper,) = (pid for pid in build.processes() if command_of(pid).startswith("sleep 1000"))
+    os.kill(parent_of(keeper), signal.SIGSTOP)  # so that it cannot see what comes
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(parent_of(keeper), signal.SIGKILL)
+    wait_until(lambda: not alive(sleeper), "the governor has ended what was left")
+    assert finished(run).status != 0
 
 
 def test_a_compiler_is_killed_and_that_is_no_lack_of_memory(build: Build) -> None:
@@ -269,13 +367,7 @@ def test_five_thousand_launchers_wait(build: Build) -> None:
         f" while [ $i -lt {count} ]; do '{build.launcher}' true & i=$((i+1)); done; wait"
     )
     run = build.start("sh", "-c", script, options=["--cpus", "1", "--progress", "json"])
-    assert run.stderr is not None
-    waiting = 0
-    for line in run.stderr:
-        waiting += b'"event":"waits"' in line
-        if waiting == count:
-            break
-    assert waiting == count
+    wait_for_asks(run, count)
     run.send_signal(signal.SIGTERM)
     finished(run)
     build.wait_for_end()

@@ -42,7 +42,14 @@ from stoker.settings.toml import find_file
 
 _PATIENCE = 300.0  # seconds for an engine to start or end something
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
-_OWN = ("STOKER_HOME", "STOKER_SOCKET", "STOKER_RUN", "STOKER_TMP", "STOKER_LOCKS")
+_OWN = (
+    "STOKER_HOME",
+    "STOKER_SOCKET",
+    "STOKER_RUN",
+    "STOKER_PROCESS",
+    "STOKER_TMP",
+    "STOKER_LOCKS",
+)
 _PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
 
 Say = Callable[[str], None]

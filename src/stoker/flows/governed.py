@@ -135,8 +135,7 @@ class Session:
         while (status := child.poll()) is None:
             sources = [source for source in (self._live_client(), pipe) if source is not None]
             readable, _, _ = select.select(sources, [], [], _LOOK)
-            if self._client in readable:
-                self._hear()
+            self._listen(self._client in readable)
             if pipe in readable and pipe and output and not _hand_on(pipe, output):
                 pipe = None
             self._look_round(child)
@@ -159,12 +158,23 @@ class Session:
     def _live_client(self) -> Client | NoGovernor | None:
         return self._client if self._client.alive else None
 
+    def _listen(self, something_came: bool) -> None:
+        if not self._client.alive:
+            return
+        if something_came:
+            self._hear()
+        elif self._client.ended_as_hung():
+            self._warn_of_turns("the governor did not answer any more and was ended")
+
     def _hear(self) -> None:
         for event in self._client.events():
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
-            text = "the governor has died; what is left of the build takes turns, one step per CPU"
-            self._show(Warned(at=time.monotonic() - self._began, text=text))
+            self._warn_of_turns("the governor has died")
+
+    def _warn_of_turns(self, why: str) -> None:
+        text = f"{why}; what is left of the build takes turns, one step per CPU"
+        self._show(Warned(at=time.monotonic() - self._began, text=text))
 
     def _with_hits(self, view: Overview) -> Overview:
         """What the cache had is done, too, though the governor never heard of it."""
@@ -309,6 +319,7 @@ def _environment(
     said = {
         "STOKER_SOCKET": options.socket,
         "STOKER_RUN": str(run),
+        "STOKER_PROCESS": _process(),
         "STOKER_TMP": str(tmp),
         "STOKER_LOCKS": str(locks),
     }
@@ -320,6 +331,15 @@ def _environment(
         files=process.files_allowed(),
         cuda_home=find_home(Probe(environment=base, patience=_PATIENCE)),
     )
+
+
+def _process() -> str:
+    """Return our number and the pid namespace in which it is ours, for launchers to watch us."""
+    try:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return ""
+    return f"{os.getpid()} {namespace}"
 
 
 def _in_foreground() -> bool:

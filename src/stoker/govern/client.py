@@ -15,6 +15,7 @@ import msgspec
 
 from stoker import __version__
 from stoker.govern.daemon import Options
+from stoker.govern.processes import kill_behind
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import CommandError, StokerError, StorageError
 from stoker.model.events import AnyEvent
@@ -23,6 +24,8 @@ from stoker.outside import process
 from stoker.outside.folders import data, private_folder
 
 _PATIENCE = 10.0  # seconds for a governor to appear, and to answer
+_SILENCE = 20.0  # seconds after which a governor hangs; it speaks every second
+_LONGEST_LOOK = 1.0  # seconds of silence that count between two looks: we may have been stopped
 _LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
 
 
@@ -77,19 +80,21 @@ class Client:
         self.options = options
         self.alive = True
         self._received = b""
+        self._silence, self._looked = 0.0, time.monotonic()
         self._summary: RunSummary | None = None
         greeting = encode("client", run, command, directory)
-        deadline = time.monotonic() + _PATIENCE
-        self._socket = _connect(options, deadline)
-        while not self._welcomed(greeting):  # it was just about to end with its last client
+        self._deadline = time.monotonic() + _PATIENCE
+        self._socket = _connect(options, self._deadline)
+        while not self._welcomed(greeting):  # it hung, or was just about to end
             self._socket.close()
-            self._socket = _connect(options, deadline)
+            self._socket = _connect(options, self._deadline)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def _welcomed(self, greeting: bytes) -> bool:
-        """Whether the governor takes us on."""
+        """Whether the governor takes us on. One that hangs is ended, and another may be started."""
+        self._received = b""
         self._socket.settimeout(_PATIENCE)
         try:
             self._socket.sendall(greeting)
@@ -98,7 +103,13 @@ class Client:
                     return False
                 self._received += chunk
         except TimeoutError as error:
-            raise StokerError("the governor does not answer") from error
+            if not kill_behind(self._socket):
+                raise StokerError(
+                    f"the governor of {self.options.socket} does not answer and cannot be ended",
+                    hints=["end its process yourself, or choose another folder by STOKER_HOME"],
+                ) from error
+            self._deadline = time.monotonic() + _PATIENCE
+            return False
         except OSError:
             return False
         self._socket.settimeout(None)
@@ -111,8 +122,12 @@ class Client:
         """What has come; blocks until something does. ``alive`` turns false when it has gone."""
         try:
             chunk = self._socket.recv(1 << 16)
+        except TimeoutError:
+            chunk = b""
+            kill_behind(self._socket)
         except OSError:
             chunk = b""
+        self._silence, self._looked = 0.0, time.monotonic()
         if not chunk:
             self.alive = False
         *lines, self._received = (self._received + chunk).split(b"\n")
@@ -124,8 +139,23 @@ class Client:
                 case "summary":
                     self._summary = msgspec.json.decode(fields[0], type=RunSummary)
 
+    def ended_as_hung(self) -> bool:
+        """Whether the governor has said nothing for so long that it hangs; then it is ended.
+
+        Call it whenever nothing has come. Launchers see the end at once, and take turns.
+        """
+        now = time.monotonic()
+        self._silence += min(now - self._looked, _LONGEST_LOOK)
+        self._looked = now
+        if self._silence < _SILENCE:
+            return False
+        self.alive = False
+        kill_behind(self._socket)  # where that is impossible, launchers find out by themselves
+        return True
+
     def finish(self, status: int) -> Iterator[AnyEvent]:
-        """Ask for the summary; gives what happened until it came."""
+        """Ask for the summary; gives what happened until it came, or the governor hangs."""
+        self._socket.settimeout(_PATIENCE)
         try:
             self._socket.sendall(encode("finish", status))
         except OSError:
@@ -165,6 +195,9 @@ class NoGovernor:
     def events(self) -> Iterator[AnyEvent]:
         yield from ()
 
+    def ended_as_hung(self) -> bool:
+        return False
+
     def finish(self, status: int) -> Iterator[AnyEvent]:  # noqa: ARG002
         yield from ()
 
@@ -195,6 +228,7 @@ def _connect(options: Options, deadline: float) -> socket.socket:
 
 def _try(path: str) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_PATIENCE)  # one that hangs may have a full queue
     try:
         connection.connect(path)
     except OSError:

@@ -4,6 +4,8 @@ One for each user, binding memory limit, pid namespace and boot. It begins with 
 `stoker run` and ends with the last. Launchers speak the wire protocol; a `stoker run` speaks it
 too, as ``client``, and gets events back. Never spawns anything; kills only process groups of
 commands whose launcher is gone.
+
+A launcher that has heard nothing for a while asks with ``ping`` whether the governor is alive.
 """
 
 import os
@@ -12,7 +14,6 @@ import selectors
 import shutil
 import signal
 import socket
-import struct
 import sys
 import time
 from contextlib import suppress
@@ -31,6 +32,7 @@ from stoker.govern.history import History
 from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
+from stoker.govern.processes import Keeper, process_behind
 from stoker.govern.protocol import (
     Ask,
     ProtocolError,
@@ -81,15 +83,20 @@ class Peer:
         self.blocked = False  # the other side does not read: we are told when it does
         self.run: int | None = None  # of a client
         self.asked = False  # for a permit, which a connection does once
+        self.keeper: Keeper | None = None  # of a launcher whose command has started
 
     def lines(self) -> list[bytes] | None:
         """Whole lines that have come; ``None`` when the other side has gone."""
         try:
-            chunk = self.socket.recv(1 << 16)
+            chunk, descriptors, _, _ = socket.recv_fds(self.socket, 1 << 16, 1)
         except BlockingIOError:
             return []
         except OSError:
             return None
+        for descriptor in descriptors:  # comes with `started`
+            if self.keeper:
+                self.keeper.close()
+            self.keeper = Keeper(descriptor)
         if not chunk:
             return None
         *lines, self.received = (self.received + chunk).split(b"\n")
@@ -133,7 +140,7 @@ class Daemon:
         self._counters: dict[int, KillCounter] = {}
         self._roots: dict[int, str] = {}
         self._rows: dict[int, int] = {}  # row of a run in the history
-        self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
+        self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
         self._viewed = self._metered = self._asked_first = 0.0
         self._had_clients = False
@@ -151,6 +158,8 @@ class Daemon:
                     elif peer := self._peers.get(key.fd):  # one before it may have closed it
                         self._attend(peer, ready)
                 self._turn()
+        if self._orphans:
+            time.sleep(_MERCY)
         self._bury_orphans(inf)
         self._history.close()
 
@@ -191,10 +200,11 @@ class Daemon:
             self._emit(Warned(at=self._now(), text=self._warned or "history is kept again"))
 
     def _bury_orphans(self, now: float) -> None:
-        for at, group in self._orphans:
+        for at, keeper in self._orphans:
             if at <= now:
-                _kill_group(group)
-        self._orphans = [(at, group) for at, group in self._orphans if at > now]
+                keeper.kill_group()
+                keeper.close()
+        self._orphans = [(at, keeper) for at, keeper in self._orphans if at > now]
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -265,7 +275,9 @@ class Daemon:
             case "ask":
                 self._asked(peer, read_ask(fields))
             case "started":
-                self._governor.started(connection, *read_numbers(fields, 1))
+                pass  # what matters is the file that came with it
+            case "ping":
+                self._send(peer, encode("pong"))
             case "memory":
                 current, peak = read_numbers(fields, 2)
                 self._governor.grown(connection, current, peak, now)
@@ -296,7 +308,7 @@ class Daemon:
     def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
         """It is known what a connection asks for."""
         connection, now = peer.socket.fileno(), self._now()
-        asker = _process_behind(peer.socket)
+        asker = process_behind(peer.socket)
         path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
         self._asked_first = self._asked_first or now
         self._governor.asked(connection, ask, step, path, now)
@@ -306,9 +318,12 @@ class Daemon:
         self._selector.unregister(peer.socket)
         del self._peers[connection]
         peer.socket.close()
-        if group := self._governor.lost(connection):
-            # Its keeper sees it too, and finds more than the group; this is for when that died.
-            self._orphans.append((self._now() + _MERCY, group))
+        unfinished = self._governor.lost(connection)
+        if peer.keeper and unfinished:
+            # The keeper sees it too, and finds more than the group; this is for when it died.
+            self._orphans.append((self._now() + _MERCY, peer.keeper))
+        elif peer.keeper:
+            peer.keeper.close()
         if peer.run is not None:
             self._clients.pop(peer.run, None)
             self._abandon(peer.run)
@@ -326,7 +341,7 @@ class Daemon:
         self._roots[run] = directory
         self._rows[run] = self._history.start_run(_text(command), _text(directory))
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
-        self._counters[run] = KillCounter(_process_behind(peer.socket))
+        self._counters[run] = KillCounter(process_behind(peer.socket))
         self._read_meter()
         self._send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # it has not heard yet
@@ -343,9 +358,9 @@ class Daemon:
 
     def _abandon(self, run: int) -> None:
         """A run is gone: its steps must not outlive it."""
-        for connection, group in self._governor.steps_of(run):
-            _kill_group(group)
+        for connection in self._governor.steps_of(run):
             if peer := self._peers.get(connection):
+                self._send(peer, encode("end"))
                 self._close(peer)
         self._graphs.forget(run)
         for known in (self._tallies, self._roots, self._rows):
@@ -371,21 +386,6 @@ class Daemon:
         if tally := self._tallies.get(run):
             tally.add(attempt)
             self._history.add(self._rows[run], attempt)
-
-
-def _process_behind(stream: socket.socket) -> int | None:
-    """Who connected, where the system tells."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return None
-    process, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, option, 12))
-    return int(process)
-
-
-def _kill_group(group: int | None) -> None:
-    if group:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
 
 
 def _step(ask: Ask, root: str, files: BuildFiles) -> Step:

@@ -78,7 +78,6 @@ class _Entry:
         self.path = path
         self.request = request
         self.phase = Phase.WAITING
-        self.group: int | None = None  # process group of the command
         self.running = Running(request=request, started=0.0)
         self.recorder = Recorder()
         self.kills_before: int | None = None
@@ -150,12 +149,6 @@ class Governor:
             )
         )
 
-    def started(self, connection: Connection, group: int) -> None:
-        entry = self._permitted(connection)
-        if group <= 1:  # to signal these would signal ourselves, or everybody
-            raise ProtocolError(f"{group} is no process group of a command")
-        entry.group = group
-
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
         entry.recorder.add(entry.running.age(now), current)
@@ -177,13 +170,13 @@ class Governor:
         self._record(entry, usage, Outcome.PREEMPTED)
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
 
-    def lost(self, connection: Connection) -> int | None:
-        """A launcher is gone; gives back the process group that may have outlived it."""
+    def lost(self, connection: Connection) -> bool:
+        """Forget a launcher that is gone. True if it had a step that had not ended."""
         entry = self._by_connection.get(connection)
         if entry is None:
-            return None
+            return False
         self._forget(entry)
-        return entry.group
+        return True
 
     def _permitted(self, connection: Connection) -> _Entry:
         """The step of a connection, which must have its permit."""
@@ -353,10 +346,9 @@ class Governor:
     def busy(self) -> bool:
         return bool(self._entries)
 
-    def steps_of(self, run: int) -> list[tuple[Connection, int | None]]:
-        """Connections and process groups of a run's steps."""
-        entries = [entry for entry in self._entries.values() if entry.run == run]
-        return [(entry.connection, entry.group) for entry in entries]
+    def steps_of(self, run: int) -> list[Connection]:
+        """Return the connections of a run's steps."""
+        return [entry.connection for entry in self._entries.values() if entry.run == run]
 
     # -- entries ---------------------------------------------------------------------------------
 
@@ -365,7 +357,7 @@ class Governor:
     ) -> None:
         entry.phase = Phase.WAITING
         self._holding.pop(request.id, None)
-        entry.request, entry.group = request, None
+        entry.request = request
         self._queue.add(request)
         self.repeats += 1
         self._emit(

@@ -6,7 +6,7 @@ nothing of what the words cause.
 
 from stoker.model.value import Value
 
-VERSION = 2
+VERSION = 3
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 _UNESCAPES = {escaped[1]: raw for raw, escaped in _ESCAPES.items()}
@@ -54,7 +54,6 @@ class Ask(Value, frozen=True, kw_only=True):
 
     version: int
     run: int
-    pid: int
     directory: str
     cpus: int
     command: tuple[str, ...]
@@ -79,16 +78,14 @@ class Done(Value, frozen=True, kw_only=True):
 
 
 def read_ask(fields: tuple[bytes, ...]) -> Ask:
-    version, run, pid = read_numbers(fields, 3)
+    version, run = read_numbers(fields, 2)
     if version != VERSION:
-        return Ask(version=version, run=run, pid=pid, directory="", cpus=1, command=())
-    if len(fields) < 6:
+        return Ask(version=version, run=run, directory="", cpus=1, command=())
+    if len(fields) < 5:
         raise ProtocolError(f"ask with {len(fields)} fields")
-    texts = [field.decode(errors="surrogateescape") for field in (fields[3], *fields[5:])]
-    (cpus,) = read_numbers(fields[4:], 1)
-    return Ask(
-        version=version, run=run, pid=pid, directory=texts[0], cpus=cpus, command=tuple(texts[1:])
-    )
+    texts = [field.decode(errors="surrogateescape") for field in (fields[2], *fields[4:])]
+    (cpus,) = read_numbers(fields[3:], 1)
+    return Ask(version=version, run=run, directory=texts[0], cpus=cpus, command=tuple(texts[1:]))
 
 
 def read_done(fields: tuple[bytes, ...]) -> Done:

@@ -20,9 +20,8 @@ FROM_LAUNCHER = (
     Example(
         "ask",
         (
-            b"2",
+            b"3",
             b"4711",
-            b"4712",
             b"/build/caf\xc3\xa9",
             b"0",
             b"/usr/bin/g++",
@@ -33,10 +32,10 @@ FROM_LAUNCHER = (
             b"-o",
             b"\xff.o",
         ),
-        b"ask\t2\t4711\t4712\t/build/caf\xc3\xa9\t0\t/usr/bin/g++\t-c\ta b.cc\t"
+        b"ask\t3\t4711\t/build/caf\xc3\xa9\t0\t/usr/bin/g++\t-c\ta b.cc\t"
         b'-DTAB="\\t\\\\"\t\t-o\t\xff.o\n',
     ),
-    Example("started", (b"4713",), b"started\t4713\n"),
+    Example("started", (), b"started\n"),
     Example(
         "memory", (b"1048576", b"18446744073709551615"), b"memory\t1048576\t18446744073709551615\n"
     ),
@@ -57,6 +56,7 @@ FROM_LAUNCHER = (
         b"done\t0\t9\t2000001\t1900000\t1073741824\t536870912\t\n",
     ),
     Example("killed", _ACCOUNT, b"killed\t2000001\t1900000\t1073741824\t536870912\n"),
+    Example("ping", (), b"ping\n"),
 )
 
 FROM_GOVERNOR = (
@@ -72,4 +72,6 @@ FROM_GOVERNOR = (
         b"fail\ta.cu needs 9 GiB:\\n\\tC:\\\\temp\n",
     ),
     Example("wrong_version", (), b"wrong_version\n"),
+    Example("pong", (), b"pong\n"),
+    Example("end", (), b"end\n"),
 )

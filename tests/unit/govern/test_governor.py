@@ -70,7 +70,7 @@ class World:
         source: str = "a.cpp",
         path: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        ask = Ask(version=VERSION, run=run, pid=1, directory="/b", cpus=1, command=("g++", source))
+        ask = Ask(version=VERSION, run=run, directory="/b", cpus=1, command=("g++", source))
         step = Step(key=source, role=Role.CXX, source=source, output=f"{source}.o")
         self.governor.asked(connection, ask, step, path, 1.0)
 
@@ -119,7 +119,6 @@ def test_a_pause_is_told_and_does_not_count(world: World) -> None:
 def test_ask_run_done_release(world: World) -> None:
     world.ask()
     world.governor.decide(1.0)
-    world.governor.started(7, 4242)
     world.governor.grown(7, 50, 80, 2.0)
     world.governor.ended(7, done(), 3.0)
     assert world.words() == ["run", "release"]
@@ -130,7 +129,7 @@ def test_ask_run_done_release(world: World) -> None:
 
 
 def test_another_version_is_told_and_forgotten(world: World) -> None:
-    ask = Ask(version=VERSION + 1, run=1, pid=1, directory="", cpus=1, command=())
+    ask = Ask(version=VERSION + 1, run=1, directory="", cpus=1, command=())
     world.governor.asked(7, ask, Step(key="k", role=Role.CXX), lambda: 0.0, 1.0)
     assert world.words() == ["wrong_version"]
     assert not world.governor.busy
@@ -227,18 +226,17 @@ def test_a_step_that_is_being_stopped_still_holds_its_memory(world: World) -> No
     assert (step.current, step.stopping) == (GIB, True)
 
 
-def test_a_lost_launcher_gives_its_group_and_is_forgotten(world: World) -> None:
+def test_a_lost_launcher_is_forgotten(world: World) -> None:
     world.ask()
     world.governor.decide(1.0)
-    world.governor.started(7, 4242)
-    assert world.governor.lost(7) == 4242
-    assert world.governor.lost(7) is None
+    assert world.governor.lost(7)
+    assert not world.governor.lost(7)
     assert not world.governor.busy
 
 
 def test_a_waiting_step_may_be_lost_too(world: World) -> None:
     world.ask()
-    assert world.governor.lost(7) is None
+    assert world.governor.lost(7)
     assert len(world.governor.state(1.0).waiting) == 0
 
 
@@ -264,8 +262,7 @@ def test_steps_of_a_run(world: World) -> None:
     world.ask(7, run=100)
     world.ask(8, run=200)
     world.governor.decide(1.0)
-    world.governor.started(8, 88)
-    assert world.governor.steps_of(200) == [(8, 88)]
+    assert world.governor.steps_of(200) == [8]
 
 
 # -- what is learned ----------------------------------------------------------------------------
@@ -358,7 +355,6 @@ def test_a_step_on_trial_runs_like_any_other(world: World) -> None:
 @pytest.mark.parametrize(
     "action",
     [
-        lambda governor: governor.started(99, 1),
         lambda governor: governor.grown(99, 1, 1, 1.0),
         lambda governor: governor.ended(99, done(), 1.0),
     ],

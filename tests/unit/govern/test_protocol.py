@@ -35,18 +35,18 @@ def test_any_line_is_read_or_refused(line: bytes) -> None:
 
 
 def test_ask() -> None:
-    _, fields = decode(encode("ask", VERSION, 12, 34, "/b é", 2, "g++", "-c", "a b.cpp")[:-1])
+    _, fields = decode(encode("ask", VERSION, 12, "/b é", 2, "g++", "-c", "a b.cpp")[:-1])
     ask = read_ask(fields)
-    assert (ask.run, ask.pid, ask.directory, ask.cpus) == (12, 34, "/b é", 2)
+    assert (ask.run, ask.directory, ask.cpus) == (12, "/b é", 2)
     assert ask.command == ("g++", "-c", "a b.cpp")
 
 
 def test_ask_of_another_version_needs_no_more_than_its_number() -> None:
-    assert read_ask((b"9", b"1", b"2")).version == 9
+    assert read_ask((b"9", b"1")).version == 9
 
 
 def test_names_that_are_not_utf8_come_back_as_they_were() -> None:
-    _, fields = decode(encode("ask", VERSION, 1, 1, "/b", 1, b"g++", b"\xff\xfe.cpp")[:-1])
+    _, fields = decode(encode("ask", VERSION, 1, "/b", 1, b"g++", b"\xff\xfe.cpp")[:-1])
     assert read_ask(fields).command[1].encode(errors="surrogateescape") == b"\xff\xfe.cpp"
 
 

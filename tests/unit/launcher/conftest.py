@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from unit.launcher.scripted import Launch, ScriptedGovernor
+from unit.launcher.scripted import Launch, ScriptedGovernor, process_and_namespace
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,7 +57,8 @@ def launch(governor: ScriptedGovernor, plain: Launch, steps: Path) -> Launch:
     """The launcher under the governor, which outlives it."""
     plain.environment |= {
         "STOKER_SOCKET": str(governor.path),
-        "STOKER_RUN": str(os.getpid()),
+        "STOKER_RUN": "1",
+        "STOKER_PROCESS": process_and_namespace(os.getpid()),
         "STOKER_TMP": str(steps),
     }
     return plain

@@ -71,6 +71,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def process_and_namespace(pid: int) -> str:
+    """A process of our own pid namespace, as STOKER_PROCESS names it."""
+    return f"{pid} {Path('/proc/self/ns/pid').stat().st_ino}"
+
+
 def pids_in(file: Path, count: int) -> list[int]:
     """The process numbers that a script has written there, once there are so many."""
     until(lambda: file.exists() and file.read_bytes().count(b"\n") >= count, f"{count} in {file}")
@@ -83,12 +88,28 @@ class Conversation:
     def __init__(self, stream: socket.socket):
         stream.settimeout(PATIENCE)
         self._stream = stream
-        self._lines = stream.makefile("rb")
+        self._received = b""
+        self.keeper = 0  # the process whose pidfd came last
+
+    def hear_raw(self) -> list[bytes]:
+        """The next message; empty when the launcher is gone."""
+        while b"\n" not in self._received:
+            chunk, descriptors, _, _ = socket.recv_fds(self._stream, 1 << 16, 1)
+            for descriptor in descriptors:
+                self.keeper = _process_of(descriptor)
+            if not chunk:
+                return []
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return decoded(line)
 
     def hear(self) -> list[bytes]:
-        """The next message; empty when the launcher is gone."""
-        line = self._lines.readline()
-        return decoded(line) if line else []
+        """The next message but for questions whether we are alive, which are answered."""
+        message = self.hear_raw()
+        while message == [b"ping"]:
+            self.say("pong")
+            message = self.hear_raw()
+        return message
 
     def expect(self, word: str) -> list[bytes]:
         """The fields of the next message but for reports of memory."""
@@ -108,19 +129,25 @@ class Conversation:
     def permit(self) -> int:
         """Let it run; the process group of the command."""
         self.say("run", "7")
-        return int(self.expect("started")[0])
+        self.expect("started")
+        return self.keeper
 
     def close(self) -> None:
-        self._lines.close()
         self._stream.close()
 
 
+def _process_of(pidfd: int) -> int:
+    lines = Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines()
+    os.close(pidfd)
+    return int(next(line for line in lines if line.startswith("Pid:")).split()[1])
+
+
 class ScriptedGovernor:
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, backlog: int = 64):
         self.path = path
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
-        self._listener.listen(64)
+        self._listener.listen(backlog)
         self._listener.settimeout(PATIENCE)
         self._conversations: list[Conversation] = []
 

@@ -66,7 +66,7 @@ def test_the_link_of_ccache_behind_ours(
     for _ in range(2):
         compiled = launch.program([tmp_path / "ours/gcc", "-c", "a.c"], cwd=tmp_path)
         assert result(compiled) == (0, b"", b"")
-    assert [ask[5] for ask in asked] == [os.fsencode(tmp_path / "theirs/gcc")] * 2
+    assert [ask[4] for ask in asked] == [os.fsencode(tmp_path / "theirs/gcc")] * 2
     statistics = result(launch.program([need("ccache"), "--print-stats"]))[1].decode().split("\n")
     hits = [line.split()[1] for line in statistics if "_cache_hit" in line]
     assert sorted(hits) == ["0", "1"]
@@ -86,7 +86,7 @@ def test_nvcc_with_a_host_compiler_of_ours(
         *(nvcc, "-ccbin", tmp_path / "ours/g++", "-t", "2", "-c", "a.cu", "-o", "a.o"), cwd=tmp_path
     )
     step = governor.accept()
-    assert step.expect("ask")[4] == b"2"
+    assert step.expect("ask")[3] == b"2"
     group = step.permit()
     steps = Path(launch.environment["STOKER_TMP"])
     until(lambda: bool(list(steps.glob("stoker-*/tmpxft*"))), "nvcc's intermediate files")
@@ -131,7 +131,7 @@ def test_a_project_of_cmake(launch: Launch, governor: ScriptedGovernor, project:
     assert result(launch.program(["ninja", "p"], cwd=project))[0] == 0
     outputs = {ask[ask.index(b"-o") + 1] for ask in asked}
     assert outputs == {b"CMakeFiles/p.dir/a.c.o", b"CMakeFiles/p.dir/b.c.o", b"p"}
-    assert {ask[3] for ask in asked} == {os.fsencode(project)}
+    assert {ask[2] for ask in asked} == {os.fsencode(project)}
     assert result(launch.program(["ninja", "p"], cwd=project))[1] == b"ninja: no work to do.\n"
 
 

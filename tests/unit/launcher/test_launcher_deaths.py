@@ -15,6 +15,7 @@ from unit.launcher.scripted import (
     alive,
     children,
     pids_in,
+    process_and_namespace,
     result,
     state,
     until,
@@ -88,7 +89,7 @@ def test_of_the_process_group(tree: Tree) -> None:
 
 def test_of_the_run(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as run:
-        launch.environment["STOKER_RUN"] = str(run.pid)
+        launch.environment["STOKER_PROCESS"] = process_and_namespace(run.pid)
         waiting = launch("/bin/true")
         governor.asked()
         tree = Tree(launch, governor, tmp_path)

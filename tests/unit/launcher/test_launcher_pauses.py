@@ -238,7 +238,8 @@ def permit_and_pause(governor: ScriptedGovernor) -> tuple[Conversation, int]:
     """In one breath: it may find the keeper's child before that is the command, or nobody yet."""
     step = governor.asked()
     step.say_raw(encoded("run", "7") + encoded("pause"))
-    return step, int(step.expect("started")[0])
+    step.expect("started")
+    return step, step.keeper
 
 
 def test_a_pause_that_comes_with_the_permit(
