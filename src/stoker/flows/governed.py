@@ -356,8 +356,8 @@ def _environment(
 
 def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> Sequence[str]:
     """Return the words that start the command through a shell into which the library is preloaded,
-    so that the command itself, which may be ninja or a compiler, is treated like all others. One that
-    cannot be found is started as it is, for the usual error.
+    so that the command itself, which may be ninja or a compiler, is treated like all others. One
+    that cannot be found is started as it is, for the usual error.
     """
     program = command[0]
     if "/" in program:

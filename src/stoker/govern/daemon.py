@@ -4,6 +4,7 @@ One for each user, binding memory limit, pid namespace and boot. It begins with 
 `stoker run` and ends with the last. Launchers speak the wire protocol; a `stoker run` speaks it
 too, as ``client``, and gets events back. Never spawns anything; kills only process groups of
 commands whose launcher is gone.
+
 A launcher that has heard nothing for a while asks with ``ping`` whether the governor is alive.
 """
 
@@ -273,6 +274,8 @@ class Daemon:
         match word:
             case "ask":
                 self._asked(peer, read_ask(fields))
+            case "started":
+                pass  # what matters is the file that came with it
             case "ping":
                 self._send(peer, encode("pong"))
             case "memory":

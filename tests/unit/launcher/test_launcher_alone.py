@@ -151,14 +151,30 @@ def test_it_builds_as_a_mere_pass_through(tmp_path: Path, plain: Launch) -> None
     assert result(plain.program([binary, "/bin/echo", "x"])) == (0, b"x\n", b"")
 
 
-def test_the_installed_one_is_found_and_copied_once(stoker_home: Path) -> None:
-    from stoker.govern.launcher import launcher_path, stable_launcher
+def test_the_installed_parts_are_found_and_copied_once(stoker_home: Path) -> None:
+    from stoker.govern.launcher import LAUNCHER, LIBRARY, installed, stable_native
 
-    stable = stable_launcher()
-    assert stable == stoker_home / "data/launcher/stoker-launcher"
-    assert stable.read_bytes() == launcher_path().read_bytes()
-    assert stat.S_IMODE(stable.stat().st_mode) == 0o755
-    first = stable.stat()
-    assert stable_launcher().stat().st_ino == first.st_ino
-    stable.write_bytes(b"of another version")
-    assert stable_launcher().read_bytes() == launcher_path().read_bytes()
+    native = stable_native()
+    launcher, library = Path(native.launcher), Path(native.library)
+    assert launcher == stoker_home / "data/native/stoker-launcher"
+    assert launcher.read_bytes() == installed(LAUNCHER).read_bytes()
+    assert library.read_bytes() == installed(LIBRARY).read_bytes()
+    assert stat.S_IMODE(launcher.stat().st_mode) == 0o755
+    first = launcher.stat()
+    assert stable_native() == native
+    assert launcher.stat().st_ino == first.st_ino
+    launcher.write_bytes(b"of another version")
+    stable_native()
+    assert launcher.read_bytes() == installed(LAUNCHER).read_bytes()
+
+
+def test_the_library_lies_where_its_path_can_be_preloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stoker.govern.launcher import stable_native
+
+    monkeypatch.setenv("STOKER_HOME", str(tmp_path / "with a space"))
+    native = stable_native()
+    assert " " not in native.library
+    assert Path(native.library).is_file()
+    assert Path(native.launcher).is_file()
