@@ -198,9 +198,6 @@ class NoGovernor:
     def events(self) -> Iterator[AnyEvent]:
         yield from ()
 
-    def ended_as_hung(self) -> bool:
-        return False
-
     def finish(self, status: int) -> Iterator[AnyEvent]:  # noqa: ARG002
         yield from ()
 
