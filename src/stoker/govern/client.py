@@ -23,7 +23,8 @@ from stoker.model.runs import RunSummary
 from stoker.outside import process
 from stoker.outside.folders import data, private_folder
 
-_PATIENCE = 10.0  # seconds for a governor to appear, and to answer
+_START = 30.0  # seconds for a governor to appear: a busy machine takes that long to start Python
+_PATIENCE = 10.0  # seconds for a governor to answer
 _SILENCE = 20.0  # seconds after which a governor hangs; it speaks every second
 _LONGEST_LOOK = 1.0  # seconds of silence that count between two looks: we may have been stopped
 _LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
@@ -83,7 +84,7 @@ class Client:
         self._silence, self._looked = 0.0, time.monotonic()
         self._summary: RunSummary | None = None
         greeting = encode("client", run, command, directory)
-        self._deadline = time.monotonic() + _PATIENCE
+        self._deadline = time.monotonic() + _START
         self._socket = _connect(options, self._deadline)
         while not self._welcomed(greeting):  # it hung, or was just about to end
             self._socket.close()
@@ -108,7 +109,7 @@ class Client:
                     f"the governor of {self.options.socket} does not answer and cannot be ended",
                     hints=["end its process yourself, or choose another folder by STOKER_HOME"],
                 ) from error
-            self._deadline = time.monotonic() + _PATIENCE
+            self._deadline = time.monotonic() + _START
             return False
         except OSError:
             return False

@@ -25,18 +25,21 @@ def process_behind(stream: socket.socket) -> int | None:
 
 
 def kill_behind(stream: socket.socket) -> bool:
-    """Kill the process that holds the other end. False where that is impossible."""
+    """Kill the process that holds the other end, unless it is gone. False: that is impossible."""
     number = process_behind(stream) or 0
     try:
         process = os.pidfd_open(number) if number > 1 else -1
+    except ProcessLookupError:
+        return True
     except OSError:
         return False
     if process < 0:
         return False
     try:
         # If the other end is open after pidfd_open, the number was still that of its process.
-        if not _polled(stream.fileno(), 0, 0.0):
-            signal.pidfd_send_signal(process, signal.SIGKILL)
+        if _polled(stream.fileno(), 0, 0.0):
+            return True
+        signal.pidfd_send_signal(process, signal.SIGKILL)
         return _polled(process, select.POLLIN, _DEATH)
     except OSError:
         return False
