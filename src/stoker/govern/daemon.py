@@ -26,7 +26,7 @@ from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs
-from stoker.govern.history import History
+from stoker.govern.history_writer import HistoryWriter, KeptRun
 from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
@@ -44,11 +44,13 @@ from stoker.machine.kills import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import Step
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import Value
 
 _TICK = 0.1  # seconds between looks at everything while anything runs
 _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
+_TICK_AT_THE_END = 0.01  # seconds between looks at whether the history has a run
+_LAST_WRITES = 2.0  # seconds that the end of a run waits for the history
 _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
@@ -103,7 +105,7 @@ class Peer:
 class Daemon:
     def __init__(self, options: Options):
         self._options = options
-        self._history = History()
+        self._history = HistoryWriter()
         self._meter = Meter()
         predictor = Predictor(self._history.recent())
         self._graphs = Graphs(predictor.durations)
@@ -124,7 +126,9 @@ class Daemon:
         self._tallies: dict[int, Tally] = {}
         self._counters: dict[int, KillCounter] = {}
         self._roots: dict[int, str] = {}
-        self._rows: dict[int, int] = {}  # row of a run in the history
+        self._kept: dict[int, KeptRun] = {}  # runs in the history
+        # Summaries that wait for the history, and when they are sent without it.
+        self._summaries: dict[int, tuple[RunSummary, float]] = {}
         self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
         self._viewed = self._metered = self._asked_first = 0.0
@@ -136,7 +140,7 @@ class Daemon:
         with _listening(self._options.socket) as self._listener:
             self._selector.register(self._listener, selectors.EVENT_READ)
             while not self._over():
-                for key, ready in self._selector.select(_TICK if self._governor.busy else 1.0):
+                for key, ready in self._selector.select(self._pause()):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif peer := self._peers.get(key.fd):  # one before it may have closed it
@@ -144,6 +148,12 @@ class Daemon:
                 self._turn()
         self._bury_orphans(inf)
         self._history.close()
+
+    def _pause(self) -> float:
+        """Seconds until the next look at everything, if no message comes."""
+        if self._summaries:
+            return _TICK_AT_THE_END
+        return _TICK if self._governor.busy else 1.0
 
     def _over(self) -> bool:
         return not self._clients and (self._had_clients or self._now() > _PATIENCE)
@@ -162,8 +172,8 @@ class Daemon:
         if now - self._viewed >= _VIEW:
             self._viewed = now
             self._emit(self._overview(now))
-            self._history.flush()
             self._warn()
+        self._send_summaries(now)
         for client in self._clients.values():
             self._send(client)
 
@@ -295,7 +305,7 @@ class Daemon:
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
-        self._rows[run] = self._history.start_run(_text(command), _text(directory))
+        self._kept[run] = self._history.start_run(_text(command), _text(directory))
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
         self._counters[run] = KillCounter(_process_behind(peer.socket))
         self._read_meter()
@@ -308,9 +318,16 @@ class Daemon:
         (status,) = read_numbers(fields, 1)
         self._read_meter()
         summary = self._tallies[peer.run].summary(status)
-        self._history.end_run(self._rows[peer.run], summary)
-        self._warn()
-        self._send(peer, encode("summary", msgspec.json.encode(summary)))
+        self._history.end_run(self._kept[peer.run], summary)
+        self._summaries[peer.run] = summary, self._now() + _LAST_WRITES
+
+    def _send_summaries(self, now: float) -> None:
+        """When the history has the run: its client may read it there as soon as it has ended."""
+        for run, (summary, deadline) in list(self._summaries.items()):
+            if self._kept[run].settled or now >= deadline:
+                del self._summaries[run]
+                self._warn()
+                self._send(self._clients[run], encode("summary", msgspec.json.encode(summary)))
 
     def _abandon(self, run: int) -> None:
         """A run is gone: its steps must not outlive it."""
@@ -319,7 +336,7 @@ class Daemon:
             if peer := self._peers.get(connection):
                 self._close(peer)
         self._graphs.forget(run)
-        for known in (self._tallies, self._roots, self._rows):
+        for known in (self._tallies, self._roots, self._kept, self._summaries):
             known.pop(run, None)
         if counter := self._counters.pop(run, None):
             counter.close()
@@ -341,7 +358,7 @@ class Daemon:
             self._outlook.finished(attempt.record.step.output, attempt.record.seconds)
         if tally := self._tallies.get(run):
             tally.add(attempt)
-            self._history.add(self._rows[run], attempt)
+            self._history.add(self._kept[run], attempt)
 
 
 def _process_behind(stream: socket.socket) -> int | None:
