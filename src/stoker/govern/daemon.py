@@ -109,7 +109,7 @@ class Daemon:
         self._meter = Meter()
         predictor = Predictor(self._history.recent())
         self._graphs = Graphs(predictor.durations)
-        self._outlook = Outlook()
+        self._outlooks: dict[int, Outlook] = {}  # by run
         self._files = BuildFiles()
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
@@ -131,7 +131,7 @@ class Daemon:
         self._summaries: dict[int, tuple[RunSummary, float]] = {}
         self._orphans: list[tuple[float, int]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
-        self._viewed = self._metered = self._asked_first = 0.0
+        self._viewed = self._metered = 0.0
         self._had_clients = False
         self._warned: str | None = None
 
@@ -161,8 +161,9 @@ class Daemon:
     def _turn(self) -> None:
         """After every batch of messages and every tick."""
         now = self._now()
-        for steps in self._graphs.news():
-            self._outlook.expect(steps)
+        for run, steps in self._graphs.news():
+            if outlook := self._outlooks.get(run):
+                outlook.expect(steps)
             self._governor.reconsider()
         if self._governor.busy:
             if now - self._metered >= _FRESH:
@@ -171,17 +172,18 @@ class Daemon:
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
-            self._emit(self._overview(now))
+            for run in self._clients:
+                self._emit(self._overview(run, now))
             self._warn()
         self._send_summaries(now)
         for client in self._clients.values():
             self._send(client)
 
-    def _overview(self, now: float) -> Overview:
-        view = self._governor.overview(now)
+    def _overview(self, run: int, now: float) -> Overview:
+        view, outlook = self._governor.overview(run, now), self._outlooks[run]
         seen = view.done + len(view.running) + view.waiting
-        left = self._outlook.seconds(now - self._asked_first, (s.seconds for s in view.running))
-        return replace(view, total=max(seen, view.done + self._outlook.steps), seconds_left=left)
+        left = outlook.seconds(now, (step.seconds for step in view.running))
+        return replace(view, total=max(seen, view.done + outlook.steps), seconds_left=left)
 
     def _warn(self) -> None:
         if self._history.problem != self._warned:
@@ -213,7 +215,11 @@ class Daemon:
             self._now(),
         )
         for run, tally in self._tallies.items():
-            tally.read(used=reading.limit.used, limit=limit, oom_kills=kills.get(run))
+            tally.read(
+                used=self._governor.used_by(run),
+                limit=self._governor.limit,
+                oom_kills=kills.get(run),
+            )
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -265,7 +271,8 @@ class Daemon:
                 step = step_of(ask.command, ask.directory, root, self._files, threads=ask.cpus)
                 asker = _process_behind(peer.socket)
                 path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
-                self._asked_first = self._asked_first or now
+                if outlook := self._outlooks.get(ask.run):
+                    outlook.asked(now)
                 self._governor.asked(connection, ask, _printable(step), path, now)
             case "started":
                 self._governor.started(connection, *read_numbers(fields, 1))
@@ -306,6 +313,7 @@ class Daemon:
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
         self._kept[run] = self._history.start_run(_text(command), _text(directory))
+        self._outlooks[run] = Outlook()
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
         self._counters[run] = KillCounter(_process_behind(peer.socket))
         self._read_meter()
@@ -336,7 +344,8 @@ class Daemon:
             if peer := self._peers.get(connection):
                 self._close(peer)
         self._graphs.forget(run)
-        for known in (self._tallies, self._roots, self._kept, self._summaries):
+        self._governor.forget(run)
+        for known in (self._tallies, self._outlooks, self._roots, self._kept, self._summaries):
             known.pop(run, None)
         if counter := self._counters.pop(run, None):
             counter.close()
@@ -354,11 +363,12 @@ class Daemon:
                 client.unsent += message
 
     def _keep(self, run: int, attempt: Attempt) -> None:
+        if run not in self._kept:
+            return
         if attempt.outcome is Outcome.DONE:
-            self._outlook.finished(attempt.record.step.output, attempt.record.seconds)
-        if tally := self._tallies.get(run):
-            tally.add(attempt)
-            self._history.add(self._kept[run], attempt)
+            self._outlooks[run].finished(attempt.record.step.output, attempt.record.seconds)
+        self._tallies[run].add(attempt)
+        self._history.add(self._kept[run], attempt)
 
 
 def _process_behind(stream: socket.socket) -> int | None:

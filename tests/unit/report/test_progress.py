@@ -41,7 +41,7 @@ def overview(
     at: float = 0.0, *, repeats: int = 0, running: tuple[RunningStep, ...] = ()
 ) -> Overview:
     return Overview(
-        at=at, limit=8 * GIB, used=2 * GIB, neighbour=0, running=running, waiting=30, done=5,
+        at=at, run=1, limit=8 * GIB, used=2 * GIB, neighbour=0, running=running, waiting=30, done=5,
         repeats=repeats, total=35,
     )  # fmt: skip
 
@@ -182,6 +182,12 @@ def test_a_terminal_that_can_do_nothing_gets_a_log(
     monkeypatch.setenv("TERM", terminal)
     stream: TextIO = Terminal()
     assert type(make_view(Progress.AUTO, stream)) is kind
+
+
+def test_other_processes_are_named_where_they_take_much_of_the_limit() -> None:
+    view = overview()
+    assert "2.0 GiB of 8.0 GiB | " in status_line(replace(view, neighbour=GIB // 2))
+    assert "2.0 GiB of 8.0 GiB, others 3.0 GiB | " in status_line(replace(view, neighbour=3 * GIB))
 
 
 def test_the_end_of_a_run() -> None:
