@@ -91,7 +91,7 @@ class History:
         self.path = path or folders.state() / "history.sqlite"
         self._patience = patience
         self._database = _open(self.path, patience)
-        self.file = _identity(self.path)  # another file may take its name
+        self.file = _identity(self.path)
 
     def __enter__(self) -> "History":
         return self
@@ -111,6 +111,11 @@ class History:
     def close(self) -> None:
         """What was not committed is lost."""
         self._database.close()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the file was removed or set aside since it was opened."""
+        return _identity(self.path) != self.file
 
     def commit(self) -> None:
         with self._checked():
@@ -203,8 +208,14 @@ class History:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            if _is_damage(error) and _set_aside(self.path, self.file, self._patience):
+            if _is_damage(error) and self._set_aside():
                 raise DamagedError(self.path) from error
+            raise _unusable(self.path, error) from error
+
+    def _set_aside(self) -> bool:
+        try:
+            return _set_aside(self.path, self.file, self._patience)
+        except OSError as error:
             raise _unusable(self.path, error) from error
 
 
@@ -332,6 +343,7 @@ def _set_aside(path: Path, damaged: _Identity, patience: float) -> bool:
             return True
         if _is_sound(path, patience):
             return False
+        # SQLite does not touch files of this name again where it finds that its own has moved.
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).rename(f"{_aside(path)}{suffix}")

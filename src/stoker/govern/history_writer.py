@@ -33,7 +33,7 @@ class KeptRun:
         self.started = time.time()
         self.settled = False
         self.row = 0
-        self.file: object = None  # the history that has the row
+        self.where: object = None  # the history that has the row
 
 
 class _Write(Value, frozen=True, kw_only=True):
@@ -54,6 +54,7 @@ class HistoryWriter:
         self._pending: deque[_Write] = deque()
         self._changed = Condition()
         self._hurry = self._closing = False
+        self._generation = 0  # a new file may have the number of one that was removed
         self._thread = Thread(target=self._work, name="history", daemon=True)
         self._thread.start()
 
@@ -98,13 +99,14 @@ class HistoryWriter:
         history: History | None = None
         while batch := self._next_batch():
             final = self._closing
+            if history and history.has_moved:
+                history = self._close(history)
             try:
                 history = history or History(self._path, patience=self._patience)
-                _write(history, batch)
+                _write(history, (self._generation, history.file), batch)
             except StokerError as error:
                 self._fail(error)
-                _close(history)
-                history = None
+                history = self._close(history)
                 if isinstance(error, DamagedError):
                     continue
                 _settle(batch)
@@ -114,7 +116,14 @@ class HistoryWriter:
             else:
                 self._succeed(batch)
                 _settle(batch)
-        _close(history)
+        self._close(history)
+
+    def _close(self, history: History | None) -> History | None:
+        """Close it. Rows of runs do not count where the next one is another file."""
+        if history:
+            self._generation += history.has_moved
+            history.close()
+        return None
 
     def _next_batch(self) -> tuple[_Write, ...]:
         """All that is pending; nothing when there is no more to come."""
@@ -138,24 +147,21 @@ class HistoryWriter:
                 self._pending.popleft()
 
 
-def _write(history: History, batch: tuple[_Write, ...]) -> None:
-    """All in one transaction. The row of a run is made where this history does not have it yet."""
+def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
+    """All in one transaction. The row of a run is made where it is not in this history yet;
+    ``where`` tells this one from others.
+    """
     rows: dict[KeptRun, int] = {}
     for write in batch:
         run = write.run
         if run not in rows:
-            known = run.row and run.file == history.file
+            known = run.where == where
             rows[run] = run.row if known else history.start_run(*_beginning(run))
         with suppress(OverflowError, ValueError):  # a value that no database can hold
             write.apply(history, rows[run])
     history.commit()
     for run, row in rows.items():
-        run.row, run.file = row, history.file
-
-
-def _close(history: History | None) -> None:
-    if history:
-        history.close()
+        run.row, run.where = row, where
 
 
 def _beginning(run: KeptRun) -> tuple[str, str, float]:

@@ -168,6 +168,22 @@ def test_two_who_find_the_same_damage_set_one_file_aside(path: Path) -> None:
     assert corrupt(path).stat().st_size == len(content)
 
 
+def test_closing_a_file_that_was_set_aside_leaves_the_new_one_alone(path: Path) -> None:
+    filled(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    late = History(path)
+    with pytest.raises(StorageError, match="damaged"), History(path) as history:
+        history.recent()
+    with History(path) as new:
+        new.add(new.start_run("ninja", "/"), attempt())
+        new.commit()
+        late.close()
+        assert path.with_name("history.sqlite-wal").exists()
+    with History(path) as history:
+        assert history.recent() == (RECORD,)
+
+
 @pytest.mark.parametrize("table", ["run", "attempt"])
 def test_a_table_that_is_gone_is_damage(path: Path, table: str) -> None:
     filled(path, 1)

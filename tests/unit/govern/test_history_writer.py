@@ -144,6 +144,19 @@ def test_damage_in_mid_run_begins_a_new_history(writer: HistoryWriter, path: Pat
     assert path.with_name("history.sqlite.corrupt").exists()
 
 
+def test_a_history_that_another_process_removed_begins_again(
+    writer: HistoryWriter, path: Path
+) -> None:
+    run = writer.start_run("ninja", "/")
+    writer.add(run, attempt())
+    wait_until(lambda: attempts(path) == {"ninja": 1}, "it is written")
+    for file in path.parent.glob("history.sqlite*"):
+        file.unlink()
+    writer.add(run, attempt())
+    writer.close()
+    assert attempts(path) == {"ninja": 1}
+
+
 @pytest.mark.parametrize("fault", [{"peak": 1 << 70}, {"byte_seconds": "\udc80"}])
 def test_a_value_that_no_database_holds_is_left_out(
     writer: HistoryWriter, path: Path, fault: dict[str, object]
