@@ -39,7 +39,7 @@ def test_the_limit_and_the_peak_are_the_builds_own(build: Build) -> None:
     summary = msgspec.json.decode(file.read_bytes())
     assert summary["limit_bytes"] == 64 * MIB
     assert max(view.used for view in views) <= summary["peak_bytes"] < 64 * MIB
-    assert f"of {size(64 * MIB)}; 0 OOM kills" in build.run(options=["--memory", "64M"]).err
+    assert f"limit {size(64 * MIB)}; 0 OOM kills" in build.run(options=["--memory", "64M"]).err
 
 
 def test_a_run_that_died_does_not_count_in_the_one_beside_it(build: Build, tmp_path: Path) -> None:

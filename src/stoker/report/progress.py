@@ -206,7 +206,11 @@ def unseen_text(cpu_seconds: float) -> str:
 def summary_text(summary: RunSummary) -> str:
     """The end of a run in a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
-    memory = f"peak {size(summary.peak_bytes)} of {size(summary.limit_bytes)}"
+    limit = size(summary.limit_bytes)
+    # Without a step that asked, nothing is known of what the build used.
+    memory = (
+        f"peak {size(summary.peak_bytes)} of {limit}" if summary.peak_bytes else f"limit {limit}"
+    )
     lost = (
         f"{summary.oom_kills} OOM kills, {summary.preemptions} preemptions, "
         f"{summary.retries} attempts repeated"

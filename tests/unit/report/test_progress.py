@@ -201,4 +201,5 @@ def test_the_end_of_a_run() -> None:
         "  memory: peak 7.0 GiB of 8.0 GiB; 1 OOM kills, 2 preemptions, 3 attempts repeated\n"
         "  no schedule could take less than 45 s, 90% of that\n"
     )
+    assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(summary, peak_bytes=0))
     assert "12 s of CPU time" in unseen_text(12.3)
