@@ -136,8 +136,9 @@ class History:
 
     def add(self, run: int, attempt: Attempt) -> None:
         step, record = attempt.record.step, attempt.record
+        marks = ", ".join("?" for _ in _ATTEMPT_COLUMNS.split(", "))
         self._write(
-            f"INSERT INTO attempt (run, {_ATTEMPT_COLUMNS}) VALUES ({', '.join('?' * 18)})",
+            f"INSERT INTO attempt (run, {_ATTEMPT_COLUMNS}) VALUES (?, {marks})",
             (
                 run,
                 attempt.started,
