@@ -127,10 +127,8 @@ class Build:
 
     def attempts(self) -> list[Attempt]:
         """Of the last run."""
-        history = History(self.home / "state" / "history.sqlite")
-        found = history.attempts(history.runs()[0].id)
-        history.close()
-        return list(found)
+        with History(self.home / "state" / "history.sqlite") as history:
+            return list(history.attempts(history.runs()[0].id))
 
     def processes(self) -> list[int]:
         """All that belong to this test."""

@@ -98,16 +98,14 @@ def test_gc_of_one_kind_and_number(stoker: Stoker, tree: Path) -> None:
 
 
 def test_gc_of_history(stoker: Stoker) -> None:
-    history = History()
-    for _ in range(3):
-        history.start_run("ninja", "/")
-    history._write("UPDATE run SET started = 1, ended = 2 WHERE id < 3", ())
-    history.close()
+    with History() as history:
+        for _ in range(3):
+            history.start_run("ninja", "/")
+        history._write("UPDATE run SET started = 1, ended = 2 WHERE id < 3", ())
     done = stoker("gc", "history", "--yes", "--json")
     assert [entry["name"] for entry in json.loads(done.stdout)["chosen"]] == ["2", "1"]
-    history = History()
-    assert [run.id for run in history.runs()] == [3]
-    history.close()
+    with History() as history:
+        assert [run.id for run in history.runs()] == [3]
 
 
 def test_what_a_build_uses_stays(stoker: Stoker, tree: Path) -> None:

@@ -90,7 +90,7 @@ def _out_of_memory(
 def _memory(measured: Measured) -> Iterable[Evidence]:
     if measured.oom_kills:
         text = f"the kernel killed {measured.oom_kills} processes of the run for lack of memory"
-        if measured.limit:
+        if measured.peak:
             text += f"; the most it used was {size(measured.peak)} of {size(measured.limit)}"
         yield Evidence(line=0, text=text)
     yield from map(_step, measured.killed[:_MOST_SHOWN])

@@ -215,12 +215,9 @@ class _Case:
 
     def _attach_steps(self) -> None:
         """What the governor measured, from its history, where anything was."""
-        history = History()
-        try:
-            what = f"stoker build {self._folder.path.name}"
+        what = f"stoker build {self._folder.path.name}"
+        with History() as history:
             run = next((run for run in history.runs() if run.command == what), None)
-        finally:
-            history.close()
         if run is not None:
             with suppress(UsageError):
                 self._folder.attach("steps.json", write_trace(find_trace(str(run.id))))

@@ -51,12 +51,12 @@ def remove(cleaning: Cleaning) -> Cleaning:
 
 def _history() -> Iterator[Kept]:
     """One for each run; what it takes on disk is its share by the number of steps."""
-    history = History()
     try:
-        runs, counts = history.runs(), history.attempts_by_run()
-        whole = history.path.stat().st_size if history.path.exists() else 0
-    finally:
-        history.close()
+        with History() as history:
+            runs, counts = history.runs(), history.attempts_by_run()
+            whole = history.path.stat().st_size
+    except StorageError:
+        return  # a full disk is no place for a database, and a reason to clean up
     steps = sum(counts.values()) or 1
     for run in runs:
         yield Kept(
@@ -72,10 +72,5 @@ def _history() -> Iterator[Kept]:
 def _forget(entries: Collection[Kept]) -> None:
     if not entries:
         return
-    history = History()
-    try:
+    with History() as history:
         history.forget([int(entry.name) for entry in entries])
-    finally:
-        history.close()
-    if history.problem:
-        raise StorageError(history.problem)

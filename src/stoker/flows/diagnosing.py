@@ -109,22 +109,16 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 
 def _find_run(number: str) -> Run:
-    history = History()
-    try:
+    with History() as history:
         found = [run for run in history.runs() if str(run.id) == number]
-    finally:
-        history.close()
     if not found:
         raise UsageError(f"the history has no run {number}", hints=["stoker history"])
     return found[0]
 
 
 def _measured(run: Run) -> Measured:
-    history = History()
-    try:
+    with History() as history:
         return of_attempts(history.attempts(run.id), run.summary)
-    finally:
-        history.close()
 
 
 def _facts(command: str) -> Mapping[str, str]:

@@ -11,20 +11,14 @@ from stoker.outside.files import write_whole
 
 
 def runs() -> tuple[Run, ...]:
-    history = History()
-    try:
+    with History() as history:
         return history.runs()
-    finally:
-        history.close()
 
 
 def steps(run: int) -> tuple[Attempt, ...]:
     """Every attempt of a run, the hungriest first."""
-    history = History()
-    try:
+    with History() as history:
         found = history.attempts(run)
-    finally:
-        history.close()
     if not found:
         raise UsageError(f"the history has no steps of a run {run}", hints=["stoker history"])
     return tuple(sorted(found, key=lambda attempt: -attempt.record.peak))
@@ -38,19 +32,14 @@ def export(run: int, path: Path) -> int:
 
 
 def take_in(path: Path) -> int:
-    """Learn from somebody else's trace, as if it had been a run here."""
+    """Learn from another machine's trace, as if it had been a run here: all of it or nothing."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     trace = read_trace(content, path.name)
-    history = History()
-    try:
+    with History() as history:
         run = history.start_run(f"imported: {trace.what or path.name}", str(path.parent))
         for record in trace.steps:
             history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
-        if history.problem:
-            raise StorageError(history.problem)
-    finally:
-        history.close()
     return len(trace.steps)

@@ -47,11 +47,11 @@ def _results(
 
 def find_trace(source: str) -> Trace:
     path = Path(source)
-    if path.is_file():
-        try:
+    try:
+        if path.is_file():
             return read_trace(path.read_bytes(), source)
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
     if source.isdecimal():
         return _trace_of_run(int(source))
     raise UsageError(
@@ -60,12 +60,9 @@ def find_trace(source: str) -> Trace:
 
 
 def _trace_of_run(run: int) -> Trace:
-    history = History()
-    try:
+    with History() as history:
         attempts = history.attempts(run)
         command = next((known.command for known in history.runs() if known.id == run), None)
-    finally:
-        history.close()
     steps = tuple(attempt.record for attempt in attempts if attempt.outcome is Outcome.DONE)
     if command is None or not steps:
         raise UsageError(f"the history has no steps of a run {run}")

@@ -28,7 +28,7 @@ from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import custom_step, reads_files, step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs
-from stoker.govern.history import History
+from stoker.govern.history_writer import HistoryWriter, KeptRun
 from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
@@ -48,12 +48,14 @@ from stoker.machine.kills import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import Step
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import Value
 from stoker.outside import locks
 
 _TICK = 0.1  # seconds between looks at everything while anything runs
 _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
+_TICK_AT_THE_END = 0.01  # seconds between looks at whether the history has a run
+_LAST_WRITES = 2.0  # seconds that the end of a run waits for the history
 _VIEW = 0.25  # seconds between overviews
 _BACKLOG = 4096
 _LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
@@ -117,11 +119,11 @@ class Peer:
 class Daemon:
     def __init__(self, options: Options):
         self._options = options
-        self._history = History()
+        self._history = HistoryWriter()
         self._meter = Meter()
         predictor = Predictor(self._history.recent())
         self._graphs = Graphs(predictor.durations)
-        self._outlook = Outlook()
+        self._outlooks: dict[int, Outlook] = {}  # by run
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
         self._governor = Governor(
@@ -139,10 +141,12 @@ class Daemon:
         self._tallies: dict[int, Tally] = {}
         self._counters: dict[int, KillCounter] = {}
         self._roots: dict[int, str] = {}
-        self._rows: dict[int, int] = {}  # row of a run in the history
+        self._kept: dict[int, KeptRun] = {}  # runs in the history
+        # Summaries that wait for the history, and when they are sent without it.
+        self._summaries: dict[int, tuple[RunSummary, float]] = {}
         self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
-        self._viewed = self._metered = self._asked_first = 0.0
+        self._viewed = self._metered = 0.0
         self._had_clients = False
         self._warned: str | None = None
 
@@ -152,7 +156,7 @@ class Daemon:
             self._selector.register(self._listener, selectors.EVENT_READ)
             self._selector.register(self._reader, selectors.EVENT_READ)
             while not self._over():
-                for key, ready in self._selector.select(_TICK if self._governor.busy else 1.0):
+                for key, ready in self._selector.select(self._pause()):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif peer := self._peers.get(key.fd):  # one before it may have closed it
@@ -163,14 +167,21 @@ class Daemon:
         self._bury_orphans(inf)
         self._history.close()
 
+    def _pause(self) -> float:
+        """Seconds until the next look at everything, if no message comes."""
+        if self._summaries:
+            return _TICK_AT_THE_END
+        return _TICK if self._governor.busy else 1.0
+
     def _over(self) -> bool:
         return not self._clients and (self._had_clients or self._now() > _PATIENCE)
 
     def _turn(self) -> None:
         """After every batch of messages and every tick."""
         now = self._now()
-        for steps in self._graphs.news():
-            self._outlook.expect(steps)
+        for run, steps in self._graphs.news():
+            if outlook := self._outlooks.get(run):
+                outlook.expect(steps)
             self._governor.reconsider()
         for (peer, ask), step in self._reader.take():
             if self._peers.get(peer.socket.fileno()) is peer:  # it may have gone meanwhile
@@ -182,17 +193,18 @@ class Daemon:
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
-            self._emit(self._overview(now))
-            self._history.flush()
+            for run in self._clients:
+                self._emit(self._overview(run, now))
             self._warn()
+        self._send_summaries(now)
         for client in self._clients.values():
             self._send(client)
 
-    def _overview(self, now: float) -> Overview:
-        view = self._governor.overview(now)
+    def _overview(self, run: int, now: float) -> Overview:
+        view, outlook = self._governor.overview(run, now), self._outlooks[run]
         seen = view.done + len(view.running) + view.waiting
-        left = self._outlook.seconds(now - self._asked_first, (s.seconds for s in view.running))
-        return replace(view, total=max(seen, view.done + self._outlook.steps), seconds_left=left)
+        left = outlook.seconds(now, (step.seconds for step in view.running))
+        return replace(view, total=max(seen, view.done + outlook.steps), seconds_left=left)
 
     def _warn(self) -> None:
         if self._history.problem != self._warned:
@@ -225,7 +237,11 @@ class Daemon:
             self._now(),
         )
         for run, tally in self._tallies.items():
-            tally.read(used=reading.limit.used, limit=limit, oom_kills=kills.get(run))
+            tally.read(
+                used=self._governor.used_by(run),
+                limit=self._governor.limit,
+                oom_kills=kills.get(run),
+            )
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -310,7 +326,8 @@ class Daemon:
         connection, now = peer.socket.fileno(), self._now()
         asker = process_behind(peer.socket)
         path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
-        self._asked_first = self._asked_first or now
+        if outlook := self._outlooks.get(ask.run):
+            outlook.asked(now)
         self._governor.asked(connection, ask, step, path, now)
 
     def _close(self, peer: Peer) -> None:
@@ -339,7 +356,8 @@ class Daemon:
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
-        self._rows[run] = self._history.start_run(_text(command), _text(directory))
+        self._kept[run] = self._history.start_run(_text(command), _text(directory))
+        self._outlooks[run] = Outlook()
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
         self._counters[run] = KillCounter(process_behind(peer.socket))
         self._read_meter()
@@ -352,9 +370,16 @@ class Daemon:
         (status,) = read_numbers(fields, 1)
         self._read_meter()
         summary = self._tallies[peer.run].summary(status)
-        self._history.end_run(self._rows[peer.run], summary)
-        self._warn()
-        self._send(peer, encode("summary", msgspec.json.encode(summary)))
+        self._history.end_run(self._kept[peer.run], summary)
+        self._summaries[peer.run] = summary, self._now() + _LAST_WRITES
+
+    def _send_summaries(self, now: float) -> None:
+        """When the history has the run: its client may read it there as soon as it has ended."""
+        for run, (summary, deadline) in list(self._summaries.items()):
+            if self._kept[run].settled or now >= deadline:
+                del self._summaries[run]
+                self._warn()
+                self._send(self._clients[run], encode("summary", msgspec.json.encode(summary)))
 
     def _abandon(self, run: int) -> None:
         """A run is gone: its steps must not outlive it."""
@@ -363,7 +388,8 @@ class Daemon:
                 self._send(peer, encode("end"))
                 self._close(peer)
         self._graphs.forget(run)
-        for known in (self._tallies, self._roots, self._rows):
+        self._governor.forget(run)
+        for known in (self._tallies, self._outlooks, self._roots, self._kept, self._summaries):
             known.pop(run, None)
         if counter := self._counters.pop(run, None):
             counter.close()
@@ -381,11 +407,12 @@ class Daemon:
                 client.unsent += message
 
     def _keep(self, run: int, attempt: Attempt) -> None:
+        if run not in self._kept:
+            return
         if attempt.outcome is Outcome.DONE:
-            self._outlook.finished(attempt.record.step.output, attempt.record.seconds)
-        if tally := self._tallies.get(run):
-            tally.add(attempt)
-            self._history.add(self._rows[run], attempt)
+            self._outlooks[run].finished(attempt.record.step.output, attempt.record.seconds)
+        self._tallies[run].add(attempt)
+        self._history.add(self._kept[run], attempt)
 
 
 def _step(ask: Ask, root: str, files: BuildFiles) -> Step:

@@ -13,6 +13,7 @@ Unaware of files, sockets and clocks: the time comes with each call, messages le
 ``send`` and events through ``emit``.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
@@ -121,8 +122,8 @@ class Governor:
         self._slope = Slope()
         self._learned = False
         self._reconsidered = 0.0
-        self.done = 0
-        self.repeats = 0
+        self._done: Counter[int] = Counter()  # steps of each run
+        self._repeats: Counter[int] = Counter()
 
     # -- what launchers say ----------------------------------------------------------------------
 
@@ -335,8 +336,19 @@ class Governor:
             waiting=self._queue,
         )
 
-    def overview(self, now: float) -> Overview:
-        state = self.state(now)
+    @property
+    def limit(self) -> int:
+        """The limit in force for builds, whatever others use of it."""
+        return self._reading.limit if self._cap is None else min(self._reading.limit, self._cap)
+
+    def used_by(self, run: int) -> int:
+        """Memory of the run's steps."""
+        return sum(entry.running.current for entry in self._holding.values() if entry.run == run)
+
+    def overview(self, run: int, now: float) -> Overview:
+        state, used = self.state(now), self.used_by(run)
+        spare = self._reading.limit - self.limit  # that others may use before the build notices
+        entries = [entry for entry in self._entries.values() if entry.run == run]
         running = tuple(
             RunningStep(
                 step=entry.request.id,
@@ -345,18 +357,24 @@ class Governor:
                 paused=entry.running.is_paused,
                 memory=entry.running.current,
             )
-            for entry in self._holding.values()
+            for entry in entries
+            if entry.phase is not Phase.WAITING
         )
         return Overview(
             at=now,
-            limit=state.limit,
-            used=state.used,
-            neighbour=state.neighbour,
+            run=run,
+            limit=self.limit,
+            used=used,
+            neighbour=max(0, state.used - used - spare),
             running=running,
-            waiting=len(self._queue),
-            done=self.done,
-            repeats=self.repeats,
+            waiting=len(entries) - len(running),
+            done=self._done[run],
+            repeats=self._repeats[run],
         )
+
+    def forget(self, run: int) -> None:
+        """A run is over: another one may get its number."""
+        del self._done[run], self._repeats[run]
 
     @property
     def busy(self) -> bool:
@@ -375,7 +393,7 @@ class Governor:
         self._holding.pop(request.id, None)
         entry.request = request
         self._queue.add(request)
-        self.repeats += 1
+        self._repeats[entry.run] += 1
         self._emit(
             StepRepeats(
                 at=now,
@@ -394,7 +412,7 @@ class Governor:
         if outcome is Outcome.DONE:
             self._predictor.learn(record)
             self._learned = True
-        self.done += 1
+        self._done[entry.run] += 1
         self._forget(entry)
         self._emit(
             StepEnds(

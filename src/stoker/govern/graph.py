@@ -24,7 +24,7 @@ class Graphs:
     def __init__(self, durations: Mapping[str, float]) -> None:
         self._durations = durations
         self._paths: dict[tuple[int, str], dict[str, float]] = {}
-        self._left: list[dict[str, float | None]] = []
+        self._left: list[tuple[int, dict[str, float | None]]] = []
 
     def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
         """Seconds from the start of the step that makes ``output`` to the end of the build.
@@ -42,8 +42,8 @@ class Graphs:
     def forget(self, run: int) -> None:
         self._paths = {key: paths for key, paths in self._paths.items() if key[0] != run}
 
-    def news(self) -> Iterator[dict[str, float | None]]:
-        """What is left to do in folders that were read since."""
+    def news(self) -> Iterator[tuple[int, dict[str, float | None]]]:
+        """Runs, and what is left to do in their folders that were read since."""
         while self._left:
             yield self._left.pop()
 
@@ -54,7 +54,7 @@ class Graphs:
         graph, durations = read_graph(folder), {**read_durations(folder), **known}
         self._paths[key] = longest_paths(graph.edges, durations)
         ages = _Ages(folder)
-        self._left.append(steps_left(graph, durations, targets, ages.of))
+        self._left.append((key[0], steps_left(graph, durations, targets, ages.of)))
 
 
 class _Ages:

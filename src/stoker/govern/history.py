@@ -1,21 +1,25 @@
 """What was measured, kept in SQLite: runs, and every attempt of every step.
 
-Survives kill -9 (write-ahead log) and a corrupt file (set aside, started anew). When the disk is
-full, learning stops and the build goes on.
+Survives kill -9 (write-ahead log). A file in which SQLite finds damage is set aside, and a new one
+begins; a file that is locked, or a disk that is full, is left as it is. Both are a StorageError to
+the caller. Rows are validated when they are read, and those that cannot be are skipped.
 """
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from stoker.model.errors import StorageError
-from stoker.model.govern import Role, Step, StepRecord
+from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
-from stoker.outside import folders
+from stoker.outside import folders, locks
 
 # What makes a file of each version one of the next; a new file is of version 0.
 _UPGRADES = (
@@ -55,33 +59,73 @@ CREATE TABLE attempt (
     ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
 )
 _VERSION = len(_UPGRADES)
+_RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
-_PATIENCE = 5.0  # seconds for others who write
+_RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile"
+_ATTEMPT_COLUMNS = f"started, outcome, status, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
+# SQLite's codes for a file that is not what it must be. ERROR is a table or column that is missing.
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+_PATIENCE = 5.0  # seconds to wait for a lock
 _RECENT = 20_000  # attempts: several builds of PyTorch
+_LARGEST_ID = (1 << 63) - 1
+
+_Identity = tuple[int, int] | None  # of a file: its device and number
+
+
+class DamagedError(StorageError):
+    """The file was damaged and has been set aside: a history that is opened now is a new one."""
+
+    def __init__(self, path: Path):
+        super().__init__(
+            f"the history was damaged: it is kept as {_aside(path)}, and a new one begins"
+        )
 
 
 class History:
-    """One connection. Rows are committed by ``flush``, a few times a second at most."""
+    """One connection. Use it in a ``with`` block: leaving it commits, unless there was an error.
 
-    def __init__(self, path: Path | None = None):
+    ``patience``: seconds to wait for another process that has locked the file.
+    """
+
+    def __init__(self, path: Path | None = None, *, patience: float = _PATIENCE):
         self.path = path or folders.state() / "history.sqlite"
-        self.problem: str | None = None
+        self._patience = patience
+        self._database = _open(self.path, patience)
+        self.file = _identity(self.path)
+
+    def __enter__(self) -> "History":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = _open(self.path)
-        except (sqlite3.Error, OSError, StorageError) as error:
-            # Learning for this run only is better than not building.
-            self.problem = f"history is not kept in {self.path}: {error}"
-            self._database = _open(Path(":memory:"))
+            if error is None:
+                self.commit()
+        finally:
+            self.close()
 
     def close(self) -> None:
-        self.flush()
+        """What was not committed is lost."""
         self._database.close()
 
-    def start_run(self, command: str, directory: str) -> int:
+    @property
+    def has_moved(self) -> bool:
+        """Whether the file was removed or set aside since it was opened."""
+        return _identity(self.path) != self.file
+
+    def commit(self) -> None:
+        with self._checked():
+            self._database.commit()
+
+    def start_run(self, command: str, directory: str, started: float | None = None) -> int:
+        """``started``: seconds since the epoch, now if not given."""
         return self._write(
             "INSERT INTO run (started, command, directory) VALUES (?, ?, ?)",
-            (time.time(), command, directory),
+            (time.time() if started is None else started, command, directory),
         )
 
     def end_run(self, run: int, summary: RunSummary) -> None:
@@ -89,23 +133,22 @@ class History:
             "UPDATE run SET ended = ?, summary = ? WHERE id = ?",
             (time.time(), msgspec.json.encode(summary).decode(), run),
         )
-        self.flush()
 
     def add(self, run: int, attempt: Attempt) -> None:
         step, record = attempt.record.step, attempt.record
+        marks = ", ".join("?" for _ in _ATTEMPT_COLUMNS.split(", "))
         self._write(
-            "INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, profile,"
-            f" outcome, status, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 18)})",
+            f"INSERT INTO attempt (run, {_ATTEMPT_COLUMNS}) VALUES (?, {marks})",
             (
                 run,
                 attempt.started,
+                attempt.outcome.value,
+                attempt.status,
                 record.seconds,
                 record.cpu_seconds,
                 record.peak,
                 record.byte_seconds,
                 bytes(record.profile),
-                attempt.outcome.value,
-                attempt.status,
                 step.key,
                 step.role.value,
                 step.source,
@@ -118,145 +161,133 @@ class History:
             ),
         )
 
-    def flush(self) -> None:
-        try:
-            self._database.commit()
-        except sqlite3.Error as error:
-            self._lose(error)
-
     def recent(self) -> tuple[StepRecord, ...]:
         """The latest finished attempts, oldest first, to learn from."""
         condition = "outcome = ? ORDER BY id DESC LIMIT ?"
-        try:
-            latest = list(self._attempts(condition, (Outcome.DONE, _RECENT)))
-        except (
-            sqlite3.DatabaseError,
-            ValueError,
-            msgspec.MsgspecError,
-        ):  # whole at its beginning, but not throughout
-            self._database.close()
-            _set_aside(self.path)
-            self._database = _connect(self.path)
-            return ()
+        latest = self._attempts(condition, (Outcome.DONE, _RECENT))
         return tuple(attempt.record for attempt in reversed(latest))
 
     def attempts(self, run: int) -> tuple[Attempt, ...]:
         """Of one run, in the order they began."""
+        if run > _LARGEST_ID:
+            return ()
         return tuple(self._attempts("run = ? ORDER BY started, id", (run,)))
 
     def runs(self) -> tuple[Run, ...]:
         """Newest first."""
-        rows = self._database.execute(
-            "SELECT id, started, ended, command, directory, summary FROM run ORDER BY id DESC"
-        )
-        return tuple(
-            Run(
-                id=row[0],
-                started=row[1],
-                ended=row[2],
-                command=row[3],
-                directory=row[4],
-                summary=msgspec.json.decode(row[5], type=RunSummary) if row[5] else None,
-            )
-            for row in rows
-        )
+        rows = self._read(f"SELECT {_RUN_COLUMNS} FROM run ORDER BY id DESC")
+        return tuple(run for row in rows if (run := _run(row)))
 
     def attempts_by_run(self) -> dict[int, int]:
         """How many each run has."""
-        return dict(self._database.execute("SELECT run, count(*) FROM attempt GROUP BY run"))
+        return dict(self._read("SELECT run, count(*) FROM attempt GROUP BY run"))
 
     def forget(self, runs: Collection[int]) -> None:
         """Delete runs with all that was measured in them, and give the space back."""
         rows = [(run,) for run in runs]
-        try:
+        with self._checked():
             self._database.executemany("DELETE FROM attempt WHERE run = ?", rows)
             self._database.executemany("DELETE FROM run WHERE id = ?", rows)
             self._database.commit()
             self._database.execute("VACUUM")
-        except sqlite3.Error as error:
-            self._lose(error)
 
-    def _attempts(self, condition: str, values: tuple[object, ...]) -> Iterable[Attempt]:
-        rows = self._database.execute(
-            "SELECT started, outcome, status, seconds, cpu_seconds, peak, byte_seconds, profile,"
-            f" {_STEP_COLUMNS} FROM attempt WHERE {condition}",
-            values,
-        )
-        for started, outcome, status, seconds, cpu_seconds, peak, area, profile, *step in rows:
-            record = StepRecord(
-                step=_step(*step),
-                seconds=seconds,
-                cpu_seconds=cpu_seconds,
-                peak=peak,
-                byte_seconds=area,
-                profile=tuple(profile),
-            )
-            yield Attempt(record=record, started=started, outcome=Outcome(outcome), status=status)
+    def _attempts(self, condition: str, values: tuple[object, ...]) -> list[Attempt]:
+        rows = self._read(f"SELECT {_ATTEMPT_COLUMNS} FROM attempt WHERE {condition}", values)
+        return [attempt for row in rows if (attempt := _attempt(row))]
+
+    def _read(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._checked():
+            return self._database.execute(statement, values).fetchall()
 
     def _write(self, statement: str, values: tuple[object, ...]) -> int:
-        try:
+        with self._checked():
             return self._database.execute(statement, values).lastrowid or 0
-        except sqlite3.Error as error:
-            self._lose(error)
-            return 0
 
-    def _lose(self, error: sqlite3.Error) -> None:
-        """What was not committed; what comes may find room again."""
-        self.problem = self.problem or f"history is not kept in {self.path}: {error}"
-        with suppress(sqlite3.Error):
-            self._database.rollback()
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Every problem with the file becomes a StorageError; damage also sets the file aside."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if _is_damage(error) and self._set_aside():
+                raise DamagedError(self.path) from error
+            raise _unusable(self.path, error) from error
 
-
-def _step(
-    key: str,
-    role: str,
-    source: str,
-    output: str,
-    compiler: str,
-    flags: str,
-    archs: str,
-    threads: int,
-    input_bytes: int,
-) -> Step:
-    return Step(
-        key=key,
-        role=Role(role),
-        source=source,
-        output=output,
-        compiler=compiler,
-        flags=msgspec.json.decode(flags, type=tuple[str, ...]),
-        archs=msgspec.json.decode(archs, type=tuple[str, ...]),
-        threads=threads,
-        input_bytes=input_bytes,
-    )
+    def _set_aside(self) -> bool:
+        try:
+            return _set_aside(self.path, self.file, self._patience)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _run(row: tuple[Any, ...]) -> Run | None:
+    values = dict(zip(_RUN_COLUMNS.split(", "), row, strict=True))
     try:
-        return _connect(path)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise  # the disk or the lock, not the content
-        _set_aside(path)
-        return _connect(path)
+        summary = msgspec.json.decode(values["summary"] or b"null", type=RunSummary | None)
+    except (msgspec.MsgspecError, TypeError):
+        summary = None  # of another version, perhaps; the run was there all the same
+    try:
+        return msgspec.convert(values | {"summary": summary}, Run)
+    except msgspec.ValidationError:
+        return None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=_PATIENCE)
-    version = _version(database)
-    if version > _VERSION:
+def _attempt(row: tuple[Any, ...]) -> Attempt | None:
+    """``None`` where a value is not one that we would write."""
+    values = dict(zip(_ATTEMPT_COLUMNS.split(", "), row, strict=True))
+    try:
+        for name in ("flags", "archs"):
+            values[name] = msgspec.json.decode(values[name])
+        values["profile"] = tuple(values["profile"])
+        step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}
+        record = {name: values.pop(name) for name in _RECORD_COLUMNS.split(", ")}
+        return msgspec.convert(values | {"record": record | {"step": step}}, Attempt)
+    except (msgspec.MsgspecError, TypeError):
+        return None
+
+
+def _open(path: Path, patience: float) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = _identity(path)
+        try:
+            return _connect(path, patience)
+        except sqlite3.DatabaseError as error:
+            if not (_is_damage(error) and _set_aside(path, found, patience)):
+                raise
+            return _connect(path, patience)
+    except (sqlite3.Error, OSError) as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, reason: Exception) -> StorageError:
+    return StorageError(f"cannot use the history {path}: {reason}")
+
+
+def _connect(path: Path, patience: float) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=patience)
+    # A row with bytes that are no text is a matter of that row, not of the whole table.
+    database.text_factory = partial(str, encoding="utf-8", errors="replace")
+    try:
+        version = _version(database)
+        if version > _VERSION:
+            raise StorageError(
+                f"cannot use the history {path}: a newer stoker wrote it (schema {version}); "
+                "move it away"
+            )
+        _use_log(database, patience)
+        database.execute("PRAGMA synchronous = NORMAL")
+        if version < _VERSION:
+            _upgrade(database)
+    except BaseException:
         database.close()
-        raise StorageError(f"a newer stoker wrote it (schema {version}); move it away")
-    _use_log(database)
-    database.execute("PRAGMA synchronous = NORMAL")
-    if version < _VERSION:
-        _upgrade(database)
+        raise
     return database
 
 
-def _use_log(database: sqlite3.Connection) -> None:
+def _use_log(database: sqlite3.Connection, patience: float) -> None:
     """Where another does the same to a new file SQLite does not wait, as it does elsewhere."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + patience
     while True:
         try:
             database.execute("PRAGMA journal_mode = WAL")
@@ -282,9 +313,52 @@ def _version(database: sqlite3.Connection) -> int:
     return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _set_aside(path: Path) -> None:
-    """Keep a corrupt file for whoever wants to look, with its log, and start anew."""
-    for suffix in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            file = path.with_name(path.name + suffix)
-            file.rename(path.with_name(f"{path.name}.corrupt{suffix}"))
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Locks, full disks and failing ones are not."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _DAMAGE
+
+
+def _is_sound(path: Path, patience: float) -> bool:
+    """Whether the file is one of ours in which SQLite finds nothing wrong, or cannot look now."""
+    with closing(sqlite3.connect(path, timeout=patience)) as database:
+        try:
+            for table, columns in (("run", _RUN_COLUMNS), ("attempt", _ATTEMPT_COLUMNS)):
+                database.execute(f"SELECT {columns} FROM {table} LIMIT 0")
+            return _version(database) >= _VERSION and _passes(database)
+        except sqlite3.DatabaseError as error:
+            return not _is_damage(error)
+
+
+def _passes(database: sqlite3.Connection) -> bool:
+    return list(database.execute("PRAGMA quick_check(1)")) == [("ok",)]
+
+
+def _set_aside(path: Path, damaged: _Identity, patience: float) -> bool:
+    """Keep a damaged file for those who want to examine it, with its log.
+
+    True where another file may take its name now: another process may have found the same damage
+    first. False where the file is found to be sound.
+    """
+    with locks.held(path.with_name(f"{path.name}.lock"), waiting=lambda: None):
+        if _identity(path) != damaged:
+            return True
+        if _is_sound(path, patience):
+            return False
+        # SQLite does not touch files of this name again where it finds that its own has moved.
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).rename(f"{_aside(path)}{suffix}")
+    return True
+
+
+def _identity(path: Path) -> _Identity:
+    """Which file it is, whatever its name; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.corrupt")

@@ -17,12 +17,17 @@ Age = Callable[[str], float | None]  # when a file was changed; ``None`` where t
 
 
 class Outlook:
-    """Told what is to be made and what is finished; says how long the rest will take."""
+    """Told what a run is to make and what is finished, it tells how long the rest will take."""
 
     def __init__(self) -> None:
+        self._began: float | None = None  # when the first step asked
         self._left: dict[str, float | None] = {}  # seconds of each, where known
         self._finished = 0
         self._worked = 0.0
+
+    def asked(self, now: float) -> None:
+        if self._began is None:
+            self._began = now
 
     def expect(self, steps: Mapping[str, float | None]) -> None:
         self._left.update(steps)
@@ -36,8 +41,9 @@ class Outlook:
     def steps(self) -> int:
         return len(self._left)
 
-    def seconds(self, elapsed: float, ages: Iterable[float]) -> float | None:
+    def seconds(self, now: float, ages: Iterable[float]) -> float | None:
         """Until the end, if as much goes on at once as until now; ``ages`` of those that run."""
+        elapsed = now - (self._began or 0.0)
         if not self._left or not self._finished or elapsed <= 0:
             return None
         running = sum(ages)

@@ -26,23 +26,29 @@ class Tally:
         self._last_kills: int | None = None
 
     def read(self, *, used: int, limit: int, oom_kills: int | None) -> None:
+        """Take in a reading: what the run's steps use, the limit in force, and the counter of
+        kills, which is ``None`` where it cannot be read.
+        """
         self._peak, self._limit = max(self._peak, used), limit
-        self._first_kills = oom_kills if self._first_kills is None else self._first_kills
-        self._last_kills = oom_kills
+        if oom_kills is not None:
+            self._first_kills = oom_kills if self._first_kills is None else self._first_kills
+            self._last_kills = oom_kills
 
     def paused(self) -> None:
         self._pauses += 1
 
     def add(self, attempt: Attempt) -> None:
         self._outcomes[attempt.outcome] += 1
+        # A short step may come and go between two readings.
+        self._peak = max(self._peak, attempt.record.peak)
         self._cpu_seconds += attempt.record.cpu_seconds
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
             self._records.append(_uncontended(attempt.record))
 
     def summary(self, status: int) -> RunSummary:
-        known = (
-            bounds(self._records, cpus=self._cpus, memory=self._limit) if self._records else None
-        )
+        known = None
+        if self._records and self._limit:
+            known = bounds(self._records, cpus=self._cpus, memory=self._limit)
         return RunSummary(
             status=status,
             steps=len(self._records),

@@ -22,14 +22,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from posixpath import normpath
-from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
-from stoker.model.govern import Role, Step, StepRecord, Trace
+from stoker.model.govern import Percent, Role, Step, StepRecord, Trace
 from stoker.model.value import Value
 
 _PARENT = re.compile(r"(?<![^/])__/")
@@ -47,7 +46,7 @@ class _Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
     peak_mb: float | None = None
     peak_gb: float | None = None
     byte_seconds: float | None = None
-    profile: tuple[Annotated[int, msgspec.Meta(ge=0, le=100)], ...] = ()
+    profile: tuple[Percent, ...] = ()
     needs: tuple[str, ...] = ()
     killed: bool = False
     key: str = ""
@@ -96,18 +95,20 @@ def _record(entry: _Entry, where: str) -> StepRecord:
     if seconds is None or peak is None:
         lacking = "wall_s" if seconds is None else "peak_bytes"
         raise UsageError(f"{entry.output or entry.source} has no {lacking}", where=where)
-    cpu = seconds if entry.cpu_s is None else entry.cpu_s
-    if min(seconds, peak, cpu, entry.byte_seconds or 0.0, entry.threads, entry.input_bytes) < 0:
-        raise UsageError(f"{entry.output or entry.source} has a negative figure", where=where)
-    return StepRecord(
-        step=_step(entry),
-        seconds=seconds,
-        cpu_seconds=cpu,
-        peak=round(peak),
-        byte_seconds=entry.byte_seconds,
-        profile=entry.profile,
-        needs=entry.needs,
-    )
+    try:
+        record = StepRecord(
+            step=_step(entry),
+            seconds=seconds,
+            cpu_seconds=seconds if entry.cpu_s is None else entry.cpu_s,
+            peak=round(peak),
+            byte_seconds=entry.byte_seconds,
+            profile=entry.profile,
+            needs=entry.needs,
+        )
+        return msgspec.convert(msgspec.to_builtins(record), StepRecord)  # which checks the figures
+    except (msgspec.ValidationError, OverflowError) as error:
+        what = f"{entry.output or entry.source} has a figure out of range"
+        raise UsageError(f"{what}: {error}", where=where) from error
 
 
 def _seconds(entry: _Entry) -> float | None:

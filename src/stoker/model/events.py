@@ -63,13 +63,14 @@ class RunningStep(Value, frozen=True, kw_only=True):
 
 
 class Overview(Event, frozen=True, kw_only=True, tag="overview"):
-    """The governor's view, some times a second. ``total``: steps done, and all that are known to
+    """How a run stands, some times a second. ``total``: steps done, and all that are known to
     come; ``seconds_left`` where earlier steps tell.
     """
 
-    limit: int
-    used: int
-    neighbour: int
+    run: int
+    limit: int  # in force for builds: the cap, or the machine's limit where that is lower
+    used: int  # by the steps of the run
+    neighbour: int  # the part of the limit that is taken by all other processes
     running: tuple[RunningStep, ...]
     waiting: int
     done: int

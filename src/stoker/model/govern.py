@@ -5,10 +5,20 @@ Memory is in bytes, time in seconds. ``State`` and ``Decision`` are the two side
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.model.value import Value
+
+# What a figure of a file may be. It is checked when a value is converted or decoded, which is how
+# history and traces come in.
+Count = Annotated[int, Meta(ge=0, le=1 << 20)]
+Bytes = Annotated[int, Meta(ge=0, le=1 << 60)]
+Seconds = Annotated[float, Meta(ge=0.0, le=1e10)]
+ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
 
 
 class Role(StrEnum):
@@ -35,8 +45,8 @@ class Step(Value, frozen=True, kw_only=True):
     compiler: str = ""
     flags: tuple[str, ...] = ()  # without the names of outputs
     archs: tuple[str, ...] = ()
-    threads: int = 1  # what nvcc was told; 0: as many as there are CPUs
-    input_bytes: int = 0  # of a link or archive
+    threads: Count = 1  # what nvcc was told; 0: as many as there are CPUs
+    input_bytes: Bytes = 0  # of a link or archive
 
     @property
     def folder(self) -> str:
@@ -58,11 +68,13 @@ class StepRecord(Value, frozen=True, kw_only=True):
     """One finished step as measured: a row of the history, an entry of a trace."""
 
     step: Step
-    seconds: float
-    cpu_seconds: float
-    peak: int
-    byte_seconds: float | None = None  # integral of its memory; None where only the peak is known
-    profile: tuple[int, ...] = ()  # the most in each equal part of its life, in percent of the peak
+    seconds: Seconds
+    cpu_seconds: Seconds
+    peak: Bytes
+    # Integral of its memory; None where only the peak is known.
+    byte_seconds: ByteSeconds | None = None
+    # The most in each equal part of its life, in percent of the peak.
+    profile: tuple[Percent, ...] = ()
     needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
 
     @property

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from stoker.model.govern import StepRecord
+from stoker.model.govern import Seconds, StepRecord
 from stoker.model.value import Value
 
 
@@ -19,7 +19,7 @@ class Attempt(Value, frozen=True, kw_only=True):
     """One attempt of a step, as measured. ``started`` is in seconds since the run began."""
 
     record: StepRecord
-    started: float
+    started: Seconds
     outcome: Outcome
     status: int = 0
 
@@ -32,8 +32,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     wall_s: float
     cpu_s: float
     governor_cpu_s: float
-    peak_bytes: int
-    limit_bytes: int
+    peak_bytes: int  # the most that the run's steps used at once
+    limit_bytes: int  # in force: the cap, or the machine's limit where that is lower
     oom_kills: int
     preemptions: int
     retries: int
@@ -49,8 +49,8 @@ class Run(Value, frozen=True, kw_only=True):
     """A run as the history keeps it."""
 
     id: int
-    started: float
-    ended: float | None
+    started: Seconds  # since the epoch
+    ended: Seconds | None
     command: str
     directory: str
     summary: RunSummary | None

@@ -20,6 +20,7 @@ from stoker.model.units import duration, size
 _ROWS = 2
 _LEAST_LINES = 6  # of a window; below that the command gets it all
 _LOG_EVERY = 30.0
+_MUCH = 0.1  # share of the limit from which the memory of other processes is shown
 _PROBE = "CMakeFiles/CMakeScratch/"  # where CMake tries out what compiles; failing is an answer
 _NO_NEWS = (0, 130, 143)  # done, or ended by the user
 
@@ -175,8 +176,10 @@ def status_line(view: Overview) -> str:
     hits = f", {view.cache_hits} from the cache" if view.cache_hits else ""
     repeats = f", {view.repeats} repeated" if view.repeats else ""
     left = f" | {duration(view.seconds_left)} left" if view.seconds_left is not None else ""
+    others = f", others {size(view.neighbour)}" if view.neighbour > view.limit * _MUCH else ""
+    memory = f"{size(view.used)} of {size(view.limit)}{others}"
     return (
-        f"memory {bar(view.used, view.limit, 20)} {size(view.used)} of {size(view.limit)} | "
+        f"memory {bar(view.used, view.limit, 20)} {memory} | "
         f"{view.done} of {view.total} done, {len(view.running)} running, {view.waiting} waiting"
         f"{hits}{repeats}{left}"
     )
@@ -204,7 +207,11 @@ def unseen_text(cpu_seconds: float) -> str:
 def summary_text(summary: RunSummary) -> str:
     """The end of a run in a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
-    memory = f"peak {size(summary.peak_bytes)} of {size(summary.limit_bytes)}"
+    limit = size(summary.limit_bytes)
+    # Without a step that asked, nothing is known of what the build used.
+    memory = (
+        f"peak {size(summary.peak_bytes)} of {limit}" if summary.peak_bytes else f"limit {limit}"
+    )
     lost = (
         f"{summary.oom_kills} OOM kills, {summary.preemptions} preemptions, "
         f"{summary.retries} attempts repeated"

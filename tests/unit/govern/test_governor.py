@@ -108,7 +108,7 @@ def test_a_pause_is_told_and_does_not_count(world: World) -> None:
     world.policy.next = Decision(pause=(1,))
     world.governor.decide(3.0)
     assert [type(event) for event in world.events].count(StepPauses) == 1
-    assert [step.paused for step in world.governor.overview(4.0).running] == [True]
+    assert [step.paused for step in world.governor.overview(100, 4.0).running] == [True]
     world.policy.next = Decision(resume=(1,))
     world.governor.decide(10.0)
     (running,) = world.governor.state(11.0).running
@@ -213,7 +213,7 @@ def test_a_preempted_step_waits_again_with_what_it_used(world: World) -> None:
     assert waiting.prediction.high >= 3 * GIB
     (event,) = [e for e in world.events if isinstance(e, StepRepeats)]
     assert event.why == "preempted"
-    assert world.governor.repeats == 1
+    assert world.governor.overview(100, 2.3).repeats == 1
 
 
 def test_a_step_that_is_being_stopped_still_holds_its_memory(world: World) -> None:
@@ -250,6 +250,44 @@ def test_the_cap_counts_only_what_builds_use() -> None:
 def test_the_cap_is_never_above_the_limit() -> None:
     world = World(cap=100 * GIB)
     assert world.governor.state(1.0).limit == 4 * GIB
+
+
+@pytest.mark.parametrize(
+    ("cap", "others", "limit", "neighbour"),
+    [
+        (None, GIB, 4 * GIB, GIB),
+        (GIB, GIB, GIB, 0),  # what others use does not count against a cap ...
+        (2 * GIB, 3 * GIB, 2 * GIB, GIB),  # ... until less than the cap is left beside them
+        (100 * GIB, GIB, 4 * GIB, GIB),
+    ],
+)
+def test_what_is_shown_is_the_limit_in_force_and_what_the_build_itself_uses(
+    cap: int | None, others: int, limit: int, neighbour: int
+) -> None:
+    world = World(cap=cap)
+    world.ask()
+    world.governor.decide(1.0)
+    world.governor.grown(7, GIB // 2, GIB // 2, 1.5)
+    world.read(used=others + GIB // 2, now=2.0)
+    view = world.governor.overview(100, 2.0)
+    assert (view.limit, view.used, view.neighbour) == (limit, GIB // 2, neighbour)
+    assert (world.governor.limit, world.governor.used_by(100)) == (limit, GIB // 2)
+
+
+def test_each_run_sees_its_own_steps(world: World) -> None:
+    for connection, run in ((7, 100), (8, 200), (9, 200)):
+        world.ask(connection, run)
+    world.governor.decide(1.0)
+    world.ask(10, 200)
+    for connection, memory in ((7, 1), (8, 10), (9, 100)):
+        world.governor.grown(connection, memory, memory, 1.5)
+    world.governor.ended(9, done(), 2.0)
+    first, second = (world.governor.overview(run, 2.0) for run in (100, 200))
+    assert (first.run, first.used, first.done, first.waiting) == (100, 1, 0, 0)
+    assert (second.run, second.used, second.done, second.waiting) == (200, 10, 1, 1)
+    assert [len(view.running) for view in (first, second)] == [1, 1]
+    world.governor.forget(200)
+    assert world.governor.overview(200, 3.0).done == 0
 
 
 def test_growth_follows_the_readings(world: World) -> None:

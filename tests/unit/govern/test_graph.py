@@ -54,7 +54,7 @@ def read_by(graphs: Graphs, folder: Path) -> dict[str, float | None]:
     deadline = time.monotonic() + 60
     graphs.path(1, str(folder), "", None)
     while time.monotonic() < deadline:
-        for left in graphs.news():
+        for _, left in graphs.news():
             return left
         time.sleep(0.01)
     raise AssertionError("the folder was not read in a minute")

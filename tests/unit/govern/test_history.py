@@ -1,14 +1,18 @@
 """History: what goes in comes out; bad files and full disks do not stop a build."""
 
+import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import governed_steps as make
 from stoker.govern.history import History
+from stoker.model.errors import StorageError
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
@@ -85,55 +89,255 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_attempts_come_back_as_they_were(path: Path) -> None:
-    history = History(path)
-    run = history.start_run("ninja", "/build")
-    history.add(run, attempt())
-    history.end_run(run, summary())
-    history.close()
-    again = History(path)
-    assert again.attempts(run) == (attempt(),)
-    assert again.recent() == (RECORD,)
-    (kept,) = again.runs()
+    with History(path) as history:
+        run = history.start_run("ninja", "/build")
+        history.add(run, attempt())
+        history.end_run(run, summary())
+    with History(path) as again:
+        assert again.attempts(run) == (attempt(),)
+        assert again.recent() == (RECORD,)
+        (kept,) = again.runs()
     assert (kept.command, kept.directory, kept.summary) == ("ninja", "/build", summary())
 
 
 def test_only_finished_attempts_are_learned_from(path: Path) -> None:
-    history = History(path)
-    run = history.start_run("ninja", "/build")
-    for outcome in Outcome:
-        history.add(run, attempt(outcome))
-    assert len(history.recent()) == 1
-    assert len(history.attempts(run)) == len(Outcome)
+    with History(path) as history:
+        run = history.start_run("ninja", "/build")
+        for outcome in Outcome:
+            history.add(run, attempt(outcome))
+        assert len(history.recent()) == 1
+        assert len(history.attempts(run)) == len(Outcome)
+
+
+def test_an_error_in_the_block_keeps_nothing_of_it(path: Path) -> None:
+    with suppress(ZeroDivisionError), History(path) as history:
+        history.start_run("ninja", "/")
+        raise ZeroDivisionError
+    with History(path) as history:
+        assert history.runs() == ()
+
+
+# -- files that are not as they should be --------------------------------------------------------
+
+
+def corrupt(path: Path) -> Path:
+    return path.with_name(f"{path.name}.corrupt")
+
+
+def filled(path: Path, attempts: int = 200) -> int:
+    with History(path) as history:
+        run = history.start_run("ninja", "/")
+        for _ in range(attempts):
+            history.add(run, attempt())
+    return run
 
 
 def test_a_corrupt_file_is_set_aside(path: Path) -> None:
     path.write_bytes(b"this is no database, but long enough to be taken for one" * 100)
-    history = History(path)
-    assert history.problem is None
-    history.add(history.start_run("ninja", "/"), attempt())
-    assert history.recent() == (RECORD,)
-    assert path.with_name("history.sqlite.corrupt").exists()
+    filled(path, 1)
+    with History(path) as history:
+        assert history.recent() == (RECORD,)
+    assert corrupt(path).exists()
+
+
+def test_a_file_that_is_corrupt_in_its_middle_is_set_aside(path: Path) -> None:
+    filled(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=r"damaged.*sqlite\.corrupt"), History(path) as history:
+        history.recent()
+    assert corrupt(path).exists()
+    filled(path, 1)
+    with History(path) as history:
+        assert history.recent() == (RECORD,)
+
+
+def test_two_who_find_the_same_damage_set_one_file_aside(path: Path) -> None:
+    filled(path)
+    first, second = History(path), History(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    for history in (first, second):
+        with pytest.raises(StorageError, match="damaged"):
+            history.recent()
+        history.close()
+        filled(path, 1)
+    with History(path) as history:
+        assert len(history.recent()) == 2
+    assert corrupt(path).stat().st_size == len(content)
+
+
+def test_closing_a_file_that_was_set_aside_leaves_the_new_one_alone(path: Path) -> None:
+    filled(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    late = History(path)
+    with pytest.raises(StorageError, match="damaged"), History(path) as history:
+        history.recent()
+    with History(path) as new:
+        new.add(new.start_run("ninja", "/"), attempt())
+        new.commit()
+        late.close()
+        assert path.with_name("history.sqlite-wal").exists()
+    with History(path) as history:
+        assert history.recent() == (RECORD,)
+
+
+@pytest.mark.parametrize("table", ["run", "attempt"])
+def test_a_table_that_is_gone_is_damage(path: Path, table: str) -> None:
+    filled(path, 1)
+    database = sqlite3.connect(path)
+    database.execute(f"DROP TABLE {table}")
+    database.close()
+    with pytest.raises(StorageError, match="damaged"), History(path) as history:
+        history.add(history.start_run("ninja", "/"), attempt())
+    assert corrupt(path).exists()
+    filled(path, 1)
+
+
+@contextmanager
+def replaced(path: Path, by: Path, flags: int) -> Iterator[None]:
+    """The connection that has the file open reads from another one."""
+    (number,) = (
+        int(link.name)
+        for link in Path("/proc/self/fd").iterdir()
+        if link.is_symlink() and str(link.readlink()) == str(path)
+    )
+    real, other = os.dup(number), os.open(by, flags)
+    os.dup2(other, number)
+    os.close(other)
+    try:
+        yield
+    finally:
+        os.dup2(real, number)
+        os.close(real)
+
+
+@pytest.mark.parametrize("fault", ["every read fails", "its size is wrong"])
+def test_a_disk_that_does_not_answer_is_no_damage(path: Path, fault: str) -> None:
+    run = filled(path)
+    before = path.read_bytes()
+    by, flags = (path, os.O_WRONLY) if fault == "every read fails" else (path.parent, os.O_RDONLY)
+    for read in (History.recent, History.runs, lambda history: history.attempts(run)):
+        history = History(path)
+        with replaced(path, by, flags), pytest.raises(StorageError, match="cannot use the history"):
+            read(history)
+        history.close()
+    assert not corrupt(path).exists()
+    assert path.read_bytes() == before
+
+
+def test_a_locked_file_is_no_damage(path: Path) -> None:
+    filled(path)
+    other = sqlite3.connect(path)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="database is locked"):
+        History(path, patience=0.1)
+    other.close()
+    assert not corrupt(path).exists()
+    with History(path) as history:
+        assert len(history.recent()) == 200
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    history = History(tmp_path / "file" / "history.sqlite")
-    assert history.problem is not None
-    assert "history is not kept" in history.problem
-    history.add(history.start_run("ninja", "/"), attempt())
-    assert history.recent() == (RECORD,)
+    with pytest.raises(StorageError, match="cannot use the history"):
+        History(tmp_path / "file" / "history.sqlite")
 
 
-def test_a_newer_version_is_left_alone_and_the_build_goes_on(path: Path) -> None:
+def test_a_newer_version_is_left_alone(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
     before = path.read_bytes()
-    history = History(path)
-    assert "a newer stoker wrote it" in (history.problem or "")
-    history.add(history.start_run("ninja", "/"), attempt())
-    history.close()
+    with pytest.raises(StorageError, match="a newer stoker wrote it"):
+        History(path)
     assert path.read_bytes() == before
+
+
+# -- rows that are not as they should be ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("threads", -3),
+        ("threads", 1 << 40),
+        ("threads", "many"),
+        ("input_bytes", -1),
+        ("seconds", -1.0),
+        ("seconds", float("inf")),
+        ("seconds", b"soon"),
+        ("cpu_seconds", -1.0),
+        ("byte_seconds", -1.0),
+        ("peak", -1),
+        ("peak", 1.5),
+        ("peak", (1 << 63) - 1),
+        ("profile", b"\xff" * 128),
+        ("profile", 5),
+        ("role", "cook"),
+        ("outcome", "won"),
+        ("flags", "[1]"),
+        ("archs", "no JSON"),
+        ("source", b"bytes"),
+        ("started", "early"),
+    ],
+)
+def test_a_row_that_cannot_be_is_skipped(path: Path, column: str, value: object) -> None:
+    run = filled(path, 3)
+    database = sqlite3.connect(path)
+    database.execute(f"UPDATE attempt SET {column} = ? WHERE id = 2", (value,))
+    database.commit()
+    database.close()
+    with History(path) as history:
+        assert len(history.attempts(run)) == 2
+        if column not in ("outcome", "started"):
+            assert history.recent() == (RECORD, RECORD)
+    assert not corrupt(path).exists()
+
+
+def test_text_that_is_not_unicode_is_read_all_the_same(path: Path) -> None:
+    run = filled(path, 1)
+    database = sqlite3.connect(path)
+    database.execute("UPDATE attempt SET source = CAST(x'ff612e63' AS TEXT)")
+    database.execute("UPDATE run SET command = CAST(x'ff' AS TEXT)")
+    database.commit()
+    database.close()
+    with History(path) as history:
+        assert history.attempts(run)[0].record.step.source == "\ufffda.c"
+        assert history.runs()[0].command == "\ufffd"
+
+
+def test_a_run_whose_summary_cannot_be_read_has_none(path: Path) -> None:
+    for value in ('{"status": 0}', "no JSON", b"\0", 7):
+        with History(path) as history:
+            run = history.start_run("ninja", "/")
+            history.end_run(run, summary())
+        database = sqlite3.connect(path)
+        database.execute("UPDATE run SET summary = ? WHERE id = ?", (value, run))
+        database.commit()
+        database.close()
+    with History(path) as history:
+        assert [run.summary for run in history.runs()] == [None] * 4
+
+
+def test_a_run_that_cannot_be_is_skipped(path: Path) -> None:
+    for _ in range(3):
+        filled(path, 1)
+    database = sqlite3.connect(path)
+    database.execute("UPDATE run SET started = 'early' WHERE id = 1")
+    database.execute("UPDATE run SET started = 1e300 WHERE id = 3")  # no date
+    database.commit()
+    database.close()
+    with History(path) as history:
+        assert [run.id for run in history.runs()] == [2]
+
+
+def test_a_run_beyond_all_numbers_has_no_steps(path: Path) -> None:
+    with History(path) as history:
+        assert history.attempts(10**30) == ()
 
 
 # -- from version 1 -----------------------------------------------------------------------------
@@ -157,14 +361,13 @@ def version(path: Path) -> int:
 
 
 def test_an_older_file_is_read_and_goes_on(old: Path) -> None:
-    history = History(old)
-    assert history.problem is None
-    assert history.recent() == (OLD_RECORD,)
-    assert [run.command for run in history.runs()] == ["make"]
-    history.add(history.start_run("ninja", "/"), attempt())
-    history.close()
+    with History(old) as history:
+        assert history.recent() == (OLD_RECORD,)
+        assert [run.command for run in history.runs()] == ["make"]
+    filled(old, 1)
     assert version(old) == 2
-    assert set(History(old).recent()) == {OLD_RECORD, RECORD}
+    with History(old) as history:
+        assert set(history.recent()) == {OLD_RECORD, RECORD}
 
 
 def test_an_upgraded_file_is_like_a_new_one(old: Path, tmp_path: Path) -> None:
@@ -182,10 +385,11 @@ OPEN = """
 import sys
 from pathlib import Path
 from stoker.govern.history import History
+from stoker.model.errors import StorageError
 print("ready", flush=True)
 sys.stdin.readline()
-history = History(Path(sys.argv[1]))
-print(history.problem, len(history.recent()))
+with History(Path(sys.argv[1])) as history:
+    print(len(history.recent()))
 """
 
 
@@ -207,33 +411,17 @@ def test_two_processes_upgrade_at_once(old: Path) -> None:
         assert opener.stdin is not None
         opener.stdin.write("\n")
         opener.stdin.flush()
-    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["None 1\n"] * 3
+    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["1\n"] * 3
     assert version(old) == 2
 
 
-def test_a_file_that_is_corrupt_in_its_middle_is_set_aside(path: Path) -> None:
-    history = History(path)
-    run = history.start_run("ninja", "/")
-    for _ in range(200):
-        history.add(run, attempt())
-    history.close()
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
-    path.write_bytes(content)
-    history = History(path)
-    assert history.recent() == ()
-    assert path.with_name("history.sqlite.corrupt").exists()
-    history.add(history.start_run("ninja", "/"), attempt())
-    assert history.recent() == (RECORD,)
-
-
 def test_two_at_once(path: Path) -> None:
-    one, two = History(path), History(path)
-    first, second = one.start_run("a", "/"), 0
-    one.add(first, attempt())
-    one.flush()
-    second = two.start_run("b", "/")
-    two.add(second, attempt())
-    two.flush()
-    assert first != second
-    assert len(one.recent()) == 2
+    with History(path) as one, History(path) as two:
+        first = one.start_run("a", "/")
+        one.add(first, attempt())
+        one.commit()
+        second = two.start_run("b", "/")
+        two.add(second, attempt())
+        two.commit()
+        assert first != second
+        assert len(one.recent()) == 2

@@ -77,6 +77,15 @@ def test_seconds_left() -> None:
     assert outlook.seconds(4.0, ()) is None
 
 
+def test_the_time_before_the_first_step_does_not_count() -> None:
+    outlook = Outlook()
+    outlook.expect({"a": None, "b": None})
+    for now in (100.0, 150.0):
+        outlook.asked(now)
+    outlook.finished("a", 4.0)
+    assert outlook.seconds(104.0, ()) == pytest.approx(4.0)
+
+
 def test_a_real_folder_before_and_after(need: Callable[[str], str], tmp_path: Path) -> None:
     cmake, ninja = need("cmake"), need("ninja")
     configure = [cmake, "-S", str(PROJECTS / "mini-cmake"), "-B", str(tmp_path), "-G", "Ninja"]
@@ -117,14 +126,14 @@ def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
     graphs = Graphs({})
 
-    def ask_until_read() -> list[dict[str, float | None]]:
-        news: list[dict[str, float | None]] = []
+    def ask_until_read() -> list[tuple[int, dict[str, float | None]]]:
+        news: list[tuple[int, dict[str, float | None]]] = []
         while not news:
             graphs.path(1, str(tmp_path), "a.o", None)
             news += graphs.news()
         return news
 
-    assert ask_until_read() == [{"a.o": None}]
+    assert ask_until_read() == [(1, {"a.o": None})]
     assert graphs.path(1, str(tmp_path), "a.o", None) == 1.0
     graphs.forget(1)
-    assert ask_until_read() == [{"a.o": None}]
+    assert ask_until_read() == [(1, {"a.o": None})]

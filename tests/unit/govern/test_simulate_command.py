@@ -75,12 +75,11 @@ def test_cold_knows_nothing_and_scatter_changes_peaks(trace: str) -> None:
 
 
 def test_a_run_of_the_history() -> None:
-    history = History()
-    run_id = history.start_run("ninja -C build", "/src")
-    for n, outcome in enumerate([Outcome.DONE, Outcome.PREEMPTED, Outcome.DONE]):
-        record = make.record(f"{n}.cpp", seconds=10)
-        history.add(run_id, Attempt(record=record, started=float(n), outcome=outcome))
-    history.close()
+    with History() as history:
+        run_id = history.start_run("ninja -C build", "/src")
+        for n, outcome in enumerate([Outcome.DONE, Outcome.PREEMPTED, Outcome.DONE]):
+            record = make.record(f"{n}.cpp", seconds=10)
+            history.add(run_id, Attempt(record=record, started=float(n), outcome=outcome))
     status, text = run(str(run_id), "--cpus", "1", "--memory", "8G")
     assert status == 0
     assert text.startswith("ninja -C build, 2 steps")

@@ -41,7 +41,7 @@ def overview(
     at: float = 0.0, *, repeats: int = 0, running: tuple[RunningStep, ...] = ()
 ) -> Overview:
     return Overview(
-        at=at, limit=8 * GIB, used=2 * GIB, neighbour=0, running=running, waiting=30, done=5,
+        at=at, run=1, limit=8 * GIB, used=2 * GIB, neighbour=0, running=running, waiting=30, done=5,
         repeats=repeats, total=35,
     )  # fmt: skip
 
@@ -184,6 +184,12 @@ def test_a_terminal_that_can_do_nothing_gets_a_log(
     assert type(make_view(Progress.AUTO, stream)) is kind
 
 
+def test_other_processes_are_named_where_they_take_much_of_the_limit() -> None:
+    view = overview()
+    assert "2.0 GiB of 8.0 GiB | " in status_line(replace(view, neighbour=GIB // 2))
+    assert "2.0 GiB of 8.0 GiB, others 3.0 GiB | " in status_line(replace(view, neighbour=3 * GIB))
+
+
 def test_the_end_of_a_run() -> None:
     summary = RunSummary(
         status=0, steps=40, wall_s=50.0, cpu_s=90.0, governor_cpu_s=0.1, peak_bytes=7 * GIB,
@@ -195,4 +201,5 @@ def test_the_end_of_a_run() -> None:
         "  memory: peak 7.0 GiB of 8.0 GiB; 1 OOM kills, 2 preemptions, 3 attempts repeated\n"
         "  no schedule could take less than 45 s, 90% of that\n"
     )
+    assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(summary, peak_bytes=0))
     assert "12 s of CPU time" in unseen_text(12.3)

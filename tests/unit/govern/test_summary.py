@@ -1,0 +1,48 @@
+"""What a run came to: kills, memory and bounds, as they are added up while it goes on."""
+
+import pytest
+
+import governed_steps as make
+from governed_steps import GB
+from stoker.govern.summary import Tally
+from stoker.model.runs import Attempt, Outcome
+
+
+def tally() -> Tally:
+    return Tally(cpus=2, policy="adaptive")
+
+
+@pytest.mark.parametrize(
+    ("counts", "kills"),
+    [
+        ([5, 5], 0),
+        ([5, 7], 2),
+        ([5, 7, None], 2),  # its group is gone before the last reading
+        ([None, 5, None, 6, None], 1),
+        ([None, None], 0),
+    ],
+)
+def test_kills_are_counted_whatever_cannot_be_read(counts: list[int | None], kills: int) -> None:
+    counted = tally()
+    for count in counts:
+        counted.read(used=0, limit=GB, oom_kills=count)
+    assert counted.summary(0).oom_kills == kills
+
+
+def test_a_limit_of_nothing_has_no_bounds() -> None:
+    counted = tally()
+    counted.read(used=0, limit=0, oom_kills=0)
+    counted.add(Attempt(record=make.record("a"), started=0.0, outcome=Outcome.DONE))
+    assert counted.summary(0).lower_bound_s is None
+
+
+def test_the_peak_is_the_most_that_the_steps_had_at_once_or_one_of_them_alone() -> None:
+    counted = tally()
+    for used in (GB, 3 * GB, 0):
+        counted.read(used=used, limit=8 * GB, oom_kills=0)
+    assert counted.summary(0).peak_bytes == 3 * GB
+    # Between two readings.
+    counted.add(
+        Attempt(record=make.record("a", peak=4 * GB), started=0.0, outcome=Outcome.PREEMPTED)
+    )
+    assert counted.summary(0).peak_bytes == 4 * GB
