@@ -37,7 +37,7 @@ class SlimTarget(Value, frozen=True, kw_only=True):
         if self.kind is TargetKind.FOLDER:
             return in_folder.folder_store(self.path)
         if self.kind is TargetKind.LIBRARY:
-            return in_folder.library_store(self.path)
+            return in_folder.library_store(self.path.resolve())
         return in_folder.installed_store(self.path)
 
 
@@ -83,15 +83,15 @@ def slim(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport
 
 
 def undo(target: SlimTarget) -> tuple[str, ...]:
-    """The names of what is as it was before."""
+    """The names of what was put back; none if an interrupted slimming had replaced nothing."""
     _check_in_place(target, "--undo")
-    return in_place.undo(target.store)
+    return in_folder.undo(target.store)
 
 
 def discard(target: SlimTarget) -> int:
     """How many bytes the originals had."""
     _check_in_place(target, "--discard")
-    return in_folder.discard(target.store)
+    return in_folder.delete_originals(target.store)
 
 
 def _check_in_place(target: SlimTarget, option: str) -> None:
@@ -165,17 +165,14 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
 
 
 def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
-    try:
+    if wishes.dry_run:
+        return _report(_plan_in_place(target, request))
+    with in_place.held(target.store):
+        in_folder.recover(target.store)
         cuts = _plan_in_place(target, request)
-        check_served([cut.summary for cut in cuts], request.gpus)
-    except UsageError as error:
-        if not target.store.exists():
-            raise
-        hint = "what was cut out before is kept: --undo puts it back"
-        raise UsageError(error.message, hints=[*error.hints, hint]) from None
-    if wishes.dry_run or not changed(cuts):
-        return _report(cuts)
-    cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
+        if not changed(cuts):
+            return _report(cuts)
+        cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
     if not changed(cuts):
         return _report(cuts)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
@@ -184,8 +181,20 @@ def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimR
 
 
 def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
+    try:
+        cuts = _plan_target(target, request)
+        check_served([cut.summary for cut in cuts], request.gpus)
+    except UsageError as error:
+        if not in_place.stage_of(target.store):
+            raise
+        hint = "what was cut out before is kept: --undo puts it back"
+        raise UsageError(error.message, hints=[*error.hints, hint]) from None
+    return cuts
+
+
+def _plan_target(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
     if target.kind is TargetKind.LIBRARY:
-        return _plan_library(target.path, request)
+        return _plan_library(target.path.resolve(), request)
     try:
         if target.kind is TargetKind.FOLDER:
             return in_folder.plan_folder(target.path, request)

@@ -1,11 +1,13 @@
 """Files replaced where they are: all or none, never written into, and put back."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, undo
+from stoker.deliver.slim.folder import undo
+from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, stamp_of
 from stoker.model.errors import StorageError, UsageError
 
 OLD, NEW = b"old" * 100, b"new"
@@ -25,6 +27,14 @@ def site(tmp_path: Path) -> Site:
     return site
 
 
+def replace_all(site: Site, paths: Iterable[str] = (*NAMES, "lib/note")) -> None:
+    """Every prepared file, none changed since it was read."""
+    here = {path: site.root / path for path in paths}
+    replace_prepared(
+        site, {path: stamp_of(file) if file.exists() else None for path, file in here.items()}
+    )
+
+
 def contents(site: Site) -> dict[str, bytes]:
     """Of everything outside the store."""
     return {
@@ -42,7 +52,7 @@ def test_replaced_and_put_back(site: Site) -> None:
     cache = site.root.parent / "cache"
     os.link(site.root / "lib/a.so", cache)
     inode = cache.stat().st_ino
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     assert contents(site) == AFTER
     assert cache.read_bytes() == OLD + b"lib/a.so"  # who shares the file sees nothing of it
     assert (site.root / "lib/a.so").stat().st_ino != inode
@@ -53,7 +63,7 @@ def test_replaced_and_put_back(site: Site) -> None:
 
 
 def test_an_environment_may_move(site: Site) -> None:
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     moved = site.root.rename(site.root.with_name("elsewhere"))
     undo(moved / "lib" / ".store")
     assert contents(Site(root=moved, store=moved / "lib" / ".store")) == BEFORE
@@ -64,7 +74,7 @@ def test_one_that_fails_leaves_all_as_they_were(site: Site) -> None:
     site.prepared("blocked").mkdir()
     (site.prepared("blocked") / "x").write_bytes(b"")
     with pytest.raises((StorageError, IsADirectoryError)):
-        replace_prepared(site, [*NAMES, "lib/note", "blocked"])
+        replace_all(site, [*NAMES, "lib/note", "blocked"])
     left = contents(site)
     assert left.pop("blocked") == b""
     assert left == BEFORE
@@ -75,7 +85,7 @@ def test_a_place_that_cannot_be_written_to(site: Site) -> None:
     site.prepared("gone").mkdir(parents=True)
     site.prepared("gone/c.so").write_bytes(NEW)
     with pytest.raises(StorageError, match=r"cannot replace .*gone"):
-        replace_prepared(site, [*NAMES, "lib/note", "gone/c.so"])
+        replace_all(site, [*NAMES, "lib/note", "gone/c.so"])
     assert contents(site) == BEFORE
 
 
@@ -83,7 +93,7 @@ def test_a_place_that_cannot_be_written_to(site: Site) -> None:
 def test_a_process_that_was_killed(site: Site, reached: int) -> None:
     """The journal is there, and some files have been replaced: as after the kill."""
     paths = [*NAMES, "lib/note"]
-    replace_prepared(site, paths)
+    replace_all(site, paths)
     for path in paths[reached:]:
         if site.original(path).exists():
             site.original(path).replace(site.root / path)
@@ -94,7 +104,7 @@ def test_a_process_that_was_killed(site: Site, reached: int) -> None:
 
 
 def test_killed_between_the_two_names(site: Site) -> None:
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     (site.root / "top.so").unlink()
     os.link(site.original("top.so"), site.root / "top.so")
     undo(site.store)
@@ -102,7 +112,7 @@ def test_killed_between_the_two_names(site: Site) -> None:
 
 
 def test_what_was_installed_since_is_not_touched(site: Site) -> None:
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so is not what stoker left") as raised:
         undo(site.store)
