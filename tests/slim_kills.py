@@ -4,13 +4,15 @@ Run as a script, since a test process with threads must not fork. The last word 
 many kills there were; a state from which some command does not recover is an error.
 """
 
+import errno
 import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,17 +47,24 @@ def has_store(found: Tree) -> bool:
 
 def slim(folder: Path, words: Sequence[str]) -> int:
     """The exit status, of a process of its own."""
-    if child := os.fork():
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    _run(folder, words)
+    child = os.fork()
+    if not child:
+        _run(folder, words)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def killed_at(step: int, folder: Path, words: Sequence[str]) -> bool:
     """Whether it was; False: it has fewer steps."""
-    if child := os.fork():
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in (0, -SIGNALS[step % 3]), f"step {step} of {words}: {status}"
-        return status != 0
+    child = os.fork()
+    if not child:
+        sys.addaudithook(_killer(step))
+        _run(folder, words)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -SIGNALS[step % 3]), f"step {step} of {words}: {status}"
+    return status != 0
+
+
+def _killer(step: int) -> Callable[[str, tuple[Any, ...]], None]:
     seen = itertools.count()
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
@@ -63,15 +72,18 @@ def killed_at(step: int, folder: Path, words: Sequence[str]) -> bool:
         if (writes or event in _CHANGES) and next(seen) == step:
             os.kill(os.getpid(), SIGNALS[step % 3])
 
-    sys.addaudithook(look)
-    _run(folder, words)
+    return look
 
 
 def _run(folder: Path, words: Sequence[str]) -> NoReturn:
     status = 1
     try:
-        sys.stderr = sys.stdout = Path(os.devnull).open("w")
-        status = int(command.main([str(folder), *words], standalone_mode=False) or 0)
+        with (
+            Path(os.devnull).open("w") as nowhere,
+            redirect_stderr(nowhere),
+            redirect_stdout(nowhere),
+        ):
+            status = int(command.main([str(folder), *words], standalone_mode=False) or 0)
     except StokerError as error:
         status = error.status
     finally:
@@ -102,6 +114,11 @@ def check(state: Path, before: Tree, after: Tree, *, may_be_lost: bool) -> None:
         shutil.rmtree(trial)
 
 
+def _no_link(*_: object, **__: object) -> None:
+    """As on a file system without hard links."""
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+
 def kills(folder: Path, words: Sequence[str], done_before: Sequence[str] | None) -> int:
     before = tree(folder)
     state, slimmed = folder.with_name("state"), folder.with_name("slimmed")
@@ -126,4 +143,6 @@ def kills(folder: Path, words: Sequence[str], done_before: Sequence[str] | None)
 
 if __name__ == "__main__":
     words, done_before = CASES[int(sys.argv[2])]
-    print("kills:", kills(Path(sys.argv[1]), words, done_before))
+    if "no-links" in sys.argv:
+        os.link = _no_link
+    sys.stdout.write(f"kills: {kills(Path(sys.argv[1]), words, done_before)}\n")

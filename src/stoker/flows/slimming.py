@@ -21,6 +21,7 @@ from stoker.model.slim import SlimReport
 from stoker.model.units import size
 from stoker.model.value import Value
 from stoker.model.variant import GpuTarget
+from stoker.outside.temporary import folder_of_process
 
 _WHEEL_FOLDER = Path("dist")
 
@@ -123,10 +124,16 @@ def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
 
 
 def _check_free(wheel: Wheel, target: Path, *, force: bool) -> None:
+    if target.exists() and target.samefile(wheel.path):
+        raise UsageError(f"{target} is the wheel to be slimmed", hints=["--out DIR: elsewhere"])
+    _check_replaceable(target, force=force)
+
+
+def _check_replaceable(target: Path, *, force: bool) -> None:
     if not target.exists():
         return
-    if target.samefile(wheel.path):
-        raise UsageError(f"{target} is the wheel to be slimmed", hints=["--out DIR: elsewhere"])
+    if not target.is_file():
+        raise UsageError(f"{target} is not a regular file: it is not replaced")
     if not force:
         raise UsageError(f"{target} is there already", hints=["--force replaces it"])
 
@@ -138,12 +145,17 @@ def _library(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
         return _report(cuts)
     assert wishes.out is not None
     target = wishes.out / path.name if wishes.out.is_dir() else wishes.out
-    if target.exists() and (target.samefile(path) or not wishes.force):
-        same = target.samefile(path)
-        hint = "without --out it is slimmed in place" if same else "--force replaces it"
-        raise UsageError(f"{target} is there already", hints=[hint])
+    if target.exists() and target.samefile(path):
+        hints = ["without --out it is slimmed in place"]
+        raise UsageError(f"{target} is there already", hints=hints)
+    _check_replaceable(target, force=wishes.force)
     check_room(target.parent, cuts[0].summary.after)
-    write_cut(cuts[0], target)
+    with folder_of_process(target.parent, in_wheel.ASIDE) as aside:
+        write_cut(cuts[0], aside / target.name)
+        try:
+            (aside / target.name).replace(target)
+        except OSError as error:
+            raise StorageError(f"cannot write {target}: {error.strerror}") from error
     return _report(cuts, output=str(target))
 
 

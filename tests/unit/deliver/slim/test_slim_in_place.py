@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.deliver.slim.folder import undo
-from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, stamp_of
-from stoker.model.errors import StorageError, UsageError
+from stoker.deliver.slim import in_place
+from stoker.deliver.slim.folder import delete_originals, recover, undo
+from stoker.deliver.slim.in_place import Site, Stage, open_site, replace_prepared, stamp_of
+from stoker.model.errors import StokerError, StorageError, UsageError
 
 OLD, NEW = b"old" * 100, b"new"
 NAMES = ("lib/a.so", "lib/b.so", "top.so")
@@ -127,3 +128,76 @@ def test_nothing_to_undo(tmp_path: Path) -> None:
     (tmp_path / ".store" / "journal.json").write_text("{]")
     with pytest.raises(StorageError, match="cannot read"):
         undo(tmp_path / ".store")
+
+
+def test_a_file_that_another_process_changed(site: Site) -> None:
+    """It was read, then another slim, or pip, put something else there."""
+    stamps = {name: stamp_of(site.root / name) for name in NAMES}
+    (site.root / "top.so").unlink()
+    (site.root / "top.so").write_bytes(b"newer")
+    with pytest.raises(StokerError, match=r"top\.so was changed by another process"):
+        replace_prepared(site, stamps)
+    assert contents(site) == {**BEFORE, "top.so": b"newer"}
+    assert not list(site.store.rglob("*.so"))
+
+
+def test_a_file_that_another_process_added(site: Site) -> None:
+    (site.root / "lib/note").write_bytes(b"theirs")
+    with pytest.raises(StokerError, match="note was changed by another process"):
+        replace_prepared(site, {"lib/note": None})
+    assert contents(site) == {**BEFORE, "lib/note": b"theirs"}
+
+
+def test_without_hard_links(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.link", refuse)
+    (site.root / "top.so").chmod(0o751)
+    before = stamp_of(site.root / "top.so")
+    replace_all(site)
+    assert contents(site) == AFTER
+    undo(site.store)
+    assert contents(site) == BEFORE
+    assert stamp_of(site.root / "top.so")[2:] == before[2:]
+    assert (site.root / "top.so").stat().st_mode & 0o777 == 0o751
+
+
+def test_a_store_without_a_journal(site: Site) -> None:
+    """A process was killed while it prepared: nothing has been replaced."""
+    for end in (undo, delete_originals):
+        site.prepared("new.so").parent.mkdir(parents=True, exist_ok=True)
+        site.prepared("new.so").write_bytes(NEW)
+        assert not end(site.store)
+        assert contents(site) == BEFORE
+        assert not site.store.exists()
+
+
+def test_originals_whose_journal_is_gone(site: Site) -> None:
+    """They are never deleted unasked."""
+    replace_all(site)
+    site.journal.unlink()
+    with pytest.raises(StorageError, match=r"journal of .* is gone"):
+        undo(site.store)
+    with in_place.held(site.store), pytest.raises(StorageError, match=r"journal of .* is gone"):
+        recover(site.store)
+    assert site.original("top.so").read_bytes() == BEFORE["top.so"]
+    delete_originals(site.store)
+    assert not site.store.exists()
+
+
+def test_interrupted_and_changed_since(site: Site) -> None:
+    """--discard puts back what is ours, and leaves what was installed since."""
+    replace_all(site)
+    site.journal.replace(site.store / Stage.REPLACING)
+    (site.root / "lib/b.so").write_bytes(b"newer")
+    with pytest.raises(UsageError, match=r"b\.so is not what stoker left"):
+        undo(site.store)
+    delete_originals(site.store)
+    assert contents(site) == {**BEFORE, "lib/b.so": b"newer"}
+    assert not site.store.exists()
+
+
+def test_one_process_at_a_time(site: Site) -> None:
+    with in_place.held(site.store), pytest.raises(StokerError, match="another stoker is slimming"):
+        undo(site.store)
