@@ -501,6 +501,20 @@ def test_an_installed_distribution_and_back(environment: Path) -> None:
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
 
 
+def test_a_program_outside_of_the_packages(environment: Path, members: dict[str, bytes]) -> None:
+    """RECORD names it by a path that leads upwards."""
+    site = site_of(environment)
+    program = environment / "bin" / "mill"
+    program.write_bytes(members[CUDA])
+    record = site / "torch-2.0+cu130.dist-info" / "RECORD"
+    record.write_text(record.read_text() + "../../../bin/mill,,\n")
+    before = {path: path.read_bytes() for path in environment.rglob("*") if path.is_file()}
+    assert slim("torch", "--for", "sm90") == 0
+    assert listed(program) == [["sm_90"], ["sm_90"]]
+    assert slim("torch", "--undo") == 0
+    assert {path: path.read_bytes() for path in environment.rglob("*") if path.is_file()} == before
+
+
 def test_without_originals(environment: Path) -> None:
     site = site_of(environment)
     assert slim("torch", "--for", "sm90", "--discard") == 0

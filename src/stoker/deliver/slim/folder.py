@@ -98,7 +98,7 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
         )
     check_room(store, sum(cut.summary.after for cut in changed(cuts)))
     affected = owners(cut.file for cut in changed(cuts))
-    site = Site(root=_root(store, affected), store=store)
+    site = Site(root=_root(store, changed(cuts), affected), store=store)
     try:
         become = write_cuts(cuts, lambda cut: site.prepared(_under(site, cut.file)))
         stamps = _prepare(site, changed(become), affected, request, keep=keep)
@@ -113,10 +113,11 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
     return become
 
 
-def _root(store: Path, affected: Iterable[Installed]) -> Path:
+def _root(store: Path, cuts: Iterable[Cut], affected: Iterable[Installed]) -> Path:
     """A folder above the store and above all that is written, lists of files included."""
-    folders = [store.parent.absolute(), *(one.dist_info.parent.absolute() for one in affected)]
-    return Path(os.path.commonpath(folders))
+    folders = [store.parent, *(cut.file.parent for cut in cuts)]
+    folders += [one.dist_info.parent for one in affected]
+    return Path(os.path.commonpath([absolute(folder) for folder in folders]))
 
 
 def _prepare(

@@ -26,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.slim import SLIM_MEMBER
 from stoker.model.value import Value
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole, write_whole
@@ -193,7 +194,25 @@ def open_site(store: Path) -> tuple[Site, Journal]:
         raise StorageError(
             f"cannot read {store / stage}: {error}", hints=[f"look into {store / ORIGINALS}"]
         ) from None
-    return Site(root=Path(os.path.normpath(store.parent / journal.root)), store=store), journal
+    site = Site(root=Path(os.path.normpath(store.parent.absolute() / journal.root)), store=store)
+    if not all(_is_within(site, file.path) for file in journal.files):
+        raise StorageError(
+            f"{store / stage} names files elsewhere: stoker has not written it",
+            hints=[f"delete {store} if you do not trust it"],
+        )
+    return site, journal
+
+
+def _is_within(site: Site, path: str) -> bool:
+    """Whether a journal may name a file: a folder from elsewhere may bring one along."""
+    here, folder = site.root / path, site.store.parent
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        return False
+    if not folder.absolute().is_relative_to(site.root):
+        return False
+    is_note = here.parent.suffix == ".dist-info" and here.name in ("RECORD", SLIM_MEMBER)
+    is_installed = folder.suffix == ".dist-info" and not site.store.name.startswith(".")
+    return is_note or is_installed or here.parent.resolve().is_relative_to(folder.resolve())
 
 
 def no_originals(store: Path) -> UsageError:

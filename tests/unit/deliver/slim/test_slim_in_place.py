@@ -4,11 +4,20 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stoker.deliver.slim import in_place
 from stoker.deliver.slim.folder import delete_originals, recover, undo
-from stoker.deliver.slim.in_place import Site, Stage, open_site, replace_prepared, stamp_of
+from stoker.deliver.slim.in_place import (
+    Journal,
+    Replaced,
+    Site,
+    Stage,
+    open_site,
+    replace_prepared,
+    stamp_of,
+)
 from stoker.model.errors import StokerError, StorageError, UsageError
 
 OLD, NEW = b"old" * 100, b"new"
@@ -18,7 +27,7 @@ NAMES = ("lib/a.so", "lib/b.so", "top.so")
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     root = tmp_path / "root"
-    site = Site(root=root, store=root / "lib" / ".store")
+    site = Site(root=root, store=root / ".store")
     for name in NAMES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(OLD + name.encode())
@@ -66,8 +75,8 @@ def test_replaced_and_put_back(site: Site) -> None:
 def test_an_environment_may_move(site: Site) -> None:
     replace_all(site)
     moved = site.root.rename(site.root.with_name("elsewhere"))
-    undo(moved / "lib" / ".store")
-    assert contents(Site(root=moved, store=moved / "lib" / ".store")) == BEFORE
+    undo(moved / ".store")
+    assert contents(Site(root=moved, store=moved / ".store")) == BEFORE
 
 
 def test_one_that_fails_leaves_all_as_they_were(site: Site) -> None:
@@ -201,3 +210,27 @@ def test_interrupted_and_changed_since(site: Site) -> None:
 def test_one_process_at_a_time(site: Site) -> None:
     with in_place.held(site.store), pytest.raises(StokerError, match="another stoker is slimming"):
         undo(site.store)
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [("..", "victim"), (".", "../victim"), (".", "link/victim"), ("link", "victim")],
+)
+def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
+    """A folder that was brought here is not to write anywhere else."""
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    store = folder / ".stoker-slim"
+    victim.write_bytes(OLD)
+    site = Site(root=folder, store=store)
+    store.joinpath("originals").mkdir(parents=True)
+    site.original(path).parent.mkdir(exist_ok=True)
+    site.original(path).write_bytes(b"evil")
+    (folder / "link").symlink_to(tmp_path)
+    file = Replaced(path=path, sha256=in_place.sha256(victim), added=False)
+    store.joinpath("replacing.json").write_bytes(
+        msgspec.json.encode(Journal(root=root, files=(file,)))
+    )
+    for end in (undo, delete_originals, recover):
+        with pytest.raises(StorageError, match="stoker has not written it"):
+            end(store)
+    assert victim.read_bytes() == OLD
