@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.build.inputs import digest, file_digest, tree_state
+from stoker.build.inputs import digest, file_digest, file_lines, tree_state
 from stoker.build.work import Work
 from stoker.model.build import Stage
 
@@ -62,6 +62,16 @@ def test_a_tree_is_known_by_names_sizes_times_and_modes(tmp_path: Path) -> None:
     source.chmod(0o755)
     assert tree_state(tree) != now
     assert tree_state(tree, names=("CMakeLists.txt",)) == tree_state(tree, names=(".cmake",))
+
+
+def test_a_file_that_vanishes_while_its_folder_is_read_is_not_in_the_tree(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    lines = file_lines(tmp_path)
+    first = next(lines)
+    (tmp_path / "b").unlink()
+    rest = list(lines)
+    assert [line.partition("\0")[0] for line in (first, *rest)] == ["./a", "./c"]
 
 
 def test_digests() -> None:
