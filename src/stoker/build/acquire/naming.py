@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stoker.model.errors import UsageError, nearest
 from stoker.model.source import SourceKind
@@ -95,8 +95,10 @@ def _of_index(name: str, version: str, tag: str | None) -> Named:
         raise UsageError(f"{name} comes from the package index: only git has tags")
     try:
         exact = str(Version(version))
-    except InvalidVersion:
-        raise UsageError(f"'{version}' is not a version", hints=[f"as in {name}==2.1.2"]) from None
+    except ValueError:  # not a version, or one with thousands of digits
+        raise UsageError(
+            f"'{version[:80]}' is not a version", hints=[f"as in {name}==2.1.2"]
+        ) from None
     return Named(kind=SourceKind.INDEX, place=canonicalize_name(name), reference=exact)
 
 
