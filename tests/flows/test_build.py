@@ -235,6 +235,21 @@ def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     assert done.stdout == "6\n"
 
 
+def test_fresh_does_not_follow_a_link_of_the_user(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "small-pytorch")
+    disk = tmp_path / "disk2"
+    (disk / "data").mkdir(parents=True)
+    (disk / "data").chmod(0o555)
+    (disk / "CMakeCache.txt").write_text("")
+    (project.tree / "build").symlink_to(disk)
+    done = project.build("--fresh")
+    assert done.returncode == 5
+    assert f"build is a symbolic link to {disk}" in done.stderr
+    assert (project.tree / "build").readlink() == disk
+    assert (disk / "CMakeCache.txt").exists()
+    assert (disk / "data").stat().st_mode & 0o777 == 0o555
+
+
 @pytest.mark.usefixtures("_back_end")
 def test_pytorch_by_scikit_build_core(stoker: Stoker, tmp_path: Path) -> None:
     """What was compiled before the back end came stays as it was."""

@@ -169,8 +169,11 @@ class _Case:
         outputs: tuple[Path, ...] = ()
         status = 1
         try:
-            with _alone_in(staging), placed(staging.way.build, self._work, where, governed):
-                outputs = staging.run()
+            with _alone_in(staging):
+                if self._request.fresh:
+                    staging.start_over()
+                with placed(staging.way.build, self._work, where, governed):
+                    outputs = staging.run()
             status = 0
         except StageError:
             if watcher.shell_on_failure:

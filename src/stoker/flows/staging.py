@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker import __version__
+from stoker.build import memory_tree
 from stoker.build.backend import (
     Execute,
     clear_copies,
@@ -88,9 +89,13 @@ class Staging:
         self.environment = self._governed.environment(self._base(git))
         self.folder = self.way.tree  # where the last command ran, for who wants to look
 
+    def start_over(self) -> None:
+        """Remove the build folder of a tree that is built in place."""
+        memory_tree.drop(self.way.build)
+        if (self.way.build / "CMakeCache.txt").exists():
+            files.remove_whole(self.way.build)
+
     def run(self) -> tuple[Path, ...]:
-        if self._request.fresh and (self.way.build / "CMakeCache.txt").exists():
-            files.remove_whole(self.way.build)  # of a tree that is built in place
         self._do(Stage.PREPARE, self._prepare, self._prepare_inputs)
         if self.way.configure:
             self._compile_all()

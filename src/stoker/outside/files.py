@@ -4,6 +4,7 @@ import glob
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -61,6 +62,11 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
 
 def remove_whole(path: Path) -> None:
     """Make a folder vanish in one step; deleting its content comes after."""
+    if path.is_symlink():
+        raise StorageError(
+            f"{path} is a symbolic link to {path.readlink()}: stoker does not follow it",
+            hints=["remove the link, or what it leads to, yourself"],
+        )
     if path.is_file():
         raise StorageError(f"cannot remove {path}: it is a file, not a folder")
     try:
@@ -85,8 +91,10 @@ def open_up(folder: Path) -> None:
     """Folders that a build has closed, even to us, can be deleted after this."""
     for place, subfolders, _ in os.walk(folder):
         for path in (Path(place, name) for name in subfolders):
-            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
-                path.chmod(0o700)
+            with suppress(FileNotFoundError):  # another process may be deleting it, too
+                mode = path.lstat().st_mode
+                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                    path.chmod(0o700)
 
 
 def size_on_disk(folder: Path) -> int:
