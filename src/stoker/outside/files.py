@@ -22,11 +22,41 @@ def write_whole(path: Path, content: bytes | str) -> None:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
+def write_named(path: Path, content: bytes | str) -> None:
+    """Write a file that the user named. A regular file is replaced in one step; a device, a pipe
+    or our own output is written to. A link stays, and what it leads to is written.
+    """
+    try:
+        stream = _opened_through(path)
+        if stream is None:
+            write_whole(Path(os.path.realpath(path)), content)
+            return
+        with stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _opened_through(path: Path) -> BinaryIO | None:
+    """None where the file is a regular one, or is yet to be made."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    for descriptor in (1, 2):  # opened again, it would be truncated
+        with suppress(OSError):
+            if os.path.samestat(status, os.fstat(descriptor)):
+                return os.fdopen(os.dup(descriptor), "wb")
+    return None if stat.S_ISREG(status.st_mode) else path.open("wb")
+
+
 @contextmanager
 def file_made_whole(path: Path) -> Iterator[BinaryIO]:
     """Give a file beside ``path`` to write; it becomes ``path`` only if nothing failed."""
     aside = path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(8)}")
     try:
+        if path.exists() and not (path.is_symlink() or path.is_file() or path.is_dir()):
+            raise StorageError(f"cannot write {path}: it is a device or pipe, not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with aside.open("xb", buffering=1 << 20) as stream:
