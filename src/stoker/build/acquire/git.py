@@ -15,6 +15,7 @@ from stoker.build.acquire.naming import without_credentials
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError, nearest
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
 
@@ -24,7 +25,6 @@ _UNREACHABLE = re.compile(
     r"Could not resolve host|Connection (refused|timed out|reset)|Network is unreachable"
     r"|No route to host|Operation timed out|Failed to connect|Temporary failure in name"
 )
-_SUBMODULE = re.compile(r"([-+U ])[0-9a-f]{40,64} (.*?)(?: \([^()]*\))?")
 _MOST_NAMED = 12  # submodules in an error
 
 
@@ -58,7 +58,7 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     tree.mkdir(exist_ok=True)
     git.do("init", "--quiet")
     for lock in (tree / ".git").rglob("*.lock"):
-        lock.unlink()  # of a git that was killed: nobody else is here
+        lock.unlink(missing_ok=True)  # of a git that was killed: nobody else is here
     git.do("config", "remote.origin.url", url)
     _fetch_commit(git, found)
     git.do("checkout", "--quiet", "--force", "--detach", found.commit)
@@ -68,16 +68,6 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     if lacking := [path for path, state in states.items() if state != " "]:
         raise incomplete(tree, lacking)
     return process.check(_command(tree, "rev-parse", "HEAD"), timeout=_PATIENCE).strip()
-
-
-def submodule_states(tree: Path) -> dict[str, str]:
-    """Git's own sign for each: missing ``-``, at another commit ``+``, in conflict ``U``, or a
-    blank.
-    """
-    command = _command(tree, "-c", "safe.directory=*", "submodule", "status", "--recursive")
-    lines = process.check(command, timeout=_PATIENCE, env=_environment()).splitlines()
-    matches = (_SUBMODULE.fullmatch(line) for line in lines)
-    return {match[2]: match[1] for match in matches if match}
 
 
 def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:

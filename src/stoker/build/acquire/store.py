@@ -20,6 +20,7 @@ from stoker.model.errors import CommandError, MissingError, StorageError, UsageE
 from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import Value
 from stoker.outside import folders, locks
+from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
 
@@ -90,7 +91,7 @@ def _checked(tree: Path) -> tuple[str, ...]:
     if not (tree / ".gitmodules").is_file() or not (tree / ".git").exists():
         return ()
     try:
-        states = git.submodule_states(tree)
+        states = submodule_states(tree)
     except (CommandError, MissingError) as error:
         return (f"submodules were not checked: {error.message}",)
     if lacking := [path for path, state in states.items() if state in "-U"]:

@@ -47,3 +47,14 @@ def redact(text: str) -> str:
     for rule, replacement in _RULES:
         text = rule.sub(replacement, text)
     return text
+
+
+def without_login(url: str) -> str:
+    """A URL as it may be written down and used again; the user name of ssh is no secret."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    login, _, host = authority.rpartition("@")
+    if not separator:
+        return url
+    user = f"{login.partition(':')[0]}@" if login and scheme.endswith("ssh") else ""
+    return redact(f"{scheme}://{user}{host}{slash}{path}")

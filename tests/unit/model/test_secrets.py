@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.diagnose.secrets import redact
+from stoker.model.secrets import redact
 
 SECRET = "Zq8Xv7Lm2Np4Rt6Wy9Bc"
 
