@@ -292,10 +292,10 @@ class _Case:
                 continue
             if record.tree == tree:
                 target = folders.state() / "runs" / folder.name
-                with folder_made_whole(target) as aside:
-                    shutil.copytree(folder, aside, dirs_exist_ok=True)
+                with folder_made_whole(target, mode=0o700) as aside:
+                    shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)
                     page = msgspec.json.format(msgspec.json.encode(contained))
-                    write_whole(aside / "container.json", page)
+                    write_whole(aside / "container.json", page, private=True)
                 return target
         return None
 

@@ -16,9 +16,11 @@ from stoker.model.errors import StorageError
 _ASIDE = ".stoker-"  # in the name of what is being made or deleted
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Replace or make a file in one step."""
+def write_whole(path: Path, content: bytes | str, *, private: bool = False) -> None:
+    """Replace or make a file in one step; only the user can read a ``private`` one."""
     with file_made_whole(path) as stream:
+        if private:
+            os.fchmod(stream.fileno(), 0o600)
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -73,7 +75,7 @@ def file_made_whole(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def folder_made_whole(path: Path) -> Iterator[Path]:
+def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
     """Give a folder beside ``path`` to fill; it becomes ``path`` only if nothing failed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +84,7 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
         raise StorageError(f"cannot write in {path.parent}: {error.strerror or error}") from error
     try:
         yield aside
-        aside.chmod(0o755)
+        aside.chmod(mode)
         aside.rename(path)
     except OSError as error:
         raise StorageError(f"cannot make {path}: {error.strerror or error}") from error

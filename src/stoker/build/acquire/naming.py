@@ -6,12 +6,13 @@ Looks only whether a path is there; opens nothing.
 import os
 import re
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from stoker.model.errors import UsageError, nearest
+from stoker.model.secrets import without_login
 from stoker.model.source import SourceKind
 from stoker.model.value import Value
 
@@ -37,7 +38,7 @@ class Named(Value, frozen=True, kw_only=True):
         """As the user would write it, without credentials."""
         if self.kind is SourceKind.INDEX:
             return f"{self.place}=={self.reference}"
-        place = without_credentials(self.place)
+        place = without_login(self.place)
         return f"{place}@{self.reference}" if self.reference else place
 
 
@@ -59,13 +60,6 @@ def parse(given: str, tag: str | None = None) -> Named:
     if reference and _path(place).is_dir():
         return Named(kind=SourceKind.GIT, place=str(_path(place).resolve()), reference=reference)
     raise _nothing(word)
-
-
-def without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
-        return url  # git@host is no secret
-    return urlunsplit(parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}"))
 
 
 def _path(word: str) -> Path:
@@ -104,7 +98,7 @@ def _of_index(name: str, version: str, tag: str | None) -> Named:
 
 def _of_url(url: str, reference: str | None) -> Named:
     if urlsplit(url).path.lower().endswith(ARCHIVES):
-        shown = without_credentials(url)
+        shown = without_login(url)
         raise UsageError(
             f"{shown} is an archive: only git is fetched from a URL",
             hints=[f"curl -LO {shown}", "then name the file"],
