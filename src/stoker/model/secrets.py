@@ -63,9 +63,14 @@ def redact(text: str) -> str:
     return text
 
 
+def is_secret(name: str) -> bool:
+    """Whether nobody may see the value of a variable or option, by its name alone."""
+    return bool(_SECRET.search(name))
+
+
 def hide(name: str, value: str) -> str:
     """The value of a variable or option as it may be written down."""
-    if _SECRET.search(name):
+    if is_secret(name):
         return HIDDEN
     shown = redact(value)
     return value if shown == HIDDEN and value.startswith("/") else shown  # a long path is no key
