@@ -29,7 +29,7 @@ class RunFolder:
 
     def __init__(self, name: str):
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        self.path = root() / f"{moment}-{name}-{os.getpid()}"
+        self.path = root() / f"{moment}-{folders.slug(name)}-{os.getpid()}"
         self._begun: list[Stage] = []
         self._stack = ExitStack()
 

@@ -38,7 +38,7 @@ from stoker.model.errors import CommandError, MissingError, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
-from stoker.outside import files, process
+from stoker.outside import files, folders, process
 from stoker.plan.doctor.case import is_on
 from stoker.plan.record import lasting_json
 from stoker.plan.subject import Subject
@@ -245,7 +245,7 @@ class Staging:
 
     def _install(self, log: Log) -> tuple[Path, ...]:
         version = f"-{self.tree.version}" if self.tree.version else ""
-        target = self._out / f"{self.tree.name}{version}-{self._plan.label}"
+        target = self._out / folders.slug(f"{self.tree.name}{version}-{self._plan.label}")
         with files.folder_made_whole(target) as aside:
             words = ("cmake", "--install", str(self.way.build), "--prefix", str(aside))
             self._must(words, log, what="installing failed")
@@ -361,7 +361,7 @@ class Staging:
 
     def _maps(self) -> dict[Path, str]:
         """Folders, and what compilers are to call them."""
-        name = self.tree.name
+        name = folders.slug(self.tree.name)
         maps = {self.way.tree: name, self.way.build: f"{name}-build"}
         return maps | ({self._work.environment: "environment"} if self._isolated else {})
 
