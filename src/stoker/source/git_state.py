@@ -148,7 +148,7 @@ def _settings(file: Path) -> Iterator[tuple[str, str]]:
     """What a file of settings says, without those it includes."""
     if not file.is_file():
         return
-    command = ["git", "config", "--file", file.absolute(), "--null", "--list"]
+    command = ["git", "config", "--file", str(file.absolute()), "--null", "--list"]
     for entry in process.check(command, timeout=_PATIENCE, env=_inherited(), cwd=Path("/")).split(
         "\0"
     ):
