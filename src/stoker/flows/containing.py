@@ -227,7 +227,7 @@ class _Case:
         try:
             told = self._stoker(words, _settings_folder(tree), places, onlooker)
             if told.ok:
-                outputs = tuple(_bring(path, out) for path in sorted(made.glob("*")))
+                outputs = tuple(_bring(path, out) for path in _made_in(made))
         finally:
             folder = self._bring_run(before, tree, contained)
             shutil.rmtree(made, ignore_errors=True)
@@ -306,6 +306,11 @@ def _failed(told: process.Outcome) -> CommandError:
     if told.status in set(ExitStatus):
         error.status = ExitStatus(told.status)
     return error
+
+
+def _made_in(folder: Path) -> list[Path]:
+    """Not links, which would be followed outside the container."""
+    return sorted(path for path in folder.glob("*") if not path.is_symlink())
 
 
 def _bring(made: Path, out: Path) -> Path:

@@ -121,6 +121,27 @@ def test_credentials_are_used_and_not_kept(tmp_path: Path, login: str, written: 
     assert git(Path(source.path), "config", "remote.origin.url") == f"{url}/outer.git"
 
 
+def test_the_users_own_helper_knows_the_password_of_a_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for `https://me@host/...`; a password in the URL comes before what the helper knows."""
+    bare_copy(tmp_path / "plain.git", repository(tmp_path / "plain", {"setup.py": ""}))
+    count = int(os.environ["GIT_CONFIG_COUNT"])
+    helper = (
+        f'!f() {{ cat >> {tmp_path}/asked; echo "$1" >> {tmp_path}/asked; echo password=pw; }}; f'
+    )
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(count + 1))
+    monkeypatch.setenv(f"GIT_CONFIG_KEY_{count}", "credential.helper")
+    monkeypatch.setenv(f"GIT_CONFIG_VALUE_{count}", helper)
+    with served(tmp_path, login="me:pw") as url:
+        assert acquire(f"{url.replace('//', '//me@')}/plain.git")
+    assert "username=me" in (tmp_path / "asked").read_text()
+    (tmp_path / "asked").unlink()
+    with served(tmp_path, login="me:other") as url:
+        assert acquire(f"{url.replace('//', '//me:other@')}/plain.git")
+    assert not (tmp_path / "asked").exists()
+
+
 def test_credentials_are_on_no_command_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -180,24 +180,28 @@ def _environment(url: str) -> dict[str, str]:
     own = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of a hook that we may be called from
     inherited = {name: value for name, value in os.environ.items() if name not in own}
     inherited |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    return inherited | _credentials(url, int(inherited.get("GIT_CONFIG_COUNT") or 0))
-
-
-def _credentials(url: str, count: int) -> dict[str, str]:
-    """Variables that have git use those in a URL for its whole host, submodules included. In the
-    URL itself git would keep them in its configuration and show them on command lines.
-    """
     scheme, _, rest = url.partition("://")
     login, at, host = rest.partition("/")[0].rpartition("@")
     if not at or scheme not in ("http", "https"):
-        return {}
-    user, _, password = login.partition(":")
-    helpers = ("", _HELPER)  # the first is to forget the user's own, which might keep them
-    settings = {"GIT_CONFIG_COUNT": str(count + len(helpers))}
-    for number, helper in enumerate(helpers, count):
-        settings[f"GIT_CONFIG_KEY_{number}"] = f"credential.{scheme}://{host}.helper"
-        settings[f"GIT_CONFIG_VALUE_{number}"] = helper
-    return settings | {"STOKER_GIT_USER": unquote(user), "STOKER_GIT_PASSWORD": unquote(password)}
+        return inherited
+    return inherited | _credentials(f"{scheme}://{host}", login, inherited)
+
+
+def _credentials(server: str, login: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Variables that have git use a login for a server, submodules on it included. In the URL
+    itself git would keep it in its configuration and show it on command lines.
+    """
+    user, colon, password = (unquote(part) for part in login.partition(":"))
+    settings = [("username", user), ("helper", _HELPER)]
+    if colon:  # without a password the user's own helpers may know it, and are asked first
+        settings.insert(0, ("helper", ""))
+    count = inherited.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (name, value) in enumerate(settings, first):
+        variables[f"GIT_CONFIG_KEY_{number}"] = f"credential.{server}.{name}"
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables | {"STOKER_GIT_USER": user, "STOKER_GIT_PASSWORD": password}
 
 
 def _explained(url: str, said: str) -> StokerError:
