@@ -13,7 +13,7 @@ from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
 from stoker.model.govern import Role, Step
-from stoker.model.secrets import hide, is_secret
+from stoker.model.secrets import hide_in_word, is_secret
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 _COMPILERS = re.compile(
@@ -229,7 +229,7 @@ def _shown(flag: str) -> str:
     name, equals, value = flag.partition("=")
     if not equals or (len(value) < _SHORT and not is_secret(name.removeprefix("-D"))):
         return flag
-    return f"{name}={hide(name.removeprefix('-D'), value)}"
+    return hide_in_word(flag)
 
 
 def _is_input(word: str) -> bool:

@@ -76,6 +76,12 @@ def hide(name: str, value: str) -> str:
     return value if shown == HIDDEN and value.startswith("/") else shown  # a long path is no key
 
 
+def hide_in_word(word: str) -> str:
+    """A word of a command line, such as -DNAME=VALUE, as it may be written down."""
+    name, equals, value = word.partition("=")
+    return f"{name}={hide(name.removeprefix('-D'), value)}" if equals else redact(word)
+
+
 def redacted(values: Mapping[str, str]) -> dict[str, str]:
     """Variables by name, without what a stranger must not read."""
     return {name: hide(name, value) for name, value in sorted(values.items())}

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
-from stoker.model.secrets import HIDDEN, hide, redact
+from stoker.model.secrets import HIDDEN, hide, hide_in_word
 from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject
 
@@ -53,13 +53,6 @@ def lasting_json(plan: Plan) -> dict[str, Any]:
 
 def without_secrets(plan: Plan) -> Plan:
     """As it may be written down: values that look secret are hidden, also in commands."""
-    hidden = {s.value: hide(s.name, s.value) for s in (*plan.environment, *plan.cmake)}
-    secret = {value: shown for value, shown in hidden.items() if value and value != shown}
-
-    def word(text: str) -> str:
-        for value, shown in secret.items():
-            text = text.replace(value, shown)
-        return redact(text)
 
     def settings(given: tuple[Setting, ...]) -> tuple[Setting, ...]:
         return tuple(replace(s, value=hide(s.name, s.value)) for s in given)
@@ -68,7 +61,7 @@ def without_secrets(plan: Plan) -> Plan:
         plan,
         environment=settings(plan.environment),
         cmake=settings(plan.cmake),
-        commands=tuple(replace(c, words=tuple(map(word, c.words))) for c in plan.commands),
+        commands=tuple(replace(c, words=tuple(map(hide_in_word, c.words))) for c in plan.commands),
     )
 
 
@@ -86,10 +79,11 @@ def as_recorded(
 
     def settings(place: Place, values: Mapping[str, str]) -> tuple[Setting, ...]:
         return tuple(
-            today.get(name) or Setting(place=place, name=name, value=value, origin=origin)
+            today[name]
             if HIDDEN in value
             else Setting(place=place, name=name, value=value, origin=origin)
             for name, value in values.items()
+            if HIDDEN not in value or name in today
         )
 
     kept = tuple(s for s in plan.environment if _is_passing(s) and s.name not in environment)
