@@ -1,7 +1,13 @@
 """Real git repositories for tests, with the author and the protocols that git asks for."""
 
+import base64
 import os
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 SETTINGS = {
@@ -50,3 +56,40 @@ def with_submodule(folder: Path, submodule: Path, path: str, *, tag: str | None 
     """A commit that adds a submodule."""
     git(folder, "submodule", "--quiet", "add", "--force", submodule.as_uri(), path)
     return repository(folder, {}, tag=tag)
+
+
+def bare_copy(folder: Path, original: Path) -> Path:
+    """A copy that a server of plain files can hand out, git's oldest way over HTTP."""
+    git(folder.parent, "clone", "--quiet", "--bare", str(original), str(folder))
+    git(folder, "update-server-info")
+    return folder
+
+
+@contextmanager
+def served(folder: Path, *, login: str = "") -> Iterator[str]:
+    """The files of a folder, for those who know ``user:password`` where it is given."""
+    expected = f"Basic {base64.b64encode(login.encode()).decode()}" if login else None
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if expected in (None, self.headers["Authorization"]):
+                super().do_GET()
+                return
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="here"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    handler = partial(Handler, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -213,6 +213,22 @@ def test_a_cmake_project_is_installed_into_a_folder(stoker: Stoker, tmp_path: Pa
     assert [path.name for path in project.out.iterdir()] == [built.wheel.name]
 
 
+def test_a_project_cannot_choose_where_it_is_installed(
+    stoker: Stoker, tmp_path: Path, stoker_home: Path
+) -> None:
+    (tmp_path / "below" / "deep").mkdir(parents=True)
+    project = Project(stoker, tmp_path / "below" / "deep", "mini-cmake")
+    project.change("CMakeLists.txt", "project(minicmake ", 'project("../../../evil" ')
+    with (project.tree / "CMakeLists.txt").open("a") as stream:
+        stream.write("install(TARGETS sum)\n")
+    before = {*tmp_path.iterdir(), *stoker_home.parent.iterdir()}
+    built = project.built()
+    assert built.wheel.parent == project.out
+    assert built.folder.parent == stoker_home / "state/runs"
+    assert Path(built.record["work"]).parent == stoker_home / "cache/builds"
+    assert {*tmp_path.iterdir(), *stoker_home.parent.iterdir()} == before
+
+
 def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     project = Project(stoker, tmp_path, "small-pytorch")
     part = project.built("--target", "c10")
@@ -233,6 +249,21 @@ def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
     assert done.stdout == "6\n"
+
+
+def test_fresh_does_not_follow_a_link_of_the_user(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "small-pytorch")
+    disk = tmp_path / "disk2"
+    (disk / "data").mkdir(parents=True)
+    (disk / "data").chmod(0o555)
+    (disk / "CMakeCache.txt").write_text("")
+    (project.tree / "build").symlink_to(disk)
+    done = project.build("--fresh")
+    assert done.returncode == 5
+    assert f"build is a symbolic link to {disk}" in done.stderr
+    assert (project.tree / "build").readlink() == disk
+    assert (disk / "CMakeCache.txt").exists()
+    assert (disk / "data").stat().st_mode & 0o777 == 0o555
 
 
 @pytest.mark.usefixtures("_back_end")

@@ -1,15 +1,25 @@
 """`stoker build` from archives and git; and sources that it must refuse, with nothing left."""
 
 import io
+import json
 import subprocess
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import PROJECTS, Stoker
-from repositories import git, git_environment, repository, with_submodule
+from builds import Project, Record
+from conftest import PROJECTS, Stoker, missing
+from repositories import (
+    bare_copy,
+    git,
+    git_environment,
+    repository,
+    served,
+    with_submodule,
+)
 
 MINI = PROJECTS / "mini-cmake"
 
@@ -20,6 +30,15 @@ def _tools(need: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
         need(tool)
     for name, value in git_environment().items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def project(stoker: Stoker, tmp_path: Path) -> Project:
+    try:
+        import scikit_build_core  # noqa: F401
+    except ImportError:
+        missing("scikit-build-core is not installed")
+    return Project(stoker, tmp_path, "mini-wheel")
 
 
 def packed(path: Path, *more: tarfile.TarInfo) -> Path:
@@ -56,6 +75,57 @@ def test_a_tag_with_a_submodule(stoker: Stoker, tmp_path: Path) -> None:
     done = built(stoker, tmp_path / "out", str(project), "--tag", "v1.1", "--target", "help")
     assert done.returncode == 0, done.stderr
     assert "fetched third_party/other" in done.stderr
+
+
+def test_credentials_are_written_nowhere(
+    stoker: Stoker, tmp_path: Path, stoker_home: Path, project: Project
+) -> None:
+    """Neither those of the URL, nor those of options and variables; not in the wheel either."""
+    files = {
+        str(path.relative_to(project.tree)): path.read_text()
+        for path in project.tree.rglob("*")
+        if path.is_file()
+    }
+    files["CMakeLists.txt"] += 'set(MY_TOKEN "" CACHE STRING "")\n'
+    bare_copy(tmp_path / "project.git", repository(tmp_path / "repository", files, tag="v1"))
+    words = ("--variant", "cpu", "--out", str(tmp_path / "out"), "--json", "-D", "MY_TOKEN=s3cr3t")
+    with served(tmp_path, login="me:p@s3cr3t") as url:
+        source = f"{url.replace('//', '//me:p@s3cr3t@')}/project.git@v1"
+        done = stoker("build", source, *words, timeout=200, DB_PASS="s3cr3t", X="http://u:s3cr3t@h")
+    assert done.returncode == 0, done.stderr
+    assert "s3cr3t" not in done.stdout + done.stderr
+    built = Record(json.loads(done.stdout))
+    assert built.record["request"]["source"] == f"{url}/project.git@v1"
+    written = [path for path in stoker_home.rglob("*") if path.is_file()]
+    build = Path(built.record["work"]) / "build"  # CMake itself keeps what it was told there
+    told = [path for path in written if b"s3cr3t" in path.read_bytes()]
+    assert [path for path in told if not path.is_relative_to(build)] == []
+    with zipfile.ZipFile(built.wheel) as archive:
+        assert all(b"s3cr3t" not in archive.read(name) for name in archive.namelist())
+    assert built.folder.stat().st_mode & 0o777 == 0o700
+    records = [path for path in built.folder.iterdir() if path.suffix == ".json"]
+    assert {path.stat().st_mode & 0o777 for path in records} == {0o600}
+    again = stoker(
+        "build", "--from-record", str(built.folder), str(tmp_path / "repository"), *words
+    )
+    assert again.returncode == 0, again.stderr
+    assert "MY_TOKEN: ***" not in again.stderr
+
+
+def test_a_command_line_is_remembered_without_secrets(stoker: Stoker, stoker_home: Path) -> None:
+    done = stoker("run", "--", "true", "--token=s3cr3t", "https://me:s3cr3t@host/")
+    assert done.returncode == 0, done.stderr
+    listed = stoker("history").stdout
+    assert "true" in listed
+    assert "s3cr3t" not in listed
+    state = [path for path in stoker_home.rglob("*") if path.is_file()]
+    assert [path for path in state if b"s3cr3t" in path.read_bytes()] == []
+
+
+def test_errors_show_no_credentials(stoker: Stoker) -> None:
+    done = stoker("build", "htps://me:s3cr3t@host/x.git")
+    assert done.returncode == 2
+    assert "s3cr3t" not in done.stderr
 
 
 def escaping(folder: Path) -> list[str]:

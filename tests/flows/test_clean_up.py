@@ -48,6 +48,19 @@ def test_clean_removes_the_builds_of_this_tree(stoker: Stoker, tree: Path, tmp_p
     assert "there is nothing" in stoker("clean", "--yes", cwd=tree).stderr
 
 
+def test_clean_says_which_link_it_leaves_alone(stoker: Stoker, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk2").mkdir()
+    (tmp_path / "disk2/data").write_text("precious")
+    (tree / "build").symlink_to("../disk2")
+    with work.locked(work.in_tree_folder(tree)):
+        pass
+    done = stoker("clean", "--yes", cwd=tree)
+    assert done.returncode == 0
+    assert f"left alone, a link of your own: {tree / 'build'} -> ../disk2" in done.stdout
+    assert "there is nothing" in done.stderr
+    assert (tree / "build/data").read_text() == "precious"
+
+
 def test_nobody_to_ask(stoker: Stoker, tree: Path) -> None:
     path = built(tree)
     done = stoker("clean", str(tree))

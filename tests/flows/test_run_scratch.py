@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from builds import Project
 from conftest import Stoker
 from governed import Build, finished, wait_until
 from memory_groups import MakeGroup
@@ -202,6 +203,21 @@ def test_build_tree_on_disk_stays_there_unless_begun_anew(
     assert home.is_relative_to(MEMORY)
     assert stoker("clean", str(growing), "--yes").returncode == 0
     assert not home.exists()
+
+
+@in_memory
+def test_fresh_build_in_memory_of_a_tree_built_in_place(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "small-pytorch")
+    words = ("--build-in-ram", "--target", "c10")
+    project.built(*words)
+    home = (project.tree / "build").readlink()
+    (home / "old").touch()
+    assert project.built(*words, "--fresh").ends["compile"] == "done"
+    assert (project.tree / "build/CMakeCache.txt").exists()
+    assert not (project.tree / "build/old").exists()
+    assert stoker("clean", str(project.tree), "--yes").returncode == 0
+    assert not home.exists()
+    assert not (project.tree / "build").is_symlink()
 
 
 @in_memory

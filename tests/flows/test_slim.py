@@ -353,6 +353,17 @@ def test_a_library_in_place_and_back(library: Path) -> None:
     assert [path.name for path in library.parent.iterdir()] == ["libmill.so"]
 
 
+def test_a_library_by_a_link_to_it(library: Path) -> None:
+    """What the link leads to is slimmed; the link stays."""
+    before, link = library.read_bytes(), library.with_name("link.so")
+    link.symlink_to(library.name)
+    assert slim(link, "--for", "sm90") == 0
+    assert link.is_symlink()
+    assert listed(library) == [["sm_90"], ["sm_90"]]
+    assert slim(link, "--undo") == 0
+    assert library.read_bytes() == before
+
+
 def test_a_library_that_cannot_be_cut(library: Path) -> None:
     broken = library.read_bytes().replace(b"\x50\xed\x55\xba\x01", b"\x50\xed\x55\xba\x07", 1)
     library.write_bytes(broken)
@@ -488,6 +499,20 @@ def test_an_installed_distribution_and_back(environment: Path) -> None:
     slim("torch", "--for", "sm90")
     assert slim("torch", "--undo") == 0
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+
+
+def test_a_program_outside_of_the_packages(environment: Path, members: dict[str, bytes]) -> None:
+    """RECORD names it by a path that leads upwards."""
+    site = site_of(environment)
+    program = environment / "bin" / "mill"
+    program.write_bytes(members[CUDA])
+    record = site / "torch-2.0+cu130.dist-info" / "RECORD"
+    record.write_text(record.read_text() + "../../../bin/mill,,\n")
+    before = {path: path.read_bytes() for path in environment.rglob("*") if path.is_file()}
+    assert slim("torch", "--for", "sm90") == 0
+    assert listed(program) == [["sm_90"], ["sm_90"]]
+    assert slim("torch", "--undo") == 0
+    assert {path: path.read_bytes() for path in environment.rglob("*") if path.is_file()} == before
 
 
 def test_without_originals(environment: Path) -> None:

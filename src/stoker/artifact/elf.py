@@ -5,8 +5,10 @@ reader checks every offset, tables beyond any real size are refused, and no walk
 records is longer than the records have room. Knows nothing of device code, nor of relocations.
 """
 
+import operator
 import struct
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -201,7 +203,8 @@ class Elf:
         if index >= len(self.sections):
             raise self.reader.error(f"section names in section {index} of {len(self.sections)}")
         table = self._table(self.sections[index].offset, self.sections[index].file_size)
-        names, room = [], _LARGEST_STRINGS  # many sections may share one long name
+        # Many sections may share one long name.
+        names, room = [], min(_LARGEST_STRINGS, self.reader.size)
         for section in self.sections:
             names.append(table.string(section.name_offset))
             room -= len(names[-1])
@@ -219,17 +222,22 @@ class Elf:
 
     def offset_of(self, address: int) -> int:
         """Where in the file the byte lies that is loaded at an address."""
-        for segment in self.segments_of(LOAD):
-            if segment.address <= address < segment.address + segment.file_size:
-                return segment.offset + address - segment.address
-        raise self.reader.error(f"address {address:#x} is not loaded from the file")
+        segment = self._by_address.find(address)
+        if segment is None:
+            raise self.reader.error(f"address {address:#x} is not loaded from the file")
+        return segment.offset + address - segment.address
 
     def load_at(self, offset: int) -> Segment | None:
         """The segment that loads the byte at an offset of the file."""
-        for segment in self.segments_of(LOAD):
-            if segment.offset <= offset < segment.offset + segment.file_size:
-                return segment
-        return None
+        return self._by_offset.find(offset)
+
+    @cached_property
+    def _by_address(self) -> "_Loads":
+        return _Loads((segment.address, segment) for segment in self.segments_of(LOAD))
+
+    @cached_property
+    def _by_offset(self) -> "_Loads":
+        return _Loads((segment.offset, segment) for segment in self.segments_of(LOAD))
 
     @cached_property
     def dynamic(self) -> tuple[tuple[int, int], ...]:
@@ -308,6 +316,27 @@ class Elf:
         if size > _LARGEST_STRINGS:
             raise self.reader.error(f"a table of {size} bytes", offset)
         return Table(self.reader, self._order, offset, self.reader.read(offset, size))
+
+
+class _Loads:
+    """Segments by where their bytes start; bisected where they are in order and apart."""
+
+    def __init__(self, segments: Iterable[tuple[int, Segment]]):
+        self._segments = [(start, segment) for start, segment in segments if segment.file_size]
+        self._starts = [start for start, _ in self._segments]
+        ends = [start + segment.file_size for start, segment in self._segments]
+        self._are_apart = all(map(operator.le, ends, self._starts[1:]))
+
+    def find(self, place: int) -> Segment | None:
+        """The first that holds a place."""
+        near = self._segments
+        if self._are_apart:
+            index = bisect_right(self._starts, place) - 1
+            near = near[index : index + 1] if index >= 0 else []
+        for start, segment in near:
+            if start <= place < start + segment.file_size:
+                return segment
+        return None
 
 
 def _notes(table: Table, alignment: int) -> Iterator[Note]:

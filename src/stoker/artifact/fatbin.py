@@ -28,7 +28,9 @@ _ENTRY_VERSION = 0x0101
 _LARGEST_HEADER = 4096  # 64 to 120 bytes were seen
 _WINDOW = 512  # more than a region's header, an entry's header and the padding between regions
 _BLOCK = 1 << 20
-_MOST_ENTRIES = 1 << 17  # of one section; the largest libraries have some ten thousand
+MOST_ENTRIES = 1 << 17  # of one file; the largest libraries have some ten thousand
+
+_LARGEST_NUMBER = 999  # of an architecture
 
 _KINDS = {1: DeviceKind.PTX, 2: DeviceKind.CUBIN, 8: DeviceKind.LTOIR}
 _PREFIXES = {DeviceKind.PTX: "compute", DeviceKind.CUBIN: "sm", DeviceKind.LTOIR: "lto"}
@@ -95,7 +97,7 @@ def zstd_entry(header: bytes, payload: bytes) -> bytes:
 
 def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterator[Region]:
     """Every region of a section that lies at ``start``."""
-    position, end, left = start, start + size, _MOST_ENTRIES
+    position, end, left = start, start + size, MOST_ENTRIES
     while (found := _next_region(reader, section, position, end)) is not None:
         region = _read_region(reader, found, end, left)
         yield region
@@ -133,7 +135,7 @@ def _read_region(reader: Reader, offset: int, limit: int, most: int) -> Region:
     position = offset + _REGION.size
     while position < end:
         if len(entries) >= most:
-            raise reader.error(f"more than {_MOST_ENTRIES} entries of device code", position)
+            raise reader.error(f"more than {MOST_ENTRIES} entries of device code", position)
         entry = _read_entry(reader, position, end)
         entries.append(entry)
         position = entry.end
@@ -147,6 +149,8 @@ def _read_entry(reader: Reader, offset: int, limit: int) -> Entry:
     (kind, version, header_size, payload_size, compressed_size, _, _, _, number, _, _, flags, _,
      unpacked_size) = _ENTRY.unpack(reader.read(offset, _ENTRY.size))
     # fmt: on
+    if number > _LARGEST_NUMBER:
+        raise reader.error(f"device code for an unknown architecture {number}", offset)
     if kind not in _KINDS or version != _ENTRY_VERSION:
         raise reader.error(f"device code of unknown kind {kind}, version {version:#x}", offset)
     if not _ENTRY.size <= header_size <= _LARGEST_HEADER:
@@ -232,6 +236,6 @@ class FatbinLookout:
 
     def _keep(self, window: bytes) -> None:
         new = not self._offsets or self._offsets[-1] < self._next
-        if new and len(self._offsets) < 2 * _MOST_ENTRIES:
+        if new and len(self._offsets) < 2 * MOST_ENTRIES:
             self._offsets.append(self._next)
             self._pieces.append(window)

@@ -133,8 +133,12 @@ def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
     sections = file.named(*fatbin.SECTIONS)
     if len(sections) > _MOST_DEVICE_SECTIONS:
         raise file.reader.error(f"{len(sections)} sections of device code")
+    left = fatbin.MOST_ENTRIES
     for name, section in sections:
         for region in fatbin.read_regions(file.reader, name, section.offset, section.size):
+            left -= 1 + len(region.entries)
+            if left < 0:
+                raise file.reader.error(f"more than {fatbin.MOST_ENTRIES} entries of device code")
             yield name, region
 
 

@@ -64,26 +64,37 @@ def _with_addends(file: Elf, address: int, size: int, within: range) -> Iterator
 def _packed(file: Elf, within: range) -> Iterator[Pointer]:
     """Places alone, an address or a bitmap of the 63 words that follow; numbers stand there."""
     _, content = _table(file, _RELR, _RELR_SIZE, _WORD)
-    for place in _places(file, content):
-        offset = file.offset_of(place)
-        (number,) = struct.unpack("<Q", file.reader.read(offset, _WORD))
-        if number in within:
-            yield Pointer(place, number, offset, True)
+    for place, bits in _bitmaps(file, content):
+        yield from _marked(file, place, bits, within)
 
 
-def _places(file: Elf, content: bytes) -> Iterator[int]:
+def _marked(file: Elf, place: int, bits: int, within: range) -> Iterator[Pointer]:
+    """The pointers among the words from ``place`` on, the first of which is the lowest bit."""
+    last = bits.bit_length() - 1
+    offset = file.offset_of(place)
+    if file.offset_of(place + _WORD * last) != offset + _WORD * last:  # of two segments
+        for bit in range(last + 1):
+            if bits >> bit & 1:
+                yield from _marked(file, place + _WORD * bit, 1, within)
+        return
+    numbers = struct.unpack(f"<{last + 1}Q", file.reader.read(offset, _WORD * (last + 1)))
+    for bit, number in enumerate(numbers):
+        if number in within and bits >> bit & 1:
+            yield Pointer(place + _WORD * bit, number, offset + _WORD * bit, True)
+
+
+def _bitmaps(file: Elf, content: bytes) -> Iterator[tuple[int, int]]:
+    """The first place that is marked, and bits for it and the words that follow."""
     following, count = 0, 0
     for (word,) in struct.iter_unpack("<Q", content):
-        if word & 1:
-            found = [following + _WORD * bit for bit in range(63) if word >> (bit + 1) & 1]
-            following += 63 * _WORD
-        else:
-            found = [word]
-            following = word + _WORD
-        count += len(found)
+        start, bits = (following, word >> 1) if word & 1 else (word, 1)
+        following = start + (63 if word & 1 else 1) * _WORD
+        count += bits.bit_count()
         if count > _MOST_POINTERS:
             raise file.reader.error(f"more than {_MOST_POINTERS} packed relocations")
-        yield from found
+        if bits:
+            skipped = (bits & -bits).bit_length() - 1
+            yield start + _WORD * skipped, bits >> skipped
 
 
 def _table(file: Elf, address: int, size: int, entry: int) -> tuple[int, bytes]:

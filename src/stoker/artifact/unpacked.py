@@ -8,7 +8,7 @@ from stoker.artifact.reader import Reader
 from stoker.model.artifact import Compression
 from stoker.model.errors import ArtifactError, MissingError
 
-_LARGEST = 1 << 30
+LARGEST = 128 << 20  # bytes that one entry may unpack to
 _LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
 
 
@@ -25,7 +25,7 @@ def check_codecs() -> None:
 
 
 def unpacked(reader: Reader, entry: Entry) -> bytes:
-    if entry.unpacked_size > _LARGEST:
+    if entry.unpacked_size > LARGEST:
         raise reader.error(f"device code of {entry.unpacked_size} bytes", entry.offset)
     start = entry.offset + entry.header_size
     if entry.compression is Compression.NONE:

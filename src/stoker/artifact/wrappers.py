@@ -14,7 +14,7 @@ REGION_FIELD = 8  # where the address of the region stands
 
 _WRAPPER = struct.Struct("<IIQQ")
 _MARK, _VERSIONS = 0x466243B1, (1, 2)
-_MOST_BYTES = 16 << 20
+_MOST_BYTES = _WRAPPER.size << 17  # the largest libraries have some ten thousand wrappers
 
 
 class Wrapper(NamedTuple):

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,15 @@ def tree_state(
 ) -> str:
     """Of all files whose name ends with one of ``names``: where they are, sizes and times."""
     state = hashlib.sha256()
-    for line in _lines(root, names, {os.fspath(path) for path in without}):
+    for line in file_lines(root, names, {os.fspath(path) for path in without}):
         state.update(os.fsencode(line))
     return state.hexdigest()
 
 
-def _lines(root: Path, names: tuple[str, ...], without: set[str]) -> Iterator[str]:
+def file_lines(
+    root: Path, names: tuple[str, ...] = ("",), without: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield a line for each file; one that vanishes while the tree is walked has none."""
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = sorted(
             name
@@ -46,7 +50,9 @@ def _lines(root: Path, names: tuple[str, ...], without: set[str]) -> Iterator[st
         )
         place = os.path.relpath(folder, root)
         for name in sorted(files):
-            if _counts(name) and name.endswith(names):
+            if not _counts(name) or not name.endswith(names):
+                continue
+            with suppress(FileNotFoundError):  # an editor or the build itself may be at work
                 status = os.lstat(os.path.join(folder, name))  # noqa: PTH118
                 yield f"{place}/{name}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_mode}\n"
 

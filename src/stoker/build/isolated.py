@@ -14,7 +14,8 @@ from stoker.outside import process
 
 # Run by the Python that has it: everything that torch needs, as files and folders to link to.
 _PARTS_OF_TORCH = """
-import json, re, sys
+import sys; sys.path[:] = [folder for folder in sys.path if folder]  # not the current folder
+import json, re
 from importlib.metadata import PackageNotFoundError, distribution
 waiting, seen, parts = ["torch"], set(), {}
 while waiting:

@@ -32,7 +32,7 @@ def kept(kind: Kind) -> Iterator[Kept]:
     if kind is Kind.TOOLCHAINS:
         toolchains.installed()  # clears what is left there, and knows what is in the making
     for path in sorted(root().glob("*/" if kind is not Kind.TOOLCHAINS else "[!.]*/")):
-        yield _described(kind, path, lock_of(path))
+        yield from _described(kind, path, lock_of(path))
 
 
 def kept_of(tree: Path) -> Iterator[Kept]:
@@ -41,7 +41,7 @@ def kept_of(tree: Path) -> Iterator[Kept]:
     for path in work.work_folders(tree):
         place = tree / "build" if path == in_tree else path
         if place.is_dir():
-            yield _described(Kind.BUILDS, place, work.lock_of(path))
+            yield from _described(Kind.BUILDS, place, work.lock_of(path))
 
 
 def remove(entry: Kept) -> bool:
@@ -60,25 +60,34 @@ def remove(entry: Kept) -> bool:
     return True
 
 
-def _described(kind: Kind, path: Path, lock: Path) -> Kept:
-    used = path.stat().st_mtime
-    with suppress(OSError):
-        used = lock.stat().st_mtime
-    return Kept(
-        kind=kind,
-        name=path.name,
-        path=str(path),
-        bytes=sum(map(files.size_on_disk, _places(path))),
-        used=used,
-        busy=locks.is_held(lock),
-        lock=str(lock),
-    )
+def _described(kind: Kind, path: Path, lock: Path) -> Iterator[Kept]:
+    """Nothing where it is gone by now."""
+    link = _link_of_the_user(path)
+    with suppress(FileNotFoundError):
+        used = path.lstat().st_mtime
+        with suppress(OSError):
+            used = lock.stat().st_mtime
+        yield Kept(
+            kind=kind,
+            name=path.name,
+            path=str(path),
+            bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
+            used=used,
+            busy=locks.is_held(lock),
+            link=link,
+            lock=str(lock),
+        )
+
+
+def _link_of_the_user(path: Path) -> str:
+    own = path.is_symlink() and not memory_tree.is_in_memory(path)
+    return str(path.readlink()) if own else ""
 
 
 def _places(path: Path) -> set[Path]:
     """The folder, and what of it lies in memory."""
     build = _build_of(path)
-    return {path.resolve(), build.resolve()} if build.is_symlink() else {path}
+    return {path.resolve(), build.resolve()} if memory_tree.is_in_memory(build) else {path}
 
 
 def _build_of(path: Path) -> Path:

@@ -5,6 +5,7 @@ It stays from build to build, until it is removed or the machine starts anew.
 
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,20 +13,35 @@ from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files
 from stoker.outside.folders import private_folder
 
+_HOME = re.compile(r".+-[0-9a-f]{8}")
+
 
 def home_in(memory: Path, work: Path) -> Path:
     """The place in memory for the build of a work folder."""
     sign = hashlib.sha256(os.fsencode(work)).hexdigest()[:8]
-    return private_folder(memory / f"stoker-{os.getuid()}-builds") / f"{work.name}-{sign}"
+    return private_folder(memory / _homes()) / f"{work.name}-{sign}"
+
+
+def is_in_memory(build: Path) -> bool:
+    """Whether this is a link that ``put`` made; a link of the user's own is never followed."""
+    if not build.is_symlink():
+        return False
+    home = build.readlink()
+    return home.is_absolute() and home.parent.name == _homes() and bool(_HOME.fullmatch(home.name))
 
 
 def is_lost(build: Path) -> bool:
     """The link is there and what it led to is not."""
-    return build.is_symlink() and not build.exists()
+    return is_in_memory(build) and not build.exists()
 
 
 def put(build: Path, home: Path) -> None:
     """From now on the build folder is at ``home``, empty unless it was there before."""
+    if build.is_symlink() and not is_in_memory(build):
+        raise UsageError(
+            f"{build} is a link of your own, to {build.readlink()}",
+            hints=["leave out --build-in-ram, or remove the link"],
+        )
     if build.is_dir() and not build.is_symlink():
         raise UsageError(
             f"{build} is on disk already",
@@ -42,7 +58,7 @@ def put(build: Path, home: Path) -> None:
 
 def take_out(build: Path) -> None:
     """Move it to disk, where the link was; times stay, by which a build tool goes on."""
-    home = build.resolve()
+    home = build.readlink()
     aside = build.with_name(f".{build.name}.from-memory")
     try:
         shutil.rmtree(aside, ignore_errors=True)
@@ -57,7 +73,11 @@ def take_out(build: Path) -> None:
 
 def drop(build: Path) -> None:
     """What lies in memory for a build folder, and the link to it, if there is one."""
-    if build.is_symlink():
+    if is_in_memory(build):
         if build.exists():
-            files.remove_whole(build.resolve())
+            files.remove_whole(build.readlink())
         build.unlink()
+
+
+def _homes() -> str:
+    return f"stoker-{os.getuid()}-builds"

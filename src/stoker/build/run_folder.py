@@ -29,13 +29,13 @@ class RunFolder:
 
     def __init__(self, name: str):
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        self.path = root() / f"{moment}-{name}-{os.getpid()}"
+        self.path = root() / f"{moment}-{folders.slug(name)}-{os.getpid()}"
         self._begun: list[Stage] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> "RunFolder":
         try:
-            self.path.mkdir(parents=True)
+            self.path.mkdir(mode=0o700, parents=True)  # logs hold what commands print
             self._stack.enter_context(locks.held(self.path / LOCK))
             self._events = self._stack.enter_context((self.path / "events.jsonl").open("wb", 0))
         except OSError as error:
@@ -65,7 +65,7 @@ class RunFolder:
         self.attach(RECORD, msgspec.json.format(msgspec.json.encode(record)))
 
     def attach(self, name: str, content: bytes) -> None:
-        write_whole(self.path / name, content)
+        write_whole(self.path / name, content, private=True)
 
 
 def error_lines(log: Path) -> str:

@@ -79,7 +79,11 @@ class Stages:
 
         ``inputs_change``: by the stage itself, so that they count as they are afterwards.
         """
-        before = inputs()
+        before: dict[str, str] = {}
+
+        def reason() -> str | None:
+            before.update(inputs())  # not earlier: an input that cannot be read fails the stage
+            return self._work.reason(stage, before)
 
         def stamped(log: Log) -> tuple[Path, ...]:
             self._work.begin(stage)
@@ -87,7 +91,7 @@ class Stages:
             self._work.done(stage, inputs() if inputs_change else before, made)
             return made
 
-        self.do_if(stage, stamped, reason=lambda: self._work.reason(stage, before))
+        self.do_if(stage, stamped, reason=reason)
         return self._work.outputs(stage)
 
     def do_if(self, stage: Stage, act: Act, *, reason: Callable[[], str | None]) -> None:

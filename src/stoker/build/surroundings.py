@@ -7,12 +7,6 @@ from pathlib import Path
 from stoker.model.plan import Plan
 
 _FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|(?<![A-Z])(?:KEY|AUTH)(?![A-Z])|APIKEY",
-    re.IGNORECASE,
-)
-_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_HIDDEN = "***"
 
 
 def surroundings(
@@ -43,11 +37,3 @@ def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
         for folder, name in maps.items()
         if not re.search(r"[\s=,\"'\\]", str(folder))
     )
-
-
-def redacted(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what a stranger must not read."""
-    return {
-        name: _HIDDEN if _SECRET.search(name) else _LOGIN.sub(_HIDDEN, value)
-        for name, value in sorted(environment.items())
-    }

@@ -92,12 +92,12 @@ def _write(path: Path, summary: "RunSummary | None") -> str:
     """What went wrong, in words; it changes nothing, since the status is the command's own."""
     import msgspec
 
-    from stoker.outside.files import write_whole
+    from stoker.outside.files import write_named
 
     if summary is None:
         return f"stoker: no summary in {path}: there is no governor\n"
     try:
-        write_whole(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+        write_named(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     except StorageError as error:
         return f"stoker: {error}\n"
     return ""

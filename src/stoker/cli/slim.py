@@ -58,8 +58,11 @@ def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
         raise UsageError("--undo puts everything back: it takes no --for")
     target = find_target(word)
     if undoing:
-        for name in undo(target):
+        names = undo(target)
+        for name in names:
             click.echo(f"put back {name}", err=True)
+        if not names:
+            click.echo("nothing had been replaced yet: everything is as it was", err=True)
     else:
         click.echo(f"deleted originals of {size(discard(target))}", err=True)
 

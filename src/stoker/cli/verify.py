@@ -32,13 +32,13 @@ def command(
     Ends with status 0 only when there is no error; warnings are shown.
     """
     from stoker.flows.verifying import verify
-    from stoker.outside.files import write_whole
+    from stoker.outside.files import write_named
     from stoker.report import verify as report
     from stoker.report.plan import show
 
     verification = verify(wheel, variant=variant, run=run)
     if junit:
-        write_whole(junit, report.junit(verification))
+        write_named(junit, report.junit(verification))
     if as_json:
         built = report.as_json(verification)
         click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())

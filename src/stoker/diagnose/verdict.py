@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from stoker.diagnose.secrets import redact
 from stoker.diagnose.sieve import Log
 from stoker.diagnose.signs import Match, find_matches
 from stoker.diagnose.steps import Steps, find_steps
 from stoker.diagnose.values import Diagnosis, Evidence, Finding, Line, Status
 from stoker.knowledge.failures import Failure, Fix
+from stoker.model.secrets import redact
 
 _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
 _OF_QUIET = 0.8  # what is left of a sign that successful builds show too

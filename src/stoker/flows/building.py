@@ -13,7 +13,6 @@ from stoker import __version__
 from stoker.build.acquire.store import acquired
 from stoker.build.run_folder import RunFolder
 from stoker.build.stages import Echo, StageError, Stages, Tell
-from stoker.build.surroundings import redacted
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
@@ -27,12 +26,13 @@ from stoker.model.build import BuildRecord, BuildRequest
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.events import AnyEvent
 from stoker.model.plan import Plan
+from stoker.model.secrets import redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.plan.estimate import estimate
 from stoker.plan.planning import make_plan
-from stoker.plan.record import plan_json
+from stoker.plan.record import plan_json, without_secrets
 from stoker.plan.subject import Subject
 from stoker.settings.declared import Request
 from stoker.source.git_state import read_git_state
@@ -67,8 +67,10 @@ def build(
         source = stack.enter_context(acquired(request.source, tag=request.tag, say=watcher.say))
         for note in source.notes:
             watcher.say(note)
-        if source.kind is SourceKind.FOLDER:
-            request = replace(request, source=source.path)
+        is_folder = source.kind is SourceKind.FOLDER
+        request = replace(
+            request, source=source.path if is_folder else without_login(request.source)
+        )
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
         subject = survey(replace(asked, options={**asked.options, "source": source.path}))
@@ -169,8 +171,11 @@ class _Case:
         outputs: tuple[Path, ...] = ()
         status = 1
         try:
-            with _alone_in(staging), placed(staging.way.build, self._work, where, governed):
-                outputs = staging.run()
+            with _alone_in(staging):
+                if self._request.fresh:
+                    staging.start_over()
+                with placed(staging.way.build, self._work, where, governed):
+                    outputs = staging.run()
             status = 0
         except StageError:
             if watcher.shell_on_failure:
@@ -187,19 +192,20 @@ class _Case:
         return Built(record=record, folder=str(self._folder.path))
 
     def _record(self, staging: Staging) -> BuildRecord:
-        page = msgspec.json.format(msgspec.json.encode(plan_json(self._plan)))
+        plan = without_secrets(self._plan)
+        page = msgspec.json.format(msgspec.json.encode(plan_json(plan)))
         self._folder.attach("plan.json", page)
         tools = self._subject.toolbox.tools
         return BuildRecord(
             stoker=__version__,
             began=time.time(),
             request=self._request,
-            options=self._asked.options,
+            options=redacted(self._asked.options),
             features=self._asked.features,
-            defines=self._asked.defines,
+            defines=redacted(self._asked.defines),
             tree=staging.tree.path,
             work=str(self._work.path),
-            plan=self._plan,
+            plan=plan,
             environment=redacted(staging.environment),
             tools={tool.name: f"{tool.version} {tool.path}" for tool in tools if tool.version},
             git=self._git,

@@ -234,7 +234,7 @@ class _Case:
         try:
             told = self._stoker(words, _settings_folder(tree), places, onlooker)
             if told.ok:
-                outputs = tuple(_bring(path, out) for path in sorted(made.glob("*")))
+                outputs = tuple(_bring(path, out) for path in _made_in(made))
         finally:
             folder = self._bring_run(before, tree, contained)
             shutil.rmtree(made, ignore_errors=True)
@@ -299,10 +299,10 @@ class _Case:
                 continue
             if record.tree == tree:
                 target = folders.state() / "runs" / folder.name
-                with folder_made_whole(target) as aside:
-                    shutil.copytree(folder, aside, dirs_exist_ok=True)
+                with folder_made_whole(target, mode=0o700) as aside:
+                    shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)
                     page = msgspec.json.format(msgspec.json.encode(contained))
-                    write_whole(aside / "container.json", page)
+                    write_whole(aside / "container.json", page, private=True)
                 return target
         return None
 
@@ -313,6 +313,11 @@ def _failed(told: process.Outcome) -> CommandError:
     if told.status in set(ExitStatus):
         error.status = ExitStatus(told.status)
     return error
+
+
+def _made_in(folder: Path) -> list[Path]:
+    """Not links, which would be followed outside the container."""
+    return sorted(path for path in folder.glob("*") if not path.is_symlink())
 
 
 def _bring(made: Path, out: Path) -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stoker.build.memory_tree import home_in, is_lost, put, take_out
+from stoker.build.memory_tree import home_in, is_in_memory, is_lost, put, take_out
 from stoker.build.work import Work
 from stoker.flows.governed import Session
 from stoker.machine.disks import read_temporary
@@ -23,7 +23,7 @@ class Growing(Value, frozen=True, kw_only=True):
 
 def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
     """In memory if that is asked for, or if it was before."""
-    if not in_ram and not work.build.is_symlink():
+    if not in_ram and not is_in_memory(work.build):
         return Growing(folder=work.path)
     expected = None if work.build.exists() else plan.estimate.disk_bytes.amount
     free = read_machine().memory.available

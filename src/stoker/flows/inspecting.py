@@ -4,6 +4,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -22,7 +23,10 @@ from stoker.model.artifact import (
 from stoker.model.errors import CommandError, StorageError, UsageError
 
 # Run by the interpreter that is asked. The folder it stands in is not one it has packages in.
-_SEARCH_PATH = "import json, sys; print(json.dumps([folder for folder in sys.path if folder]))"
+_SEARCH_PATH = (
+    "import sys; sys.path[:] = [folder for folder in sys.path if folder]\n"
+    "import json; print(json.dumps(sys.path))"
+)
 _PATIENCE = 60.0
 
 _NOT_READ = {
@@ -87,11 +91,18 @@ def _folder(path: Path) -> ArtifactFacts:
     return _assemble(
         path=path,
         kind=TargetKind.FOLDER,
-        size=sum((path / file).lstat().st_size for file in files),
+        size=sum(_size(path / file) for file in files),
         libraries=read_files(path, files),
         files=files,
         holds=_on_disk(path.absolute()),
     )
+
+
+def _size(path: Path) -> int:
+    """Nothing of a file that was removed since it was listed."""
+    with suppress(FileNotFoundError):
+        return path.lstat().st_size
+    return 0
 
 
 def find_installed(name: str, environment: Mapping[str, str] = os.environ) -> Path:

@@ -7,7 +7,7 @@ from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.runs import Attempt, Outcome, Run
-from stoker.outside.files import write_whole
+from stoker.outside.files import write_named
 
 
 def runs() -> tuple[Run, ...]:
@@ -27,7 +27,7 @@ def steps(run: int) -> tuple[Attempt, ...]:
 def export(run: int, path: Path) -> int:
     """Write a run as a trace; gives the number of steps."""
     trace = find_trace(str(run))
-    write_whole(path, write_trace(trace))
+    write_named(path, write_trace(trace))
     return len(trace.steps)
 
 

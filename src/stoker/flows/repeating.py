@@ -10,6 +10,7 @@ from stoker.deliver.verify.case import PLAN_MEMBER
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.plan import Plan
+from stoker.model.secrets import HIDDEN
 from stoker.model.value import Value
 from stoker.plan.compare import compare
 from stoker.plan.record import as_recorded, lasting_json
@@ -30,7 +31,13 @@ class Recorded(Value, frozen=True, kw_only=True):
     def applied(self, subject: Subject, plan: Plan) -> tuple[Plan, tuple[str, ...]]:
         """The plan with the recorded settings, and where today's would have been others."""
         repeated = as_recorded(subject, plan, self.environment, self.cmake, where=self.file)
-        return repeated, tuple(
+        recorded = {**self.environment, **self.cmake}
+        hidden = tuple(
+            f"{name}: hidden in the record and not set; if it is needed, say it again"
+            for name, value in recorded.items()
+            if HIDDEN in value and repeated.value(name) is None
+        )
+        return repeated, hidden + tuple(
             f"{change.name}: {change.after or 'not set'} as recorded, "
             f"not {change.before or 'unset'}"
             for change in compare(plan, repeated)

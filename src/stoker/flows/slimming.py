@@ -21,6 +21,7 @@ from stoker.model.slim import SlimReport
 from stoker.model.units import size
 from stoker.model.value import Value
 from stoker.model.variant import GpuTarget
+from stoker.outside.temporary import folder_of_process
 
 _WHEEL_FOLDER = Path("dist")
 
@@ -37,7 +38,7 @@ class SlimTarget(Value, frozen=True, kw_only=True):
         if self.kind is TargetKind.FOLDER:
             return in_folder.folder_store(self.path)
         if self.kind is TargetKind.LIBRARY:
-            return in_folder.library_store(self.path)
+            return in_folder.library_store(self.path.resolve())
         return in_folder.installed_store(self.path)
 
 
@@ -83,15 +84,15 @@ def slim(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport
 
 
 def undo(target: SlimTarget) -> tuple[str, ...]:
-    """The names of what is as it was before."""
+    """The names of what was put back; none if an interrupted slimming had replaced nothing."""
     _check_in_place(target, "--undo")
-    return in_place.undo(target.store)
+    return in_folder.undo(target.store)
 
 
 def discard(target: SlimTarget) -> int:
     """How many bytes the originals had."""
     _check_in_place(target, "--discard")
-    return in_folder.discard(target.store)
+    return in_folder.delete_originals(target.store)
 
 
 def _check_in_place(target: SlimTarget, option: str) -> None:
@@ -123,10 +124,16 @@ def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
 
 
 def _check_free(wheel: Wheel, target: Path, *, force: bool) -> None:
+    if target.exists() and target.samefile(wheel.path):
+        raise UsageError(f"{target} is the wheel to be slimmed", hints=["--out DIR: elsewhere"])
+    _check_replaceable(target, force=force)
+
+
+def _check_replaceable(target: Path, *, force: bool) -> None:
     if not target.exists():
         return
-    if target.samefile(wheel.path):
-        raise UsageError(f"{target} is the wheel to be slimmed", hints=["--out DIR: elsewhere"])
+    if not target.is_file():
+        raise UsageError(f"{target} is not a regular file: it is not replaced")
     if not force:
         raise UsageError(f"{target} is there already", hints=["--force replaces it"])
 
@@ -138,12 +145,17 @@ def _library(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
         return _report(cuts)
     assert wishes.out is not None
     target = wishes.out / path.name if wishes.out.is_dir() else wishes.out
-    if target.exists() and (target.samefile(path) or not wishes.force):
-        same = target.samefile(path)
-        hint = "without --out it is slimmed in place" if same else "--force replaces it"
-        raise UsageError(f"{target} is there already", hints=[hint])
+    if target.exists() and target.samefile(path):
+        hints = ["without --out it is slimmed in place"]
+        raise UsageError(f"{target} is there already", hints=hints)
+    _check_replaceable(target, force=wishes.force)
     check_room(target.parent, cuts[0].summary.after)
-    write_cut(cuts[0], target)
+    with folder_of_process(target.parent, in_wheel.ASIDE) as aside:
+        write_cut(cuts[0], aside / target.name)
+        try:
+            (aside / target.name).replace(target)
+        except OSError as error:
+            raise StorageError(f"cannot write {target}: {error.strerror}") from error
     return _report(cuts, output=str(target))
 
 
@@ -165,17 +177,14 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
 
 
 def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
-    try:
+    if wishes.dry_run:
+        return _report(_plan_in_place(target, request))
+    with in_place.held(target.store):
+        in_folder.recover(target.store)
         cuts = _plan_in_place(target, request)
-        check_served([cut.summary for cut in cuts], request.gpus)
-    except UsageError as error:
-        if not target.store.exists():
-            raise
-        hint = "what was cut out before is kept: --undo puts it back"
-        raise UsageError(error.message, hints=[*error.hints, hint]) from None
-    if wishes.dry_run or not changed(cuts):
-        return _report(cuts)
-    cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
+        if not changed(cuts):
+            return _report(cuts)
+        cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
     if not changed(cuts):
         return _report(cuts)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
@@ -184,8 +193,20 @@ def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimR
 
 
 def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
+    try:
+        cuts = _plan_target(target, request)
+        check_served([cut.summary for cut in cuts], request.gpus)
+    except UsageError as error:
+        if not in_place.stage_of(target.store):
+            raise
+        hint = "what was cut out before is kept: --undo puts it back"
+        raise UsageError(error.message, hints=[*error.hints, hint]) from None
+    return cuts
+
+
+def _plan_target(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
     if target.kind is TargetKind.LIBRARY:
-        return _plan_library(target.path, request)
+        return _plan_library(target.path.resolve(), request)
     try:
         if target.kind is TargetKind.FOLDER:
             return in_folder.plan_folder(target.path, request)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker import __version__
+from stoker.build import memory_tree
 from stoker.build.backend import (
     Execute,
     clear_copies,
@@ -37,7 +38,7 @@ from stoker.model.errors import CommandError, MissingError, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
-from stoker.outside import files, process
+from stoker.outside import files, folders, process
 from stoker.plan.doctor.case import is_on
 from stoker.plan.record import lasting_json
 from stoker.plan.subject import Subject
@@ -88,9 +89,13 @@ class Staging:
         self.environment = self._governed.environment(self._base(git))
         self.folder = self.way.tree  # where the last command ran, for who wants to look
 
+    def start_over(self) -> None:
+        """Remove the build folder of a tree that is built in place."""
+        memory_tree.drop(self.way.build)
+        if (self.way.build / "CMakeCache.txt").exists():
+            files.remove_whole(self.way.build)
+
     def run(self) -> tuple[Path, ...]:
-        if self._request.fresh and (self.way.build / "CMakeCache.txt").exists():
-            files.remove_whole(self.way.build)  # of a tree that is built in place
         self._do(Stage.PREPARE, self._prepare, self._prepare_inputs)
         if self.way.configure:
             self._compile_all()
@@ -240,7 +245,7 @@ class Staging:
 
     def _install(self, log: Log) -> tuple[Path, ...]:
         version = f"-{self.tree.version}" if self.tree.version else ""
-        target = self._out / f"{self.tree.name}{version}-{self._plan.label}"
+        target = self._out / folders.slug(f"{self.tree.name}{version}-{self._plan.label}")
         with files.folder_made_whole(target) as aside:
             words = ("cmake", "--install", str(self.way.build), "--prefix", str(aside))
             self._must(words, log, what="installing failed")
@@ -356,7 +361,7 @@ class Staging:
 
     def _maps(self) -> dict[Path, str]:
         """Folders, and what compilers are to call them."""
-        name = self.tree.name
+        name = folders.slug(self.tree.name)
         maps = {self.way.tree: name, self.way.build: f"{name}-build"}
         return maps | ({self._work.environment: "environment"} if self._isolated else {})
 

@@ -12,6 +12,7 @@ from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
 from stoker.model.govern import Role, Step
+from stoker.model.secrets import hide_in_word, is_secret
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 _COMPILERS = re.compile(
@@ -34,6 +35,7 @@ _OUTPUTS = {
 }
 _JOINED_OUTPUT = re.compile(r"(-o|-MF|-MT|-MQ)(?!penmp|bj|dir)(.+)")
 _DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
+_SHORT = 16  # a value with fewer characters is no token
 _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
@@ -126,7 +128,7 @@ def step_of(
         output=output,
         dependency_file=named.get("dependencies", ""),
         compiler=basename(program),
-        flags=flags,
+        flags=tuple(map(_shown, flags)),
         archs=tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else (),
         threads=threads if role is Role.CUDA else 1,
         input_bytes=_input_bytes(words, output, place, files) if links else 0,
@@ -257,6 +259,14 @@ def _flag(word: str, before: str, place: _Place) -> str:
         if word.startswith(option) and len(word) > len(option):
             return option + place.relative(word[len(option) :])
     return place.without_root(word)
+
+
+def _shown(flag: str) -> str:
+    """As the history and exported traces may keep it; most flags need no closer look."""
+    name, equals, value = flag.partition("=")
+    if not equals or (len(value) < _SHORT and not is_secret(name.removeprefix("-D"))):
+        return flag
+    return hide_in_word(flag)
 
 
 def _is_input(word: str) -> bool:

@@ -23,6 +23,7 @@ class Kept(Value, frozen=True, kw_only=True):
     bytes: int  # on disk
     used: float  # when it last was, in seconds since 1970
     busy: bool = False
+    link: str = ""  # where a link of the user leads; it is never followed, nor removed
     lock: str = ""  # the file that whoever uses it holds
 
 

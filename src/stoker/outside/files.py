@@ -4,6 +4,7 @@ import glob
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,10 +16,40 @@ from stoker.model.errors import StorageError
 _ASIDE = ".stoker-"  # in the name of what is being made or deleted
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Replace or make a file in one step."""
+def write_whole(path: Path, content: bytes | str, *, private: bool = False) -> None:
+    """Replace or make a file in one step; only the user can read a ``private`` one."""
     with file_made_whole(path) as stream:
+        if private:
+            os.fchmod(stream.fileno(), 0o600)
         stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_named(path: Path, content: bytes | str) -> None:
+    """Write a file that the user named. A regular file is replaced in one step; a device, a pipe
+    or our own output is written to. A link stays, and what it leads to is written.
+    """
+    try:
+        stream = _opened_through(path)
+        if stream is None:
+            write_whole(Path(os.path.realpath(path)), content)
+            return
+        with stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _opened_through(path: Path) -> BinaryIO | None:
+    """None where the file is a regular one, or is yet to be made."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    for descriptor in (1, 2):  # opened again, it would be truncated
+        with suppress(OSError):
+            if os.path.samestat(status, os.fstat(descriptor)):
+                return os.fdopen(os.dup(descriptor), "wb")
+    return None if stat.S_ISREG(status.st_mode) else path.open("wb")
 
 
 @contextmanager
@@ -26,6 +57,8 @@ def file_made_whole(path: Path) -> Iterator[BinaryIO]:
     """Give a file beside ``path`` to write; it becomes ``path`` only if nothing failed."""
     aside = path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(8)}")
     try:
+        if path.exists() and not (path.is_symlink() or path.is_file() or path.is_dir()):
+            raise StorageError(f"cannot write {path}: it is a device or pipe, not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with aside.open("xb", buffering=1 << 20) as stream:
@@ -42,7 +75,7 @@ def file_made_whole(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def folder_made_whole(path: Path) -> Iterator[Path]:
+def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
     """Give a folder beside ``path`` to fill; it becomes ``path`` only if nothing failed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +84,7 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
         raise StorageError(f"cannot write in {path.parent}: {error.strerror or error}") from error
     try:
         yield aside
-        aside.chmod(0o755)
+        aside.chmod(mode)
         aside.rename(path)
     except OSError as error:
         raise StorageError(f"cannot make {path}: {error.strerror or error}") from error
@@ -61,6 +94,11 @@ def folder_made_whole(path: Path) -> Iterator[Path]:
 
 def remove_whole(path: Path) -> None:
     """Make a folder vanish in one step; deleting its content comes after."""
+    if path.is_symlink():
+        raise StorageError(
+            f"{path} is a symbolic link to {path.readlink()}: stoker does not follow it",
+            hints=["remove the link, or what it leads to, yourself"],
+        )
     if path.is_file():
         raise StorageError(f"cannot remove {path}: it is a file, not a folder")
     try:
@@ -85,8 +123,10 @@ def open_up(folder: Path) -> None:
     """Folders that a build has closed, even to us, can be deleted after this."""
     for place, subfolders, _ in os.walk(folder):
         for path in (Path(place, name) for name in subfolders):
-            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
-                path.chmod(0o700)
+            with suppress(FileNotFoundError):  # another process may be deleting it, too
+                mode = path.lstat().st_mode
+                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                    path.chmod(0o700)
 
 
 def size_on_disk(folder: Path) -> int:

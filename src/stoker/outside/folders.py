@@ -2,12 +2,15 @@
 
 import glob
 import os
+import re
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from stoker.model.errors import StorageError, UsageError
+
+_LONGEST = 100  # characters of a name; a file system takes 255 with what is added
 
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
@@ -41,6 +44,11 @@ def state() -> Path:
 def data() -> Path:
     """What was installed: toolchains."""
     return _folder("data", "XDG_DATA_HOME", ".local/share")
+
+
+def slug(text: str) -> str:
+    """A name for a folder, still readable, from words that may come from anybody."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip(".-")[:_LONGEST] or "unnamed"
 
 
 def data_folder(*names: str) -> Path:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.model.errors import StokerError, StorageError
@@ -69,15 +69,23 @@ def _taken(descriptor: int, kind: int, pauses: Iterable[float] = ()) -> bool:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[int]:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise StorageError(f"cannot open {file}: {error.strerror}") from error
+    descriptor = _open(file)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _open(file: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # who held it before may remove its folder just now
+            return os.open(file, flags, 0o666)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(file, flags, 0o666)
+    except OSError as error:
+        raise StorageError(f"cannot open {file}: {error.strerror}") from error
 
 
 def _is_at(file: Path, descriptor: int) -> bool:

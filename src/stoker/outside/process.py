@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from stoker.model.errors import CommandError, MissingError, NotStartedError
+from stoker.model.secrets import redact
 from stoker.model.value import Value
 
 log = logging.getLogger("stoker.process")
@@ -99,7 +100,7 @@ def check(
     """Run and give back what it printed; a status but 0 is an error with the end of the output."""
     outcome = run(command, timeout=timeout, env=env, cwd=cwd)
     if not outcome.ok:
-        line = shlex.join([os.fspath(word) for word in command])
+        line = redact(shlex.join([os.fspath(word) for word in command]))
         tail = "\n".join((outcome.stdout + outcome.stderr).splitlines()[-20:])
         raise CommandError(f"`{line}` {outcome.problem}", output=tail)
     return outcome.stdout
@@ -174,7 +175,7 @@ def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
         said = child.communicate()[1]
     if child.returncode:
         tail = said.decode(errors="replace")
-        raise CommandError(f"`{shlex.join(words)}` failed", output=tail[-2000:])
+        raise CommandError(f"`{redact(shlex.join(words))}` failed", output=tail[-2000:])
 
 
 def detach(command: Sequence[Argument], *, output: Path) -> subprocess.Popen[bytes]:
@@ -271,4 +272,5 @@ def _prepare(files: int) -> None:
 
 
 def _log_command(words: list[str]) -> None:
-    log.debug("%s", shlex.join(words))
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("%s", redact(shlex.join(words)))

@@ -2,6 +2,7 @@
 
 import base64
 import netrc
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,12 +12,13 @@ from typing import IO
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.response import addinfourl
 
 from stoker import __version__
 from stoker.model.errors import MissingError
 from stoker.model.value import Value
 
-_PATIENCE = 60  # seconds without a byte
+_LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class Web(Value, frozen=True, kw_only=True):
@@ -24,6 +26,7 @@ class Web(Value, frozen=True, kw_only=True):
 
     certificates: str | None = None  # a file
     proxy: str | None = None
+    timeout_s: float = 60  # without a byte
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -33,6 +36,13 @@ class Answer(Value, frozen=True, kw_only=True):
     type: str
     size: int | None
     content: IO[bytes]
+
+    def read(self, most: int) -> bytes:
+        """Return up to ``most`` bytes; none at the end."""
+        try:
+            return self.content.read(most)
+        except (OSError, HTTPException) as error:
+            raise UnreachableError(f"cannot read {self.url}: {error}") from error
 
 
 class UnreachableError(MissingError):
@@ -46,30 +56,37 @@ class AbsentError(MissingError):
 @contextmanager
 def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
     """Of an http, https or file URL; credentials are those in it, or else of ~/.netrc."""
-    bare, authorization = _taken_apart(url)
-    request = Request(bare, headers={"Accept": accept, "User-Agent": f"stoker/{__version__}"})
-    if authorization:  # not for another host that this one sends us to
-        request.add_unredirected_header("Authorization", authorization)
-    proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
+    with _response(url, web, accept) as response:
+        length = response.headers["Content-Length"] or ""
+        yield Answer(
+            url=response.url,
+            type=response.headers.get_content_type(),
+            size=int(length) if _LENGTH.fullmatch(length) else None,
+            content=response,
+        )
+
+
+def _response(url: str, web: Web, accept: str) -> addinfourl:
+    """A server chooses where it sends us on to, so any error of the URL parser counts."""
+    bare = url.rpartition("@")[2]
     try:
+        bare, authorization = _taken_apart(url)
+        request = Request(bare, headers={"Accept": accept, "User-Agent": f"stoker/{__version__}"})
+        if authorization:  # not for another host that this one sends us to
+            request.add_unredirected_header("Authorization", authorization)
+        proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
         context = ssl.create_default_context(cafile=web.certificates)
         opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=context))
-        with opener.open(request, timeout=_PATIENCE) as response:
-            length = response.headers["Content-Length"] or ""
-            yield Answer(
-                url=response.url,
-                type=response.headers.get_content_type(),
-                size=int(length) if length.isdigit() else None,
-                content=response,
-            )
+        response: addinfourl = opener.open(request, timeout=web.timeout_s)
     except HTTPError as error:
         error.close()
         kind = AbsentError if error.code in _GONE else UnreachableError
         raise kind(f"{bare} answers {error.code} {error.reason}") from error
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError, OverflowError) as error:
         if isinstance(getattr(error, "reason", error), FileNotFoundError):
             raise AbsentError(f"there is no {bare}") from error
         raise UnreachableError(f"cannot reach {bare}: {error}") from error
+    return response
 
 
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
@@ -81,7 +98,7 @@ def _taken_apart(url: str) -> tuple[str, str | None]:
     login, _, host = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     if not login and parts.hostname:
-        with suppress(OSError, netrc.NetrcParseError):
+        with suppress(OSError, ValueError, netrc.NetrcParseError):
             user, _, password = netrc.netrc().authenticators(parts.hostname) or ("", "", "")
     if not user:
         return urlunsplit(parts._replace(netloc=host)), None

@@ -6,12 +6,13 @@ from stoker.model.cleaning import Cleaning, Kept, Kind
 
 
 def choose(kept: Iterable[Kept], *, before: float, keep: int = 0) -> Cleaning:
-    """All last used before a time, except what is busy and the ``keep`` newest of each kind."""
+    """All last used before a time, except what is busy, a link, or of the ``keep`` newest."""
     chosen: list[Kept] = []
     spared: list[Kept] = []
     seen = dict.fromkeys(Kind, 0)
     for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
         seen[entry.kind] += 1
-        goes = not entry.busy and entry.used <= before and seen[entry.kind] > keep
+        free = not entry.busy and not entry.link
+        goes = free and entry.used <= before and seen[entry.kind] > keep
         (chosen if goes else spared).append(entry)
     return Cleaning(chosen=tuple(chosen), spared=tuple(spared))

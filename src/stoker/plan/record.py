@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
+from stoker.model.secrets import HIDDEN, hide, hide_in_word
 from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject
 
@@ -38,7 +39,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def lasting_json(plan: Plan) -> dict[str, Any]:
-    """Without what another folder or another hour would change."""
+    """Without what another folder or another hour would change, and without secrets."""
+    plan = without_secrets(plan)
     passing = {setting.name for setting in plan.environment if _is_passing(setting)}
     whole = {key: value for key, value in plan_json(plan).items() if key not in _MOMENTARY}
     settings = whole["environment"].items()
@@ -46,6 +48,20 @@ def lasting_json(plan: Plan) -> dict[str, Any]:
     if whole["source"]:
         whole["source"] = {key: value for key, value in whole["source"].items() if key != "path"}
     return whole
+
+
+def without_secrets(plan: Plan) -> Plan:
+    """As it may be written down: values that look secret are hidden, also in commands."""
+
+    def settings(given: tuple[Setting, ...]) -> tuple[Setting, ...]:
+        return tuple(replace(s, value=hide(s.name, s.value)) for s in given)
+
+    return replace(
+        plan,
+        environment=settings(plan.environment),
+        cmake=settings(plan.cmake),
+        commands=tuple(replace(c, words=tuple(map(hide_in_word, c.words))) for c in plan.commands),
+    )
 
 
 def as_recorded(
@@ -56,13 +72,17 @@ def as_recorded(
     *,
     where: str,
 ) -> Plan:
-    """The plan with exactly these settings, but for what depends on the moment."""
+    """The plan with exactly these settings, but for what depends on the moment or was hidden."""
     origin = Origin(kind=OriginKind.FILE, where=where)
+    today = {setting.name: setting for setting in (*plan.environment, *plan.cmake)}
 
     def settings(place: Place, values: Mapping[str, str]) -> tuple[Setting, ...]:
         return tuple(
-            Setting(place=place, name=name, value=value, origin=origin)
+            today[name]
+            if HIDDEN in value
+            else Setting(place=place, name=name, value=value, origin=origin)
             for name, value in values.items()
+            if HIDDEN not in value or name in today
         )
 
     kept = tuple(s for s in plan.environment if _is_passing(s) and s.name not in environment)

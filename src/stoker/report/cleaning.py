@@ -24,6 +24,11 @@ def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableTyp
     for row in _rows(cleaning.chosen, now):
         table.add_row(*map(Text, row))
     lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
+    lines += [
+        Text(f"left alone, a link of your own: {kept.path} -> {kept.link}")
+        for kept in cleaning.spared
+        if kept.link
+    ]
     return Group(table, *lines) if cleaning.chosen else Group(*lines)
 
 
@@ -44,7 +49,7 @@ def _age(seconds: float) -> str:
 
 def nothing_text(cleaning: Cleaning) -> str:
     """Why there is nothing to remove."""
-    if not cleaning.spared:
+    if all(entry.link for entry in cleaning.spared):
         return "there is nothing"
     kept = sum(entry.bytes for entry in cleaning.spared)
     return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

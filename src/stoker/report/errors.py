@@ -1,6 +1,7 @@
 """An error as the user sees it."""
 
 from stoker.model.errors import CommandError, StokerError
+from stoker.model.secrets import redact
 
 
 def error_text(error: StokerError) -> str:
@@ -9,4 +10,4 @@ def error_text(error: StokerError) -> str:
     if isinstance(error, CommandError) and error.output:
         lines += [f"    {line}" for line in error.output.splitlines()]
     lines += [f"  {hint}" for hint in error.hints]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(redact, lines)) + "\n"

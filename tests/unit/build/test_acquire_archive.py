@@ -16,11 +16,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from repositories import git, repository, with_submodule
 from stoker.build.acquire import archive, store
 from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.links import inside
 from stoker.build.acquire.store import acquired
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
+from stoker.source.git_state import read_git_state
 
 FILES = {
     "pkg-1.0/CMakeLists.txt": b"project(pkg)",
@@ -131,6 +133,39 @@ def test_links_inside_are_kept(tmp_path: Path) -> None:
     assert (tree / "deep/up").read_bytes() == b"project(pkg)"
     assert (tree / "through").read_bytes() == source == (tree / "second").read_bytes()
     assert (tree / "nowhere").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_repositories_are_left_out(tmp_path: Path, kind: str) -> None:
+    """The first command of git in the tree would run what they name."""
+    names = (".git/config", ".git", ".GIT/hooks/x", "src/.git/config", "src/sub/.git")
+    if kind == "tar":
+        members = [entry(f"pkg-1.0/{name}", size=5) for name in names]
+        path = tar(tmp_path / "a.tar", *members, entry("pkg-1.0/.gitignore", size=5))
+    else:
+        extra = {f"pkg-1.0/{name}": (0o100644, b"xxxxx") for name in (*names, ".gitignore")}
+        path = zipped(tmp_path / "a.zip", extra)
+    found = {str(path.relative_to(tree)) for tree in [unpacked(path)] for path in tree.rglob("*")}
+    assert found == {"CMakeLists.txt", "src", "src/a.cpp", ".gitignore"}
+
+
+def test_nothing_of_an_archive_is_run(tmp_path: Path, need: Callable[[str], str]) -> None:
+    need("git")
+    inner = repository(tmp_path / "inner", {"inner.txt": "inner"})
+    tree = with_submodule(repository(tmp_path / "pkg-1.0", {"setup.py": ""}), inner, "sub")
+    (tmp_path / "run").write_text(f"#!/bin/sh\ntouch {tmp_path / 'was-run'}\n")
+    (tmp_path / "run").chmod(0o755)
+    git(tree, "config", "core.fsmonitor", str(tmp_path / "run"))
+    git(tree / "sub", "config", "core.fsmonitor", str(tmp_path / "run"))
+    path = tmp_path / "pkg-1.0.tar"
+    with tarfile.open(path, "w") as opened:
+        opened.add(tree, "pkg-1.0")
+    for place in (path, tree):
+        (tmp_path / "was-run").unlink(missing_ok=True)
+        with acquired(str(place), say=lambda _: None) as source:
+            assert (Path(source.path) / "sub/inner.txt").is_file()
+            read_git_state(Path(source.path))
+        assert not (tmp_path / "was-run").exists()
 
 
 def test_of_one_name_the_last_counts(tmp_path: Path) -> None:

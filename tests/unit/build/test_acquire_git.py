@@ -5,16 +5,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from repositories import git, git_environment, repository, with_submodule
+from repositories import (
+    bare_copy,
+    git,
+    git_environment,
+    repository,
+    served,
+    with_submodule,
+)
 from stoker.build.acquire import store
 from stoker.build.acquire.store import acquired
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
@@ -42,20 +45,6 @@ def project(tmp_path: Path) -> Path:
 def acquire(given: str, tag: str | None = None) -> Acquired:
     with acquired(given, tag=tag, say=lambda _: None) as source:
         return source
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def entries() -> list[str]:
@@ -97,14 +86,79 @@ def test_server_that_gives_only_what_it_shows(
 
 def test_server_of_plain_files(project: Path, tmp_path: Path) -> None:
     """Git's oldest way over HTTP, which knows no shallow fetches."""
-    bare = tmp_path / "served/plain.git"
-    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(bare))
-    git(bare, "update-server-info")
+    (tmp_path / "served").mkdir()
+    bare = bare_copy(tmp_path / "served/plain.git", project)
     with served(bare.parent) as url:
         source = acquire(f"{url}/plain.git@v1.1.0")
         with pytest.raises(UsageError, match="no tag, branch or commit"):
             acquire(f"{url}/plain.git@absent")
     assert (Path(source.path) / "third_party/outer/deep/inner/inner.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("login", "written"), [("me:p@ss", "me:p%40ss"), ("me:p@ss", "me:p@ss"), ("s3cr3t:", "s3cr3t")]
+)
+def test_credentials_are_used_and_not_kept(tmp_path: Path, login: str, written: str) -> None:
+    """Also for submodules on the same server; git's own processes do not show them either."""
+    inner = repository(tmp_path / "inner", {"inner.txt": "inner"})
+    outer = repository(tmp_path / "outer", {"setup.py": ""})
+    git(outer, "submodule", "--quiet", "add", inner.as_uri(), "inner")
+    git(outer, "submodule", "set-url", "inner", "../inner.git")
+    repository(outer, {}, tag="v1")
+    (tmp_path / "served").mkdir()
+    for name, original in (("inner", inner), ("outer", outer)):
+        bare_copy(tmp_path / f"served/{name}.git", original)
+    with served(tmp_path / "served", login=login) as url:
+        with pytest.raises(CommandError, match="git cannot fetch"):
+            acquire(f"{url}/outer.git@v1")
+        source = acquire(f"{url.replace('//', f'//{written}@')}/outer.git@v1")
+    assert (Path(source.path) / "inner/inner.txt").is_file()
+    assert source.given == f"{url}/outer.git@v1"
+    kept = [path for path in store.root().rglob("*") if path.is_file()]
+    secret = login.strip(":").rpartition(":")[2].encode()
+    assert [path for path in kept for text in [path.read_bytes()] if secret in text] == []
+    assert [path for path in kept if written.encode() in path.read_bytes()] == []
+    assert git(Path(source.path), "config", "remote.origin.url") == f"{url}/outer.git"
+
+
+def test_the_users_own_helper_knows_the_password_of_a_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for `https://me@host/...`; a password in the URL comes before what the helper knows."""
+    bare_copy(tmp_path / "plain.git", repository(tmp_path / "plain", {"setup.py": ""}))
+    count = int(os.environ["GIT_CONFIG_COUNT"])
+    helper = (
+        f'!f() {{ cat >> {tmp_path}/asked; echo "$1" >> {tmp_path}/asked; echo password=pw; }}; f'
+    )
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(count + 1))
+    monkeypatch.setenv(f"GIT_CONFIG_KEY_{count}", "credential.helper")
+    monkeypatch.setenv(f"GIT_CONFIG_VALUE_{count}", helper)
+    with served(tmp_path, login="me:pw") as url:
+        assert acquire(f"{url.replace('//', '//me@')}/plain.git")
+    assert "username=me" in (tmp_path / "asked").read_text()
+    (tmp_path / "asked").unlink()
+    with served(tmp_path, login="me:other") as url:
+        assert acquire(f"{url.replace('//', '//me:other@')}/plain.git")
+    assert not (tmp_path / "asked").exists()
+
+
+def test_credentials_are_on_no_command_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("DEBUG", "stoker.process")
+    bare_copy(tmp_path / "plain.git", repository(tmp_path / "plain", {"setup.py": ""}))
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/words\nexec {shutil.which("git")} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    with served(tmp_path, login="me:s3cr3t") as url:
+        acquire(f"{url.replace('//', '//me:s3cr3t@')}/plain.git")
+    assert "ls-remote" in caplog.text
+    assert "s3cr3t" not in caplog.text
+    assert "s3cr3t" not in (tmp_path / "words").read_text()
 
 
 def test_tag_can_be_said_apart_but_not_twice(project: Path) -> None:

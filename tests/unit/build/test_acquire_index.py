@@ -15,9 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.build.acquire import store
-from stoker.build.acquire.index import File, parse_page
+from stoker.build.acquire.index import File, download, parse_page
+from stoker.build.acquire.index import Index as IndexOfPip
 from stoker.build.acquire.store import acquired
-from stoker.model.errors import ArtifactError, MissingError, StokerError, UsageError
+from stoker.model.errors import (
+    ArtifactError,
+    ExitStatus,
+    MissingError,
+    StokerError,
+    StorageError,
+    UsageError,
+)
 from stoker.model.source import Acquired, SourceKind
 from stoker.outside.web import Web, opened
 
@@ -25,12 +33,20 @@ JSON = "application/vnd.pypi.simple.v1+json"
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Pages as JSON for whoever takes it; the folder ``closed`` wants a password."""
+    """Pages as JSON for whoever takes it; the folder ``closed`` wants a password, files in ``raw``
+    are whole answers, after which the connection stays open.
+    """
 
     asked: list[str]
+    over: threading.Event
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
+        if self.path.startswith("/raw"):
+            self.wfile.write((Path(self.directory) / self.path.strip("/")).read_bytes())
+            self.wfile.flush()
+            self.over.wait()  # says no more, and stays connected
+            return
         if self.path.startswith("/closed") and self.headers["Authorization"] != "Basic bWU6cEA=":
             self.send_error(401)
             return
@@ -48,6 +64,13 @@ class Index:
         self.root = root
         self.url = url
         self.asked = asked
+
+    def answer(self, name: str, *head: str, body: bytes = b"") -> None:
+        """The server will say this, byte for byte, about ``/raw/NAME``, and then nothing."""
+        path = self.root / "raw" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = "\r\n".join(("HTTP/1.0 200 OK", *head, "", ""))
+        path.write_bytes(lines.encode("latin-1") + body)
 
     def add(self, name: str, *, style: str = "html", sha256: str | None = "") -> bytes:
         """A source distribution of my-package and the page that names it; gives its content."""
@@ -79,13 +102,15 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     asked: list[str] = []
-    handler = type("Own", (Handler,), {"asked": asked})
+    over = threading.Event()
+    handler = type("Own", (Handler,), {"asked": asked, "over": over})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(tmp_path)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("PIP_INDEX_URL", f"{url}/html")
     yield Index(tmp_path, url, asked)
+    over.set()
     server.shutdown()
     thread.join()
     server.server_close()
@@ -190,7 +215,75 @@ def test_broken_off(tmp_path: Path, index: Index) -> None:
         pass
 
 
-@pytest.mark.parametrize("given", ["a>=1", "a~=1.0", "a==one", "a===1", "a==1,<2"])
+def test_server_that_stops_sending(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.add("my_package-1.2.tar.gz")
+    page = index.root / "html/my-package/index.html"
+    page.write_text('<a href="../../raw/my_package-1.2.tar.gz">')
+    index.answer("my_package-1.2.tar.gz", "Content-Length: 1000", body=b"half")
+    monkeypatch.setenv("PIP_TIMEOUT", "1")
+    with pytest.raises(MissingError, match=r"raw/my_package-1.2.tar.gz: timed out") as caught:
+        acquire("my-package==1.2")
+    assert caught.value.status is ExitStatus.MISSING
+    assert "PIP_TIMEOUT" in caught.value.hints[0]
+
+
+def test_download_that_cannot_be_written(index: Index, tmp_path: Path) -> None:
+    index.add("my_package-1.2.tar.gz")
+    file = File(url=f"{index.url}/my_package-1.2.tar.gz")
+    places = IndexOfPip(roots=(), links=(), web=Web())
+    with pytest.raises(StorageError, match=r"cannot write .*my_package"):
+        download(file, tmp_path / "no-such-folder", places, say=lambda _: None)
+
+
+@pytest.mark.parametrize("length", ["\xb2", "9" * 5000, "-1", "1_0", "\x85", "one"])
+def test_odd_content_length(index: Index, length: str) -> None:
+    index.answer("x", f"Content-Length: {length}")
+    with opened(f"{index.url}/raw/x", Web(timeout_s=5)) as answer:
+        assert answer.size is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[x",
+        "http://host:port/",
+        "http://host:99999999/",
+        "http://h\udcff/",
+        "http://\u2100/",
+    ],
+)
+def test_odd_url(index: Index, url: str) -> None:
+    with pytest.raises(MissingError), opened(url, Web()):
+        pass
+    try:
+        index.answer("sends-on", f"Location: {url}")
+    except UnicodeEncodeError:
+        return
+    path = index.root / "raw/sends-on"
+    path.write_bytes(path.read_bytes().replace(b"200 OK", b"302 Found"))
+    with pytest.raises(MissingError), opened(f"{index.url}/raw/sends-on", Web(timeout_s=5)):
+        pass
+
+
+@pytest.mark.parametrize("style", ["html", "json"])
+def test_links_that_are_no_urls_are_passed_over(style: str) -> None:
+    links = ["http://[x", "http://\u2100/", "a-1.tar.gz", f"a-{'1' * 5000}.tar.gz"]
+    page = "".join(f'<a href="{link}">' for link in links)
+    if style == "json":
+        page = json.dumps({"files": [{"url": link} for link in links]})
+    kind = JSON if style == "json" else "text/html"
+    first, second = parse_page(page.encode(), kind, "http://host/simple/a/")
+    assert first.url == "http://host/simple/a/a-1.tar.gz"
+    assert str(first.version_of("a")) == "1"
+    assert second.version_of("a") is None
+
+
+def test_base_that_is_no_url() -> None:
+    page = b'<base href="http://[x"><a href="a-1.tar.gz">'
+    assert parse_page(page, "text/html", "http://h/s/") == [File(url="http://h/s/a-1.tar.gz")]
+
+
+@pytest.mark.parametrize("given", ["a>=1", "a~=1.0", "a==one", "a===1", f"a=={'1' * 5000}"])
 def test_one_version_is_wanted(given: str) -> None:
     with pytest.raises(UsageError) as caught:
         acquire(given)

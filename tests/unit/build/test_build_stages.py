@@ -96,3 +96,15 @@ def test_the_lines_that_say_why(tmp_path: Path) -> None:
     assert error_lines(log) == "one\ntwo"
     log.write_text("one\nx.cpp:1:2: error: bad\ntwo\nFAILED: x.o\n")
     assert error_lines(log) == "x.cpp:1:2: error: bad\nFAILED: x.o"
+
+
+def test_inputs_that_cannot_be_read_end_the_stage(
+    stages: Stages, told: list[StageResult], tmp_path: Path
+) -> None:
+    def inputs() -> dict[str, str]:
+        return {"tree": (tmp_path / "gone").read_text()}
+
+    with pytest.raises(StageError, match="gone: No such file") as raised:
+        stages.do(Stage.WHEEL, lambda _: (), inputs=inputs)
+    assert raised.value.status is ExitStatus.STORAGE
+    assert [result.end for result in told] == [StageEnd.FAILED]

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.build.inputs import digest, file_digest, tree_state
-from stoker.build.work import Work
+from stoker.build.inputs import digest, file_digest, file_lines, tree_state
+from stoker.build.run_folder import RunFolder
+from stoker.build.run_folder import root as run_root
+from stoker.build.work import Work, work_folder, work_folders
+from stoker.build.work import root as work_root
 from stoker.model.build import Stage
 
 
@@ -64,7 +67,54 @@ def test_a_tree_is_known_by_names_sizes_times_and_modes(tmp_path: Path) -> None:
     assert tree_state(tree, names=("CMakeLists.txt",)) == tree_state(tree, names=(".cmake",))
 
 
+def test_a_file_that_vanishes_while_its_folder_is_read_is_not_in_the_tree(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    lines = file_lines(tmp_path)
+    first = next(lines)
+    (tmp_path / "b").unlink()
+    rest = list(lines)
+    assert [line.partition("\0")[0] for line in (first, *rest)] == ["./a", "./c"]
+
+
 def test_digests() -> None:
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     assert digest(["a", "b"]) != digest(["ab"])
     assert file_digest(Path("/no/such/file")) == ""
+
+
+NAMES = [
+    "../../..",
+    "/etc/x",
+    "..",
+    ".",
+    "",
+    "a/../../b",
+    "a\0b",
+    "\n",
+    "x" * 5000,
+    "-rf",
+    "\udcff",
+    "é",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("variant", ["cpu", "../../x"])
+def test_a_project_cannot_choose_where_its_folders_are(
+    tmp_path: Path, name: str, variant: str
+) -> None:
+    path = work_folder(tmp_path, name=name, variant=variant, python="3.11")
+    assert path.parent == work_root()
+    assert not path.name.startswith((".", "-"))
+    with RunFolder(f"{name}-{variant}") as folder:
+        assert folder.path.resolve().parent == run_root().resolve()
+    path.mkdir(parents=True)
+    assert work_folders(tmp_path) == [path]
+
+
+def test_long_variants_have_folders_of_their_own(tmp_path: Path) -> None:
+    variants = ["v" * 200 + "1", "v" * 200 + "2", "v/1", "v-1"]
+    paths = {work_folder(tmp_path, name="a", variant=v, python="3.11") for v in variants}
+    assert len(paths) == len(variants)
+    assert all(len(path.name) < 230 for path in paths)

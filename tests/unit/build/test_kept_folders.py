@@ -1,19 +1,22 @@
 """What builds leave: found, measured, removed, and left alone while it is used."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from held_locks import held_elsewhere
 from stoker.build import kept as kept_module
-from stoker.build import work
+from stoker.build import memory_tree, work
 from stoker.build.acquire import store as sources
 from stoker.build.kept import kept, kept_of, remove
 from stoker.build.run_folder import RunFolder
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import Kept, Kind
+from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files
+from stoker.plan.cleaning import choose
 
 
 @pytest.fixture
@@ -64,6 +67,82 @@ def test_build_inside_the_tree(tree: Path) -> None:
     assert entry.path == str(tree / "build")
     assert remove(entry)
     assert list(tree.iterdir()) == []
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder of the user's, with a folder in it that others may enter."""
+    folder = tmp_path / "disk2"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data").chmod(0o555)
+    (folder / "data.txt").write_text("precious")
+    return folder
+
+
+def untouched(elsewhere: Path) -> bool:
+    closed = (elsewhere / "data").stat().st_mode & 0o777 == 0o555
+    return closed and (elsewhere / "data.txt").read_text() == "precious"
+
+
+def test_what_a_link_of_the_user_leads_to_stays(tree: Path, elsewhere: Path) -> None:
+    (tree / "build").symlink_to(elsewhere)
+    with work.locked(work.in_tree_folder(tree)):
+        pass
+    (entry,) = kept_of(tree)
+    assert entry.link == str(elsewhere)
+    assert choose([entry], before=time.time()).chosen == ()
+    with pytest.raises(StorageError, match="symbolic link"):
+        remove(entry)  # as if it had become a link meanwhile
+    assert (tree / "build").is_symlink()
+    assert untouched(elsewhere)
+
+
+def test_a_link_among_the_builds_is_not_followed(tree: Path, elsewhere: Path) -> None:
+    link = work.work_folder(tree, name="pkg", variant="cpu", python="3.11")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    (entry,) = kept(Kind.BUILDS)
+    assert entry.link == str(elsewhere)
+    with pytest.raises(StorageError, match="symbolic link"):
+        remove(entry)
+    with pytest.raises(StorageError, match="symbolic link"):
+        work.Work(link).start_over()
+    assert untouched(elsewhere)
+
+
+def test_a_link_within_a_build_is_removed_and_not_followed(tree: Path, elsewhere: Path) -> None:
+    path = built(tree, "cpu")
+    files.remove_whole(path / "build")
+    (path / "build").symlink_to(elsewhere)
+    (entry,) = kept_of(tree)
+    assert entry.bytes < 100_000
+    assert remove(entry)
+    assert not path.exists()
+    assert untouched(elsewhere)
+
+
+def test_only_links_that_stoker_made_lead_into_memory(
+    tree: Path, elsewhere: Path, tmp_path: Path
+) -> None:
+    build = tree / "build"
+    build.symlink_to(elsewhere)
+    assert not memory_tree.is_in_memory(build)
+    with pytest.raises(UsageError, match="link of your own"):
+        memory_tree.put(build, memory_tree.home_in(tmp_path, tree))
+    memory_tree.drop(build)
+    assert build.is_symlink()
+    assert untouched(elsewhere)
+    build.unlink()
+    build.symlink_to("/no/such/disk")
+    assert not memory_tree.is_lost(build)
+    build.unlink()
+    home = memory_tree.home_in(tmp_path, tree)
+    memory_tree.put(build, home)
+    assert memory_tree.is_in_memory(build)
+    home.rmdir()
+    assert memory_tree.is_lost(build)
+    memory_tree.drop(build)
+    assert not build.is_symlink()
 
 
 @pytest.mark.parametrize("how", ["alone", "shared"])

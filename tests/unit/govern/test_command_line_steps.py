@@ -277,3 +277,14 @@ def test_any_words_are_some_step(words: list[str], directory: str, root: str) ->
 )
 def test_roles_of_sources(path: str, role: Role) -> None:
     assert role_of_source(path) is role
+
+
+def test_secrets_in_definitions_are_not_kept() -> None:
+    words = ["-DAPI_TOKEN=short", "-DURL=https://me:s3cr3t@host/", "-D", "DB_PASS=s3cr3t", "-DN=1"]
+    step = step_of(["c++", *words, "-std=c++17", "-c", "a.cpp", "-o", "a.o"], "/w", "/w")
+    other = step_of(["c++", *words[1:], "-std=c++17", "-c", "a.cpp", "-o", "a.o"], "/w", "/w")
+    assert step.key != other.key
+    assert step.flags == (
+        *("-DAPI_TOKEN=***", "-DURL=https://***@host/", "-D", "DB_PASS=***", "-DN=1"),
+        *("-std=c++17", "-c"),
+    )

@@ -4,6 +4,8 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,71 @@ def test_a_file_is_no_folder_to_remove(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot remove"):
         files.remove_whole(tmp_path / "file")
     assert content(tmp_path) == ["file"]
+
+
+def test_a_named_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    files.write_named(tmp_path / "new" / "file", "one")
+    path = tmp_path / "new" / "file"
+    with path.open("rb") as reader:
+        files.write_named(path, b"two")
+        assert reader.read() == b"one", "who reads keeps what was there"
+    assert path.read_text() == "two"
+    assert content(path.parent) == ["file"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_that_was_named_stays(tmp_path: Path, there: bool) -> None:
+    target = tmp_path / "disk2" / "file"
+    target.parent.mkdir()
+    if there:
+        target.write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to("disk2/file")
+    files.write_named(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert content(target.parent) == ["file"]
+
+
+def test_a_device_that_was_named_stays(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(os.devnull)
+    files.write_named(link, "new")
+    assert link.is_symlink()
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="No space left"):
+        files.write_named(full, "new")
+    assert full.is_symlink()
+
+
+def test_a_pipe_that_was_named_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_named(pipe, "new")
+    assert os.read(reader, 100) == b"new"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["stdout", "log"])
+def test_our_own_output_is_not_replaced(tmp_path: Path, name: str) -> None:
+    """`--summary /dev/stdout > log` must not lose what is in the log, nor what comes after."""
+    code = (
+        "import sys; from pathlib import Path; from stoker.outside.files import write_named\n"
+        "print('before', flush=True); write_named(Path(sys.argv[1]), 'named\\n'); print('after')"
+    )
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")  # as /dev/stdout
+    with (tmp_path / "log").open("wb") as log:
+        words = [sys.executable, "-c", code, name]
+        subprocess.run(words, stdout=log, cwd=tmp_path, check=True)
+    assert (tmp_path / "log").read_text() == "before\nnamed\nafter\n"
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="not a regular file"):
+        files.write_whole(tmp_path / "pipe", "new")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

@@ -1,5 +1,8 @@
 """The part of a plan that goes into a wheel, and a plan made of it again."""
 
+from msgspec.structs import replace
+
+from stoker.model.plan import Command, Origin, OriginKind, Place, Setting
 from stoker.plan.record import as_recorded, lasting_json, plan_json
 from subjects import GIB, changed, cmake_tree, linux, memory, plan_of, pytorch_tree, subject
 
@@ -38,3 +41,24 @@ def test_what_the_record_does_not_have_is_dropped() -> None:
     assert changed(again, environment=(), cmake=(), commands=()) == changed(
         plan_of(today), environment=(), cmake=(), commands=()
     )
+
+
+def test_secrets_are_neither_recorded_nor_repeated() -> None:
+    today = subject("cpu")
+    with_secret = replace(
+        plan_of(today),
+        cmake=(setting("MY_TOKEN", "s3cr3t"), setting("USE_X", "1")),
+        commands=(Command(stage="build", words=("cmake", "-DMY_TOKEN=s3cr3t", "-DUSE_X=1")),),
+    )
+    recorded = lasting_json(with_secret)
+    assert recorded["cmake"] == {"MY_TOKEN": "***", "USE_X": "1"}
+    assert recorded["commands"][0]["words"] == ("cmake", "-DMY_TOKEN=***", "-DUSE_X=1")
+    repeated = as_recorded(today, plan_of(today), {}, recorded["cmake"], where="a.whl")
+    assert [(s.name, s.value) for s in repeated.cmake] == [("USE_X", "1")]
+    repeated = as_recorded(today, with_secret, {}, recorded["cmake"], where="a.whl")
+    assert repeated.value("MY_TOKEN") == "s3cr3t"
+
+
+def setting(name: str, value: str) -> Setting:
+    origin = Origin(kind=OriginKind.COMMAND_LINE)
+    return Setting(place=Place.CMAKE, name=name, value=value, origin=origin)

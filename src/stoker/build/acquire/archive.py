@@ -21,6 +21,7 @@ _MOST_DEEP = 100  # folders in one another
 _MOST_RATIO = 200  # source code is packed to a tenth
 _ALWAYS_ALLOWED = 64 << 20  # bytes that are no bomb however small the archive is
 _CHUNK = 1 << 20
+_GIT = ".git"  # is left out: git would run what a repository's configuration names
 # What the system says of names that contradict one another, or that no file can have.
 _BAD_NAMES = (
     *(errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EPERM),
@@ -64,6 +65,8 @@ class _Unpacking:
         name = checked_name(member.name)
         if not name:
             return  # the folder that holds all others
+        if _GIT in name.lower().split("/"):
+            return
         path = self._into / name
         if member.kind is Kind.FOLDER:
             path.mkdir(parents=True, exist_ok=True)

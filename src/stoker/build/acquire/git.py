@@ -8,13 +8,15 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
-from stoker.build.acquire.naming import without_credentials
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError, nearest
+from stoker.model.secrets import redact, without_login
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
 
@@ -24,8 +26,12 @@ _UNREACHABLE = re.compile(
     r"Could not resolve host|Connection (refused|timed out|reset)|Network is unreachable"
     r"|No route to host|Operation timed out|Failed to connect|Temporary failure in name"
 )
-_SUBMODULE = re.compile(r"([-+U ])[0-9a-f]{40,64} (.*?)(?: \([^()]*\))?")
 _MOST_NAMED = 12  # submodules in an error
+# Run by git when a server wants to know who we are; its other questions need no answer.
+_HELPER = (
+    '!f() { test "$1" = get || exit 0; '
+    'printf "username=%s\\npassword=%s\\n" "$STOKER_GIT_USER" "$STOKER_GIT_PASSWORD"; }; f'
+)
 
 
 class Found(Value, frozen=True, kw_only=True):
@@ -58,8 +64,8 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     tree.mkdir(exist_ok=True)
     git.do("init", "--quiet")
     for lock in (tree / ".git").rglob("*.lock"):
-        lock.unlink()  # of a git that was killed: nobody else is here
-    git.do("config", "remote.origin.url", url)
+        lock.unlink(missing_ok=True)  # of a git that was killed: nobody else is here
+    git.do("config", "remote.origin.url", without_login(url))
     _fetch_commit(git, found)
     git.do("checkout", "--quiet", "--force", "--detach", found.commit)
     if (tree / ".gitmodules").is_file():
@@ -68,16 +74,6 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     if lacking := [path for path, state in states.items() if state != " "]:
         raise incomplete(tree, lacking)
     return process.check(_command(tree, "rev-parse", "HEAD"), timeout=_PATIENCE).strip()
-
-
-def submodule_states(tree: Path) -> dict[str, str]:
-    """Git's own sign for each: missing ``-``, at another commit ``+``, in conflict ``U``, or a
-    blank.
-    """
-    command = _command(tree, "-c", "safe.directory=*", "submodule", "status", "--recursive")
-    lines = process.check(command, timeout=_PATIENCE, env=_environment()).splitlines()
-    matches = (_SUBMODULE.fullmatch(line) for line in lines)
-    return {match[2]: match[1] for match in matches if match}
 
 
 def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:
@@ -91,10 +87,10 @@ def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:
 
 
 def _listed(url: str, patterns: Collection[str]) -> dict[str, str]:
-    command = [_program(), "ls-remote", "--quiet", "--", url, *patterns]
-    outcome = process.run(command, timeout=_PATIENCE, env=_environment())
+    command = [_program(), "ls-remote", "--quiet", "--", without_login(url), *patterns]
+    outcome = process.run(command, timeout=_PATIENCE, env=_environment(url))
     if outcome.status is None:
-        raise UnreachableError(f"{without_credentials(url)} did not answer in time")
+        raise UnreachableError(f"{without_login(url)} did not answer in time")
     if not outcome.ok:
         raise _explained(url, outcome.stderr)
     pairs = (line.split("\t", 1) for line in outcome.stdout.splitlines() if "\t" in line)
@@ -102,7 +98,7 @@ def _listed(url: str, patterns: Collection[str]) -> dict[str, str]:
 
 
 def _unknown(url: str, reference: str | None) -> UsageError:
-    place = without_credentials(url)
+    place = without_login(url)
     if reference is None:
         return UsageError(f"{place} has no commit that it would begin with", hints=["name a tag"])
     names = [name.split("/", 2)[2] for name in _listed(url, ["refs/tags/*", "refs/heads/*"])]
@@ -162,7 +158,8 @@ class _Git:
     def _run(self, words: tuple[str, ...]) -> process.Outcome:
         command = _command(self.tree, *words)
         keep_open = self._keep_open
-        return process.stream(command, self._hear, env=_environment(), keep_open=keep_open)
+        environment = _environment(self._url)
+        return process.stream(command, self._hear, env=environment, keep_open=keep_open)
 
     def _hear(self, line: str) -> None:
         if arrived := self._ARRIVED.fullmatch(line):
@@ -179,15 +176,37 @@ def _program() -> str:
     raise MissingError("there is no git here", hints=["install git, or name a folder or archive"])
 
 
-def _environment() -> dict[str, str]:
+def _environment(url: str) -> dict[str, str]:
     own = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of a hook that we may be called from
     inherited = {name: value for name, value in os.environ.items() if name not in own}
-    return {**inherited, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    inherited |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    scheme, _, rest = url.partition("://")
+    login, at, host = rest.partition("/")[0].rpartition("@")
+    if not at or scheme not in ("http", "https"):
+        return inherited
+    return inherited | _credentials(f"{scheme}://{host}", login, inherited)
+
+
+def _credentials(server: str, login: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Variables that have git use a login for a server, submodules on it included. In the URL
+    itself git would keep it in its configuration and show it on command lines.
+    """
+    user, colon, password = (unquote(part) for part in login.partition(":"))
+    settings = [("username", user), ("helper", _HELPER)]
+    if colon:  # without a password the user's own helpers may know it, and are asked first
+        settings.insert(0, ("helper", ""))
+    count = inherited.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (name, value) in enumerate(settings, first):
+        variables[f"GIT_CONFIG_KEY_{number}"] = f"credential.{server}.{name}"
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables | {"STOKER_GIT_USER": user, "STOKER_GIT_PASSWORD": password}
 
 
 def _explained(url: str, said: str) -> StokerError:
     """The user's error behind git's."""
-    place = without_credentials(url)
+    place = without_login(url)
     if _UNREACHABLE.search(said):
         hints = ["this machine may be offline; a clone or archive that is here will do"]
         return UnreachableError(f"cannot reach {place}", hints=hints)
@@ -196,5 +215,5 @@ def _explained(url: str, said: str) -> StokerError:
             "a submodule is a repository on this machine, which git does not fetch unasked",
             hints=["git config --global protocol.file.allow always"],
         )
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in redact(said).splitlines() if line.strip()]
     return CommandError(f"git cannot fetch {place}", output="\n".join(lines[-20:]))

@@ -5,16 +5,18 @@ asked for its settings, and the index is spoken to in the standard way (PEP 503 
 """
 
 import hashlib
+import re
 import sys
 from ast import literal_eval
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
-from packaging.utils import InvalidSdistFilename, parse_sdist_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import parse_sdist_filename
+from packaging.version import Version
 
 from stoker.model.errors import (
     ArtifactError,
@@ -36,6 +38,8 @@ _SECTIONS = (":env:", "download", "global")  # of pip's settings, the strongest 
 _DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _JSON = "application/vnd.pypi.simple.v1+json"
 _MOST_PAGE = 256 << 20  # bytes; the longest pages have a hundredth
+_SECONDS = re.compile(r"[1-9][0-9]{0,5}")
+_AGAIN = "try again; PIP_TIMEOUT=SECONDS gives a slow server more time"
 _CHUNK = 1 << 20
 
 
@@ -53,7 +57,7 @@ class File(Value, frozen=True, kw_only=True):
         """If it is a source distribution of the package."""
         try:
             name, version = parse_sdist_filename(self.name)
-        except (InvalidSdistFilename, InvalidVersion):
+        except ValueError:  # no such name, no version, or numbers of thousands of digits
             return None
         return version if name == package else None
 
@@ -86,7 +90,11 @@ def read_index() -> Index:
     return Index(
         roots=() if closed else roots,
         links=tuple(settings.get("find-links", "").split()),
-        web=Web(certificates=settings.get("cert"), proxy=settings.get("proxy")),
+        web=Web(
+            certificates=settings.get("cert"),
+            proxy=settings.get("proxy"),
+            timeout_s=_timeout(settings),
+        ),
     )
 
 
@@ -108,13 +116,15 @@ def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
         say(f"downloading {file.name}{f' ({size(answer.size)})' if answer.size else ''}")
         try:
             with target.open("wb") as stream:
-                while chunk := answer.content.read(_CHUNK):
+                while chunk := answer.read(_CHUNK):
                     digest.update(chunk)
                     arrived += stream.write(chunk)
         except OSError as error:
             raise StorageError(f"cannot write {target}: {error.strerror}") from error
+        except UnreachableError as error:
+            raise UnreachableError(error.message, hints=[_AGAIN]) from error
     if answer.size not in (None, arrived):
-        raise UnreachableError(f"the download of {file.name} broke off", hints=["try again"])
+        raise UnreachableError(f"the download of {file.name} broke off", hints=[_AGAIN])
     if file.sha256 not in (None, digest.hexdigest()):
         raise ArtifactError(
             f"its SHA-256 is {digest.hexdigest()}, the index says {file.sha256}",
@@ -133,6 +143,12 @@ def _settings(listed: str) -> dict[str, str]:
             if equals and key.startswith(f"{section}."):
                 found[key.removeprefix(f"{section}.")] = str(literal_eval(value))
     return found
+
+
+def _timeout(settings: Mapping[str, str]) -> float:
+    """Pip's own setting, under either of its names; ours where that is not a number."""
+    said = settings.get("timeout") or settings.get("default-timeout") or ""
+    return float(said) if _SECONDS.fullmatch(said) else Web().timeout_s
 
 
 def _files(package: str, index: Index) -> list[File]:
@@ -160,12 +176,22 @@ def _files_at(place: str, web: Web) -> list[File]:
     if path.is_dir():
         page = path / "index.html"
         if not page.is_file():
-            return [File(url=child.absolute().as_uri()) for child in sorted(path.iterdir())]
+            return _files_in(path)
         path = page
     url = path.absolute().as_uri() if path.is_file() else place
     with opened(url, web, accept=f"{_JSON}, text/html;q=0.1") as answer:
-        content = answer.content.read(_MOST_PAGE)
+        content = answer.read(_MOST_PAGE)
+    if len(content) < min(answer.size or 0, _MOST_PAGE):
+        raise UnreachableError(f"{answer.url} broke off")
     return parse_page(content, answer.type, answer.url)
+
+
+def _files_in(folder: Path) -> list[File]:
+    try:
+        children = sorted(folder.iterdir())
+    except OSError as error:
+        raise UnreachableError(f"cannot read {folder}: {error.strerror}") from error
+    return [File(url=child.absolute().as_uri()) for child in children]
 
 
 class _PageFile(msgspec.Struct):
@@ -189,14 +215,22 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
         anchors = _Anchors()
         anchors.feed(content.decode("utf-8", "replace"))
         named = [_with_hash(link) for link in anchors.links]
-        url = urljoin(url, anchors.base)
-    return [File(url=urljoin(url, link), sha256=sha256) for link, sha256 in named]
+        url = _joined(url, anchors.base) or url
+    urls = [(_joined(url, link), sha256) for link, sha256 in named]
+    return [File(url=whole, sha256=sha256) for whole, sha256 in urls if whole]
 
 
 def _with_hash(link: str) -> tuple[str, str | None]:
-    bare, fragment = urldefrag(link)
+    bare, _, fragment = link.partition("#")
     name, _, value = fragment.partition("=")
     return bare, value if name == "sha256" else None
+
+
+def _joined(url: str, link: str) -> str | None:
+    """None where the link is no URL, as `http://[x`."""
+    with suppress(ValueError):
+        return urljoin(url, link)
+    return None
 
 
 class _Anchors(HTMLParser):

@@ -6,12 +6,13 @@ Looks only whether a path is there; opens nothing.
 import os
 import re
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stoker.model.errors import UsageError, nearest
+from stoker.model.secrets import without_login
 from stoker.model.source import SourceKind
 from stoker.model.value import Value
 
@@ -37,7 +38,7 @@ class Named(Value, frozen=True, kw_only=True):
         """As the user would write it, without credentials."""
         if self.kind is SourceKind.INDEX:
             return f"{self.place}=={self.reference}"
-        place = without_credentials(self.place)
+        place = without_login(self.place)
         return f"{place}@{self.reference}" if self.reference else place
 
 
@@ -59,13 +60,6 @@ def parse(given: str, tag: str | None = None) -> Named:
     if reference and _path(place).is_dir():
         return Named(kind=SourceKind.GIT, place=str(_path(place).resolve()), reference=reference)
     raise _nothing(word)
-
-
-def without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
-        return url  # git@host is no secret
-    return urlunsplit(parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}"))
 
 
 def _path(word: str) -> Path:
@@ -95,14 +89,16 @@ def _of_index(name: str, version: str, tag: str | None) -> Named:
         raise UsageError(f"{name} comes from the package index: only git has tags")
     try:
         exact = str(Version(version))
-    except InvalidVersion:
-        raise UsageError(f"'{version}' is not a version", hints=[f"as in {name}==2.1.2"]) from None
+    except ValueError:  # not a version, or one with thousands of digits
+        raise UsageError(
+            f"'{version[:80]}' is not a version", hints=[f"as in {name}==2.1.2"]
+        ) from None
     return Named(kind=SourceKind.INDEX, place=canonicalize_name(name), reference=exact)
 
 
 def _of_url(url: str, reference: str | None) -> Named:
     if urlsplit(url).path.lower().endswith(ARCHIVES):
-        shown = without_credentials(url)
+        shown = without_login(url)
         raise UsageError(
             f"{shown} is an archive: only git is fetched from a URL",
             hints=[f"curl -LO {shown}", "then name the file"],

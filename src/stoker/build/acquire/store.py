@@ -20,6 +20,7 @@ from stoker.model.errors import CommandError, MissingError, StorageError, UsageE
 from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import Value
 from stoker.outside import folders, locks
+from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
 
@@ -90,7 +91,7 @@ def _checked(tree: Path) -> tuple[str, ...]:
     if not (tree / ".gitmodules").is_file() or not (tree / ".git").exists():
         return ()
     try:
-        states = git.submodule_states(tree)
+        states = submodule_states(tree)
     except (CommandError, MissingError) as error:
         return (f"submodules were not checked: {error.message}",)
     if lacking := [path for path, state in states.items() if state in "-U"]:
@@ -160,7 +161,7 @@ def _of_archive(named: Named) -> _Wanted:
             identity=f"sha256 {digest}",
         )
 
-    return _Wanted(key=f"{_slug(_stem(archive.name))}-{digest[:12]}", make=make)
+    return _Wanted(key=f"{folders.slug(_stem(archive.name))}-{digest[:12]}", make=make)
 
 
 def _of_index(named: Named, say: Say) -> _Wanted:
@@ -181,7 +182,7 @@ def _of_index(named: Named, say: Say) -> _Wanted:
             notes=() if file.sha256 else ("the index gives no checksum: nothing was compared",),
         )
 
-    return _Wanted(key=_slug(f"{named.place}-{version}"), make=make)
+    return _Wanted(key=folders.slug(f"{named.place}-{version}"), make=make)
 
 
 def _of_git(named: Named, say: Say) -> _Wanted:
@@ -189,7 +190,7 @@ def _of_git(named: Named, say: Say) -> _Wanted:
         found = git.find(named.place, named.reference)
     except git.UnreachableError as error:
         return _fetched_earlier(named, error)
-    name = _slug(re.split(r"[/:]", named.place.rstrip("/"))[-1].removesuffix(".git"))
+    name = folders.slug(re.split(r"[/:]", named.place.rstrip("/"))[-1].removesuffix(".git"))
 
     def make(work: Path, descriptor: int) -> Record:
         tree, keep_open = work / name, (descriptor,)
@@ -205,7 +206,7 @@ def _of_git(named: Named, say: Say) -> _Wanted:
         identity = f"commit {commit}"
         return Record(kind=named.kind, given=named.shown, tree=name, identity=identity)
 
-    reference = _slug(named.reference or "head")
+    reference = folders.slug(named.reference or "head")
     return _Wanted(key=f"{name}-{reference}-{found.commit[:12]}", make=make, resumes=True)
 
 
@@ -242,8 +243,3 @@ def _digest(file: Path) -> str:
 def _stem(name: str) -> str:
     suffix = next((suffix for suffix in ARCHIVES if name.endswith(suffix)), "")
     return name.removesuffix(suffix)
-
-
-def _slug(text: str) -> str:
-    """Good for a folder's name, and still readable."""
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip(".-")[:64] or "source"

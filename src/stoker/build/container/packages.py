@@ -105,7 +105,7 @@ def platform_tags(python: InsidePython) -> tuple[str, ...]:
 
 def pip_command() -> list[str]:
     if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]  # a folder called pip here is not pip
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return [pip]
     raise MissingError("there is no pip to fetch what stoker needs inside the container")

@@ -6,6 +6,7 @@ becomes shorter, hence it is written over in its place.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ LISTING = "libtorch_python.so"
 _LISTED = "libtorch_cuda.so"  # holds the code that the list is about
 _SECTION = ".rodata"
 _WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
-_LIST = re.compile(rb"%b(?: %b)*(?=\0)" % (_WORD, _WORD))
+# Only where a string starts, so that no string is looked through more than once.
+_LIST = re.compile(rb"(?<![ -~])%b(?: %b)*(?=\0)" % (_WORD, _WORD))
 _MOST = 256 << 20  # bytes of the section; PyTorch's has one
 
 
@@ -53,17 +55,20 @@ def _find(path: Path) -> _List | None:
     """None where there is not exactly one."""
     with open_file(path) as reader:
         try:
-            found = list(_lists(reader))
+            found = list(islice(_lists(reader), 2))
         except ArtifactError:  # said of the library already
             return None
     return found[0] if len(found) == 1 else None
 
 
 def _lists(reader: Reader) -> Iterator[_List]:
-    for _, section in Elf(reader).named(_SECTION):
-        data = reader.read(section.offset, min(section.file_size, _MOST))
-        for match in _LIST.finditer(data):
-            yield _List(section.offset + match.start(), tuple(match[0].decode().split()))
+    sections = Elf(reader).named(_SECTION)
+    if len(sections) != 1:
+        return
+    _, section = sections[0]
+    data = reader.read(section.offset, min(section.file_size, _MOST))
+    for match in _LIST.finditer(data):
+        yield _List(section.offset + match.start(), tuple(match[0].decode().split()))
 
 
 def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:

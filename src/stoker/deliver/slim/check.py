@@ -5,7 +5,10 @@ excepted; every region has to hold the kept entries, byte by byte, and be found 
 it before.
 """
 
+import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 from stoker.artifact import elf, fatbin
@@ -17,7 +20,7 @@ from stoker.artifact.relocations import read_pointers, read_symbols
 from stoker.artifact.unpacked import unpacked
 from stoker.artifact.wrappers import REGION_FIELD, read_wrappers
 from stoker.deliver.slim.cutting import span_of
-from stoker.deliver.slim.spans import Span, merged, without
+from stoker.deliver.slim.spans import Span, Spans, without
 from stoker.model.errors import ArtifactError
 
 
@@ -40,7 +43,7 @@ class _Comparison:
         self._check_surroundings()
         if self._old.wrapped() != self._new.wrapped():
             raise self._wrong("a wrapper does not lead to its region")
-        self._check_sections(list(merged(self._changed_slots())))
+        self._check_sections(Spans(Span(slot, slot + 8) for slot in set(self._changed_slots())))
 
     def _wrong(self, what: str, offset: int | None = None) -> ArtifactError:
         return self._after.reader.error(
@@ -106,7 +109,7 @@ class _Comparison:
             return new.end - new.offset == size and self._same(old.offset, new.offset, size)
         wanted = fatbin.zstd_entry(before.read(old.offset, old.header_size), b"")
         header = fatbin.zstd_entry(after.read(new.offset, new.header_size), b"")
-        return header == wanted and unpacked(after, new) == unpacked(before, old)
+        return header == wanted and _digest(after, new) == _digest(before, old)
 
     def _check_surroundings(self) -> None:
         """What stands between scattered regions is where it was in memory."""
@@ -118,7 +121,7 @@ class _Comparison:
                 if not self._same(span.start, self._after.offset_of(address), span.size):
                     raise self._wrong(f"the section {name} has other bytes", span.start)
 
-    def _changed_slots(self) -> Iterator[Span]:
+    def _changed_slots(self) -> Iterator[int]:
         """Where the address of a region stood in the original, and now its new one stands."""
         for offset, number in self._old.slots():
             moved = self._moved(offset)
@@ -128,16 +131,24 @@ class _Comparison:
             if _number(self._before, offset) == self._old.addresses[number]:
                 if _number(self._after, moved) != self._new.addresses[number]:
                     raise self._wrong("a pointer does not lead to its region", moved)
-                yield Span(offset, offset + 8)
+                yield offset
 
     def _moved(self, offset: int) -> int | None:
         """Where a byte of a section is now."""
-        for old, new in zip(self._before.sections, self._after.sections, strict=True):
-            if old.offset <= offset < old.offset + old.file_size and any(new):
-                return offset - old.offset + new.offset
-        return None
+        index = bisect_right(self._sections, offset, key=lambda both: both[0].offset) - 1
+        if index < 0:
+            return None
+        old, new = self._sections[index]
+        is_there = offset < old.offset + old.file_size and any(new)
+        return offset - old.offset + new.offset if is_there else None
 
-    def _check_sections(self, slots: Sequence[Span]) -> None:
+    @cached_property
+    def _sections(self) -> list[tuple[Section, Section]]:
+        """Those with bytes in the file, before and after, in the order of the file."""
+        both = zip(self._before.sections, self._after.sections, strict=True)
+        return sorted((pair for pair in both if pair[0].file_size), key=lambda pair: pair[0].offset)
+
+    def _check_sections(self, slots: Spans) -> None:
         """Byte by byte, all but device code, addresses of regions and what was stripped."""
         numbered = zip(
             self._before.section_names, self._before.sections, self._after.sections, strict=True
@@ -149,7 +160,7 @@ class _Comparison:
             if old != new._replace(offset=old.offset, size=old.size if is_code else new.size):
                 raise self._wrong(f"the section {name} is another")
             self._check_loaded(name, new)
-            for span in without(span_of(old), slots) if not is_code else ():
+            for span in slots.left_of(span_of(old)) if not is_code else ():
                 if not self._same(span.start, span.start - old.offset + new.offset, span.size):
                     raise self._wrong(f"the section {name} has other bytes", span.start)
 
@@ -183,13 +194,16 @@ class _Code:
 
     def wrapped(self) -> list[int | None]:
         """The number of the region that each wrapper leads to."""
+        wrappers = read_wrappers(self._file)
+        places = {wrapper.address + REGION_FIELD for wrapper in wrappers}
         set_by_loader = {
             pointer.place: self._numbers.get(pointer.target)
             for pointer in read_pointers(self._file, self._extent)
+            if pointer.place in places
         }
         return [
             set_by_loader.get(wrapper.address + REGION_FIELD, self._numbers.get(wrapper.region))
-            for wrapper in read_wrappers(self._file)
+            for wrapper in wrappers
         ]
 
     def slots(self) -> Iterator[tuple[int, int]]:
@@ -204,6 +218,11 @@ class _Code:
         for wrapper in read_wrappers(self._file):
             if wrapper.region in self._numbers:
                 yield wrapper.offset + REGION_FIELD, self._numbers[wrapper.region]
+
+
+def _digest(reader: Reader, entry: Entry) -> bytes:
+    """Of what an entry unpacks to, which is never held twice."""
+    return hashlib.sha256(unpacked(reader, entry)).digest()
 
 
 def _number(file: Elf, offset: int) -> int:

@@ -14,6 +14,7 @@ from stoker.artifact.printable import printable
 from stoker.artifact.reader import Reader, open_file
 from stoker.deliver.slim import nvidia
 from stoker.deliver.slim.arch_list import is_about, kept_words, write_words
+from stoker.deliver.slim.in_place import Stamp, stamp_of
 from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library
 from stoker.deliver.slim.selection import chooser
 from stoker.deliver.slim.writing import write_library
@@ -33,10 +34,14 @@ class SlimRequest(Value, frozen=True, kw_only=True):
 
 
 class Cut(Value, frozen=True, kw_only=True):
-    """An ELF file and what becomes of it. ``plan`` None: its device code stays as it is."""
+    """An ELF file and what becomes of it. ``plan`` None: its device code stays as it is.
+
+    ``stamp`` is that of the file when it was read.
+    """
 
     name: str
     file: Path
+    stamp: Stamp
     summary: LibrarySlim
     plan: LibraryPlan | None = None
     listing: tuple[str, ...] | None = None  # what PyTorch's list of architectures is to say
@@ -49,14 +54,19 @@ class Cut(Value, frozen=True, kw_only=True):
 
 def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool = False) -> Cut:
     """Of an ELF file; what is not understood in it is said in the summary."""
+    try:
+        stamp = stamp_of(file)
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}") from error
     with open_file(file, printable(name)) as reader:
         plan = plan_library(reader, chooser(request.gpus), request.options)
         if not plan.changes:
-            return Cut(name=name, file=file, summary=plan.summary)
+            return Cut(name=name, file=file, stamp=stamp, summary=plan.summary)
         nvidias = nvidia_owned or nvidia.is_nvidia_library(name, _soname(reader))
     if nvidias and not request.nvidia:
-        return Cut(name=name, file=file, summary=_left(plan.summary, nvidia.LICENCE))
-    return Cut(name=name, file=file, summary=plan.summary, plan=plan, nvidia=nvidias)
+        summary = _left(plan.summary, nvidia.LICENCE)
+        return Cut(name=name, file=file, stamp=stamp, summary=summary)
+    return Cut(name=name, file=file, stamp=stamp, summary=plan.summary, plan=plan, nvidia=nvidias)
 
 
 def plan_cuts(
@@ -129,7 +139,8 @@ def _written(cut: Cut, target: Callable[[Cut], Path]) -> Cut:
         if cut.changes:
             write_cut(cut, target(cut))
     except ArtifactError as error:
-        return Cut(name=cut.name, file=cut.file, summary=_left(cut.summary, str(error)))
+        summary = _left(cut.summary, str(error))
+        return Cut(name=cut.name, file=cut.file, stamp=cut.stamp, summary=summary)
     return cut
 
 

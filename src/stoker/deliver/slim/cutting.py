@@ -7,13 +7,14 @@ they are if nothing is in the way, else they move to the end, into a segment of 
 """
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from stoker.artifact import elf
 from stoker.artifact.elf import Elf, Section, Segment
-from stoker.deliver.slim.spans import Shift, Span, merged, up
+from stoker.deliver.slim.spans import Shift, Span, Spans, merged, up
 
 Overwritten = tuple[int, bytes]
 
@@ -61,7 +62,7 @@ def _apart(file: Elf, freed: Iterable[Span]) -> Iterator[Span]:
     loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
     borders = sorted({border for load in loads for border in load})
     for span in merged(freed):
-        inner = [border for border in borders if span.start < border < span.end]
+        inner = borders[bisect_right(borders, span.start) : bisect_left(borders, span.end)]
         for start, end in pairwise([span.start, *inner, span.end]):
             yield Span(start, end)
 
@@ -133,14 +134,22 @@ def _room(file: Elf) -> int:
 
 def check_unused(file: Elf, spans: Iterable[Span], changed: Collection[int]) -> None:
     """Nothing may be rewritten or cut that sections other than ``changed`` or headers need."""
-    needed = in_use(file, but=changed)
+    needed = Spans(in_use(file, but=changed))
     loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
+    borders = Spans(Span(border, border + 1) for load in loads for border in load)
+    twice = Spans(_loaded_twice(loads))
     for span in spans:
-        touched = [load for load in loads if load.overlaps(span)]
-        if any(span.overlaps(other) for other in needed) or len(touched) > 1:
+        if needed.overlap(span) or twice.overlap(span):
             raise file.reader.error("what was to be cut is also something else", span.start)
-        if touched and not touched[0].covers(span):
+        if borders.overlap(Span(span.start + 1, span.end)):
             raise file.reader.error("what was to be cut is only partly loaded", span.start)
+
+
+def _loaded_twice(loads: Iterable[Span]) -> Iterator[Span]:
+    end = 0
+    for load in sorted(loads):
+        yield Span(load.start, min(load.end, end))  # empty where nothing before it reaches so far
+        end = max(end, load.end)
 
 
 def in_use(file: Elf, *, but: Collection[int] = ()) -> list[Span]:

@@ -1,7 +1,6 @@
 """Libraries slimmed where they lie: in a folder, or as a distribution that is installed."""
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,9 +8,9 @@ from pathlib import Path
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine.record import Row, written
 from stoker.artifact.folder_facts import files_of
-from stoker.deliver.slim import nvidia
+from stoker.deliver.slim import in_place, nvidia
 from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cuts
-from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, sha256
+from stoker.deliver.slim.in_place import Site, Stage, Stamp, give, sha256, stage_of, stamp_of
 from stoker.deliver.slim.record import decode, encode, make_record
 from stoker.deliver.slim.records import (
     Installed,
@@ -21,7 +20,7 @@ from stoker.deliver.slim.records import (
     rewritten,
     without,
 )
-from stoker.model.errors import StorageError, UsageError
+from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slim import SLIM_MEMBER
 from stoker.outside.files import write_whole
 
@@ -75,32 +74,50 @@ def _is_elf(path: Path) -> bool:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
+def recover(store: Path) -> None:
+    """End what a killed process began in a store that is held: all is as before, or as after."""
+    stage = stage_of(store)
+    if stage is Stage.REPLACING:
+        in_place.put_back(store)
+    elif stage is Stage.DISCARDING:
+        _finish_discarding(store)
+    elif stage is None:
+        in_place.check_no_originals(store)
+        in_place.clear(store)
+
+
 def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool) -> tuple[Cut, ...]:
-    """Replace the files that change; ``keep`` their originals in the store, to be put back."""
-    if store.exists():
+    """Replace the files that change; ``keep`` their originals in the store, to be put back.
+
+    The store is held and recovered.
+    """
+    if stage_of(store):
         raise UsageError(
             f"it has been slimmed before: its originals are in {store}",
             hints=["--undo puts them back", "--discard deletes them"],
         )
     check_room(store, sum(cut.summary.after for cut in changed(cuts)))
     affected = owners(cut.file for cut in changed(cuts))
-    site = Site(root=_root(store, affected), store=store)
+    site = Site(root=_root(store, changed(cuts), affected), store=store)
     try:
         become = write_cuts(cuts, lambda cut: site.prepared(_under(site, cut.file)))
-        paths = _prepare(site, changed(become), affected, request, keep=keep)
-    except BaseException:
-        shutil.rmtree(store, ignore_errors=True)
-        raise
-    replace_prepared(site, paths)
-    if not keep or not paths:
-        shutil.rmtree(store, ignore_errors=True)
+        stamps = _prepare(site, changed(become), affected, request, keep=keep)
+        if stamps:
+            in_place.replace_prepared(site, stamps)
+    finally:
+        if stage_of(store) is None:
+            with suppress(StorageError):
+                in_place.clear(store)
+    if stamps and not keep:
+        discard(store)
     return become
 
 
-def _root(store: Path, affected: Iterable[Installed]) -> Path:
+def _root(store: Path, cuts: Iterable[Cut], affected: Iterable[Installed]) -> Path:
     """A folder above the store and above all that is written, lists of files included."""
-    folders = [store.parent.absolute(), *(one.dist_info.parent.absolute() for one in affected)]
-    return Path(os.path.commonpath(folders))
+    folders = [store.parent, *(cut.file.parent for cut in cuts)]
+    folders += [one.dist_info.parent for one in affected]
+    return Path(os.path.commonpath([absolute(folder) for folder in folders]))
 
 
 def _prepare(
@@ -110,16 +127,21 @@ def _prepare(
     request: SlimRequest,
     *,
     keep: bool,
-) -> list[str]:
-    """What goes along with the new files in the store; all names under the root."""
+) -> dict[str, Stamp | None]:
+    """Make what goes along with the new files in the store.
+
+    Return the names under the root of all that are to be replaced, with what is there now.
+    """
     names = [_under(site, cut.file) for cut in written]
+    stamps: dict[str, Stamp | None] = {}
     for cut, name in zip(written, names, strict=True):
-        _give(site.prepared(name), cut.file)
+        give(site.prepared(name), cut.file)
+        stamps[name] = cut.stamp
     rows = {absolute(cut.file): _row(site, name) for cut, name in zip(written, names, strict=True)}
     for installed in affected:
         if own := [cut for cut in written if absolute(cut.file) in installed.rows]:
-            names += _notes(site, installed, rows, own, request, keep=keep)
-    return names
+            stamps |= _notes(site, installed, rows, own, request, keep=keep)
+    return stamps
 
 
 def _notes(
@@ -130,13 +152,14 @@ def _notes(
     request: SlimRequest,
     *,
     keep: bool,
-) -> Iterator[str]:
+) -> Iterator[tuple[str, Stamp | None]]:
     """What a distribution says of itself: the note of slimming, and RECORD."""
     here = installed.dist_info / SLIM_MEMBER
-    before = decode(here.read_bytes()) if here.is_file() else None
+    stamp = stamp_of(here) if here.is_file() else None
+    before = decode(here.read_bytes()) if stamp else None
     note = _under(site, here)
     write_whole(site.prepared(note), encode(make_record(request, own, before)))
-    yield note
+    yield note, stamp
     listed = _under(site, installed.record)
     added = {absolute(site.root / note): _row(site, note)}
     if keep:
@@ -145,8 +168,8 @@ def _notes(
         if site.store.is_relative_to(installed.dist_info):
             added[absolute(site.journal)] = Row()
     write_whole(site.prepared(listed), rewritten(installed, rows, added))
-    _give(site.prepared(listed), installed.record)
-    yield listed
+    give(site.prepared(listed), installed.record)
+    yield listed, installed.stamp
 
 
 def _under(site: Site, file: Path) -> str:
@@ -158,22 +181,68 @@ def _row(site: Site, name: str) -> Row:
     return Row(digest=written("sha256", bytes.fromhex(sha256(path))), size=path.stat().st_size)
 
 
-def _give(path: Path, like: Path) -> None:
-    """Owner and permissions of another file, as far as we may."""
-    status = like.stat()
-    with suppress(PermissionError):
-        os.chown(path, status.st_uid, status.st_gid)
-    shutil.copymode(like, path)
+def undo(store: Path) -> tuple[str, ...]:
+    """Put the originals back; give back their names: none if nothing had been replaced yet."""
+    _check_there(store)
+    with in_place.held(store):
+        if stage_of(store) in (Stage.KEPT, Stage.REPLACING):
+            return in_place.put_back(store)
+        was_preparing = stage_of(store) is None and in_place.has_prepared(store)
+        recover(store)
+    if not was_preparing:
+        raise in_place.no_originals(store)
+    return ()
+
+
+def delete_originals(store: Path) -> int:
+    """Delete the originals, and their rows of RECORD; give back how many bytes they had.
+
+    Files that a killed process was still replacing are put back.
+    """
+    _check_there(store)
+    with in_place.held(store):
+        stage = stage_of(store)
+        if stage is None:
+            in_place.clear(store)
+        elif stage is Stage.REPLACING:
+            in_place.put_back_ours(store)
+        else:
+            return discard(store)
+    return 0
+
+
+def _check_there(store: Path) -> None:
+    if not store.is_dir():
+        raise in_place.no_originals(store)
 
 
 def discard(store: Path) -> int:
-    """Delete the originals, and their rows of RECORD; give back how many bytes they had."""
-    site, journal = open_site(store)
-    originals = [site.original(file.path) for file in journal.files]
-    kept = sum(path.stat().st_size for path in originals if path.exists())
+    """As ``delete_originals``, in a store that is held and whose files are all replaced."""
+    kept = in_place.begin_discarding(store)
+    _finish_discarding(store)
+    return kept
+
+
+def _finish_discarding(store: Path) -> None:
+    """Originals first: where the disk is full, RECORD has no room before."""
+    site, journal = in_place.open_site(store)
+    in_place.clear(store, only=[in_place.ORIGINALS])
     for file in journal.files:
         path = site.root / file.path
         if path.name == "RECORD" and path.is_file():
-            write_whole(path, without(read_installed(path.parent), store))
-    shutil.rmtree(store, ignore_errors=True)
-    return kept
+            _forget(site, file.path)
+    in_place.clear(store)
+
+
+def _forget(site: Site, listed: str) -> None:
+    """Take what lies in the store out of a RECORD; one that cannot be read stays as it is."""
+    path = site.root / listed
+    try:
+        installed = read_installed(path.parent)
+    except StokerError:
+        return
+    if any(row.startswith(f"{absolute(site.store)}{os.sep}") for row in installed.rows):
+        made = site.prepared(listed)
+        write_whole(made, without(installed, site.store))
+        give(made, path)
+        made.replace(path)

@@ -6,6 +6,7 @@ else is zeros. Whatever is not understood leaves the library as it is, and the p
 
 import struct
 from collections.abc import Container, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from stoker.deliver.slim.cutting import Overwritten, check_unused, cut, span_of
 from stoker.deliver.slim.packing import Packing, pack
 from stoker.deliver.slim.recompression import recompress
 from stoker.deliver.slim.regions import Choose, DeviceRegion, find_regions
-from stoker.deliver.slim.spans import Shift, Span, without
+from stoker.deliver.slim.spans import Shift, Span, Spans, without
 from stoker.deliver.slim.stripping import Stripping, find_unused
 from stoker.model.artifact import DeviceKind
 from stoker.model.errors import ArtifactError
@@ -103,6 +104,12 @@ def _check(file: Elf) -> None:
         raise file.reader.error(f"libraries for {file.machine} are not slimmed")
     if file.header.type not in (elf.SHARED, elf.EXECUTABLE) or not file.segments_of(elf.LOAD):
         raise file.reader.error("it is not linked: link it first")
+    # What is read and compared is then no more than the file has, however many headers there are.
+    if sum(section.file_size for section in file.sections) > file.reader.size:
+        raise file.reader.error("sections overlap")
+    loads = file.segments_of(elf.LOAD)
+    if any(one.address + one.memory_size > two.address for one, two in pairwise(loads)):
+        raise file.reader.error("segments overlap")
 
 
 def _counts(regions: Sequence[DeviceRegion]) -> dict[str, int]:
@@ -163,8 +170,10 @@ def _ends(file: Elf, packing: Packing) -> dict[int, int]:
     ends: dict[int, int] = {}
     both = zip(file.section_names, file.sections, strict=True)
     for index, (name, section) in enumerate(both):
+        if name not in fatbin.SECTIONS:
+            continue
         inside = [one.span.end for one in packing.placed if span_of(section).covers(one.span)]
-        if name in fatbin.SECTIONS and inside:
+        if inside:
             end = section.offset + section.size
             ends[index] = end if name == fatbin.SCATTERED else max(inside)
     return ends
@@ -191,12 +200,13 @@ def _addresses(
     file: Elf, packing: Packing, stripping: Stripping, shift: Shift
 ) -> Iterator[Overwritten]:
     """The new addresses of regions that moved, wherever the old ones stand."""
+    rewritten, stripped = Spans(packing.rewritten), Spans(stripping.freed)
     for placed in packing.placed:
         if not placed.has_moved:
             continue
         for slot in placed.region.slots:
             span = Span(slot, slot + 8)
-            if any(span.overlaps(other) for other in packing.rewritten):
+            if rewritten.overlap(span):
                 raise file.reader.error("a pointer within device code", slot)
-            if not any(span.overlaps(other) for other in stripping.freed):
+            if not stripped.overlap(span):
                 yield shift(slot), struct.pack("<Q", placed.address)

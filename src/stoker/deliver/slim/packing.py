@@ -3,6 +3,7 @@
 Offsets are those of the file as it is; cutting what is freed out of it comes after. Pure.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
@@ -55,16 +56,20 @@ def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
     placed: list[Placed] = []
     rewritten: list[Span] = []
     freed: list[Span] = []
+    ordered = sorted(regions, key=lambda region: region.region.offset)
+    starts = [region.region.offset for region in ordered]
     for name, stretch in _stretches(file):
-        inside = [region for region in regions if _span(region).overlaps(stretch)]
-        if inside:
-            here = list(_place(inside, stretch.start))
-            scattered = name == fatbin.SCATTERED
-            touched = [_span(region) for region in inside] if scattered else [stretch]
-            placed += here
-            rewritten += touched
-            for span in touched:
-                freed += without(span, (one.span for one in here))
+        inside = ordered[bisect_left(starts, stretch.start) : bisect_left(starts, stretch.end)]
+        if not inside:
+            continue
+        here = list(_place(inside, stretch.start))
+        placed += here
+        if name == fatbin.SCATTERED:  # none of them moves
+            rewritten += [_span(region) for region in inside]
+            freed += [Span(one.span.end, one.region.region.end) for one in here]
+        else:
+            rewritten.append(stretch)
+            freed += without(stretch, (one.span for one in here))
     return Packing(tuple(placed), tuple(rewritten), tuple(freed))
 
 

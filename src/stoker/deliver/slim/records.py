@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stoker.artifact.engine import record
 from stoker.artifact.engine.record import Row
+from stoker.deliver.slim.in_place import Stamp, stamp_of
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.value import Value
 
@@ -17,9 +18,13 @@ _MOST_ROWS = 1 << 20
 
 
 class Installed(Value, frozen=True, kw_only=True):
-    """A distribution: its dist-info folder, and the rows of its RECORD by absolute path."""
+    """A distribution: its dist-info folder, and the rows of its RECORD by absolute path.
+
+    ``stamp`` is that of RECORD when it was read.
+    """
 
     dist_info: Path
+    stamp: Stamp
     rows: dict[str, Row]
     names: dict[str, str]  # as RECORD writes a path
 
@@ -34,6 +39,7 @@ class Installed(Value, frozen=True, kw_only=True):
 
 def read_installed(dist_info: Path) -> Installed:
     try:
+        stamp = stamp_of(dist_info / "RECORD")
         rows = record.parse((dist_info / "RECORD").read_bytes(), most=_MOST_ROWS)
     except FileNotFoundError:
         raise UsageError(
@@ -47,7 +53,10 @@ def read_installed(dist_info: Path) -> Installed:
     site = dist_info.parent
     names = {absolute(site / name): name for name in rows}
     return Installed(
-        dist_info=dist_info, rows={path: rows[name] for path, name in names.items()}, names=names
+        dist_info=dist_info,
+        stamp=stamp,
+        rows={path: rows[name] for path, name in names.items()},
+        names=names,
     )
 
 

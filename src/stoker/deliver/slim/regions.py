@@ -6,7 +6,7 @@ in its section. What a pointer into its middle refers to is not known, so such a
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,13 +15,14 @@ from stoker.artifact.elf import Elf
 from stoker.artifact.fatbin import Entry, Region
 from stoker.artifact.library import device_regions
 from stoker.artifact.relocations import read_pointers, read_symbols
-from stoker.artifact.wrappers import REGION_FIELD, read_wrappers
+from stoker.artifact.wrappers import REGION_FIELD, Wrapper, read_wrappers
 from stoker.model.artifact import DeviceKind
 
 # Of the entries of one region, the indexes of those that are kept. None: a stub is kept for them.
 Choose = Callable[[Sequence[Entry]], Iterable[int]]
 
 _ALIGNMENT = 8  # of regions and entries
+_MOST_SLOTS = 1 << 18  # a region has one to three
 
 
 class DeviceRegion(NamedTuple):
@@ -121,12 +122,14 @@ class _References:
         self.opened: set[int] = set()  # something points into their middle
         self._named: set[int] = set()  # a symbol that others can see stands at their start
         self._wrapped: set[int] = set()
-        pointed = self._read_pointers()
+        self._all_slots: set[int] = set()
+        wrappers = read_wrappers(file)
+        pointed = self._read_pointers({wrapper.address + REGION_FIELD for wrapper in wrappers})
         self._read_symbols()
-        self.are_understood = self._read_wrappers(pointed)
+        self.are_understood = self._read_wrappers(wrappers, pointed)
 
     def may_move(self, index: int) -> bool:
-        return index in self._wrapped and index not in self.opened | self._named
+        return index in self._wrapped and index not in self.opened and index not in self._named
 
     def _at(self, address: int) -> int | None:
         """The region that an address lies in."""
@@ -136,8 +139,8 @@ class _References:
         index = self._numbers[self._sorted[position]]
         return index if address < self._ends[index] else None
 
-    def _read_pointers(self) -> dict[int, int]:
-        """The regions at whose start something points, by the place of the pointer."""
+    def _read_pointers(self, wanted: Container[int]) -> dict[int, int]:
+        """The regions at whose start something points, by those places that are wanted."""
         found: dict[int, int] = {}
         for pointer in read_pointers(self._file, self._everywhere):
             index = self._at(pointer.target)
@@ -146,7 +149,8 @@ class _References:
             if pointer.target != self._starts[index] or not pointer.is_relative:
                 self.opened.add(index)
                 continue
-            found[pointer.place] = index
+            if pointer.place in wanted:
+                found[pointer.place] = index
             self._add_slot(index, pointer.addend)
             self._add_slot(index, self._file.offset_of(pointer.place))
         return found
@@ -154,8 +158,16 @@ class _References:
     def _add_slot(self, index: int, offset: int) -> None:
         """Linkers may or may not leave the address at the place as well as in the table."""
         (number,) = struct.unpack("<Q", self._file.reader.read(offset, 8))
-        if number == self._starts[index] and offset not in self.slots[index]:
-            self.slots[index].append(offset)
+        if number == self._starts[index]:
+            self._keep_slot(index, offset)
+
+    def _keep_slot(self, index: int, offset: int) -> None:
+        if offset in self._all_slots:
+            return
+        if len(self._all_slots) == _MOST_SLOTS:
+            raise self._file.reader.error(f"more than {_MOST_SLOTS} pointers to device code")
+        self._all_slots.add(offset)
+        self.slots[index].append(offset)
 
     def _read_symbols(self) -> None:
         for symbol in read_symbols(self._file, elf.DYNAMIC_SYMBOLS, self._everywhere):
@@ -165,12 +177,12 @@ class _References:
                 (self._named if at_start else self.opened).add(index)
         for symbol in read_symbols(self._file, elf.SYMBOL_TABLE, self._everywhere):
             if symbol.address in self._numbers:
-                self.slots[self._numbers[symbol.address]].append(symbol.slot)
+                self._keep_slot(self._numbers[symbol.address], symbol.slot)
 
-    def _read_wrappers(self, pointed: dict[int, int]) -> bool:
+    def _read_wrappers(self, wrappers: Iterable[Wrapper], pointed: Mapping[int, int]) -> bool:
         """Whether every wrapper refers to a region in a way that can be set anew."""
         fixed = self._file.header.type == elf.EXECUTABLE  # at its address, without relocations
-        for wrapper in read_wrappers(self._file):
+        for wrapper in wrappers:
             index = pointed.get(wrapper.address + REGION_FIELD)
             if index is None and fixed and wrapper.region in self._numbers:
                 index = self._numbers[wrapper.region]

@@ -1,6 +1,6 @@
 """Stretches of a file, and how offsets change when some are cut out. Pure."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -35,16 +35,34 @@ def merged(spans: Iterable[Span]) -> Iterator[Span]:
         yield current
 
 
-def without(whole: Span, holes: Iterable[Span]) -> Iterator[Span]:
-    """What is left of a span, in order."""
-    start = whole.start
-    for hole in merged(holes):
-        if hole.end > start and hole.start < whole.end:
+class Spans:
+    """Merged spans, made once and asked often."""
+
+    def __init__(self, spans: Iterable[Span]):
+        self._spans = tuple(merged(spans))
+        self._starts = [span.start for span in self._spans]
+
+    def overlap(self, span: Span) -> bool:
+        index = bisect_left(self._starts, span.end) - 1
+        return index >= 0 and self._spans[index].overlaps(span)
+
+    def left_of(self, whole: Span) -> Iterator[Span]:
+        """What is outside of them, in order."""
+        start = whole.start
+        for index in range(max(0, bisect_right(self._starts, start) - 1), len(self._spans)):
+            hole = self._spans[index]
+            if hole.start >= whole.end:
+                break
             if hole.start > start:
                 yield Span(start, hole.start)
-            start = hole.end
-    if start < whole.end:
-        yield Span(start, whole.end)
+            start = max(start, hole.end)
+        if start < whole.end:
+            yield Span(start, whole.end)
+
+
+def without(whole: Span, holes: Iterable[Span]) -> Iterator[Span]:
+    """What is left of a span, in order."""
+    return Spans(holes).left_of(whole)
 
 
 class Shift:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from stoker.artifact import elf
 from stoker.artifact.elf import Elf
 from stoker.deliver.slim.cutting import in_use, span_of
-from stoker.deliver.slim.spans import Span, without
+from stoker.deliver.slim.spans import Span, Spans
 
 
 class Stripping(NamedTuple):
@@ -43,19 +43,19 @@ def _dead_space(file: Elf) -> Iterator[Span]:
     """Pages that are loaded, but of no section."""
     if not _sections_tell_all(file):
         return
-    used = in_use(file)
+    used = Spans(in_use(file))
     for load in file.segments_of(elf.LOAD):
-        for gap in without(span_of(load), used):
+        for gap in used.left_of(span_of(load)):
             if gap.size >= 2 * file.page:  # so that one page at least is whole
                 yield gap
 
 
 def _sections_tell_all(file: Elf) -> bool:
     """Whether everything is in a section that the loader reads; a tool may have removed headers."""
-    loaded = [
-        range(section.address, section.address + section.size)
+    loaded = Spans(
+        Span(section.address, section.address + section.size)
         for section in file.sections
         if section.flags & elf.ALLOCATED
-    ]
+    )
     read = [value for tag, value in file.dynamic if tag in elf.TABLES]
-    return bool(read) and all(any(place in section for section in loaded) for place in read)
+    return bool(read) and all(loaded.overlap(Span(place, place + 1)) for place in read)

@@ -1,6 +1,5 @@
 """A wheel slimmed: its libraries unpacked aside, planned, cut, and put into a new wheel."""
 
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +17,9 @@ from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan
 from stoker.deliver.slim.record import decode, encode, make_record
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.slim import SLIM_MEMBER
+from stoker.outside.temporary import folder_of_process
+
+ASIDE = ".stoker-slim-"  # how the names of folders begin that are gone when the work is done
 
 
 @contextmanager
@@ -30,13 +32,8 @@ def planned(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[
     members = _libraries(wheel)
     unpacked = sum(wheel.members[member].size for member in members)
     check_room(folder, unpacked + wheel.path.stat().st_size)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(prefix=".stoker-slim-", dir=folder)
-    except OSError as error:
-        raise StorageError(f"cannot write in {folder}: {error.strerror or error}") from error
-    with aside:
-        files = _unpack(wheel, members, Path(aside.name))
+    with folder_of_process(folder, ASIDE) as aside:
+        files = _unpack(wheel, members, aside)
         yield plan_cuts(files, request, nvidia_owned=frozenset(members if owned else ()))
 
 
@@ -89,7 +86,12 @@ def write_wheel(
         return None, become
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
     contents |= _metadata(wheel, written, request)
-    return rewrite(wheel, Edit(contents=contents), into), become
+    # Made among the libraries, so that nothing else is left of it when this process is killed.
+    made = rewrite(wheel, Edit(contents=contents), written[0].file.parent)
+    try:
+        return made.replace(into / made.name), become
+    except OSError as error:
+        raise StorageError(f"cannot write {into / made.name}: {error.strerror}") from error
 
 
 def _slimmed_file(cut: Cut) -> Path:

@@ -1,12 +1,24 @@
 """Files replaced where they are: all or none, never written into, and put back."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from stoker.deliver.slim.in_place import Site, open_site, replace_prepared, undo
-from stoker.model.errors import StorageError, UsageError
+from stoker.deliver.slim import in_place
+from stoker.deliver.slim.folder import delete_originals, recover, undo
+from stoker.deliver.slim.in_place import (
+    Journal,
+    Replaced,
+    Site,
+    Stage,
+    open_site,
+    replace_prepared,
+    stamp_of,
+)
+from stoker.model.errors import StokerError, StorageError, UsageError
 
 OLD, NEW = b"old" * 100, b"new"
 NAMES = ("lib/a.so", "lib/b.so", "top.so")
@@ -15,7 +27,7 @@ NAMES = ("lib/a.so", "lib/b.so", "top.so")
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     root = tmp_path / "root"
-    site = Site(root=root, store=root / "lib" / ".store")
+    site = Site(root=root, store=root / ".store")
     for name in NAMES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(OLD + name.encode())
@@ -23,6 +35,14 @@ def site(tmp_path: Path) -> Site:
         site.prepared(name).write_bytes(NEW + name.encode())
     site.prepared("lib/note").write_bytes(b"more")
     return site
+
+
+def replace_all(site: Site, paths: Iterable[str] = (*NAMES, "lib/note")) -> None:
+    """Every prepared file, none changed since it was read."""
+    here = {path: site.root / path for path in paths}
+    replace_prepared(
+        site, {path: stamp_of(file) if file.exists() else None for path, file in here.items()}
+    )
 
 
 def contents(site: Site) -> dict[str, bytes]:
@@ -42,7 +62,7 @@ def test_replaced_and_put_back(site: Site) -> None:
     cache = site.root.parent / "cache"
     os.link(site.root / "lib/a.so", cache)
     inode = cache.stat().st_ino
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     assert contents(site) == AFTER
     assert cache.read_bytes() == OLD + b"lib/a.so"  # who shares the file sees nothing of it
     assert (site.root / "lib/a.so").stat().st_ino != inode
@@ -53,10 +73,10 @@ def test_replaced_and_put_back(site: Site) -> None:
 
 
 def test_an_environment_may_move(site: Site) -> None:
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     moved = site.root.rename(site.root.with_name("elsewhere"))
-    undo(moved / "lib" / ".store")
-    assert contents(Site(root=moved, store=moved / "lib" / ".store")) == BEFORE
+    undo(moved / ".store")
+    assert contents(Site(root=moved, store=moved / ".store")) == BEFORE
 
 
 def test_one_that_fails_leaves_all_as_they_were(site: Site) -> None:
@@ -64,7 +84,7 @@ def test_one_that_fails_leaves_all_as_they_were(site: Site) -> None:
     site.prepared("blocked").mkdir()
     (site.prepared("blocked") / "x").write_bytes(b"")
     with pytest.raises((StorageError, IsADirectoryError)):
-        replace_prepared(site, [*NAMES, "lib/note", "blocked"])
+        replace_all(site, [*NAMES, "lib/note", "blocked"])
     left = contents(site)
     assert left.pop("blocked") == b""
     assert left == BEFORE
@@ -75,7 +95,7 @@ def test_a_place_that_cannot_be_written_to(site: Site) -> None:
     site.prepared("gone").mkdir(parents=True)
     site.prepared("gone/c.so").write_bytes(NEW)
     with pytest.raises(StorageError, match=r"cannot replace .*gone"):
-        replace_prepared(site, [*NAMES, "lib/note", "gone/c.so"])
+        replace_all(site, [*NAMES, "lib/note", "gone/c.so"])
     assert contents(site) == BEFORE
 
 
@@ -83,7 +103,7 @@ def test_a_place_that_cannot_be_written_to(site: Site) -> None:
 def test_a_process_that_was_killed(site: Site, reached: int) -> None:
     """The journal is there, and some files have been replaced: as after the kill."""
     paths = [*NAMES, "lib/note"]
-    replace_prepared(site, paths)
+    replace_all(site, paths)
     for path in paths[reached:]:
         if site.original(path).exists():
             site.original(path).replace(site.root / path)
@@ -94,7 +114,7 @@ def test_a_process_that_was_killed(site: Site, reached: int) -> None:
 
 
 def test_killed_between_the_two_names(site: Site) -> None:
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     (site.root / "top.so").unlink()
     os.link(site.original("top.so"), site.root / "top.so")
     undo(site.store)
@@ -102,7 +122,7 @@ def test_killed_between_the_two_names(site: Site) -> None:
 
 
 def test_what_was_installed_since_is_not_touched(site: Site) -> None:
-    replace_prepared(site, [*NAMES, "lib/note"])
+    replace_all(site)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so is not what stoker left") as raised:
         undo(site.store)
@@ -117,3 +137,100 @@ def test_nothing_to_undo(tmp_path: Path) -> None:
     (tmp_path / ".store" / "journal.json").write_text("{]")
     with pytest.raises(StorageError, match="cannot read"):
         undo(tmp_path / ".store")
+
+
+def test_a_file_that_another_process_changed(site: Site) -> None:
+    """It was read, then another slim, or pip, put something else there."""
+    stamps = {name: stamp_of(site.root / name) for name in NAMES}
+    (site.root / "top.so").unlink()
+    (site.root / "top.so").write_bytes(b"newer")
+    with pytest.raises(StokerError, match=r"top\.so was changed by another process"):
+        replace_prepared(site, stamps)
+    assert contents(site) == {**BEFORE, "top.so": b"newer"}
+    assert not list(site.store.rglob("*.so"))
+
+
+def test_a_file_that_another_process_added(site: Site) -> None:
+    (site.root / "lib/note").write_bytes(b"theirs")
+    with pytest.raises(StokerError, match="note was changed by another process"):
+        replace_prepared(site, {"lib/note": None})
+    assert contents(site) == {**BEFORE, "lib/note": b"theirs"}
+
+
+def test_without_hard_links(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.link", refuse)
+    (site.root / "top.so").chmod(0o751)
+    before = stamp_of(site.root / "top.so")
+    replace_all(site)
+    assert contents(site) == AFTER
+    undo(site.store)
+    assert contents(site) == BEFORE
+    assert stamp_of(site.root / "top.so")[2:] == before[2:]
+    assert (site.root / "top.so").stat().st_mode & 0o777 == 0o751
+
+
+def test_a_store_without_a_journal(site: Site) -> None:
+    """A process was killed while it prepared: nothing has been replaced."""
+    for end in (undo, delete_originals):
+        site.prepared("new.so").parent.mkdir(parents=True, exist_ok=True)
+        site.prepared("new.so").write_bytes(NEW)
+        assert not end(site.store)
+        assert contents(site) == BEFORE
+        assert not site.store.exists()
+
+
+def test_originals_whose_journal_is_gone(site: Site) -> None:
+    """They are never deleted unasked."""
+    replace_all(site)
+    site.journal.unlink()
+    with pytest.raises(StorageError, match=r"journal of .* is gone"):
+        undo(site.store)
+    with in_place.held(site.store), pytest.raises(StorageError, match=r"journal of .* is gone"):
+        recover(site.store)
+    assert site.original("top.so").read_bytes() == BEFORE["top.so"]
+    delete_originals(site.store)
+    assert not site.store.exists()
+
+
+def test_interrupted_and_changed_since(site: Site) -> None:
+    """--discard puts back what is ours, and leaves what was installed since."""
+    replace_all(site)
+    site.journal.replace(site.store / Stage.REPLACING)
+    (site.root / "lib/b.so").write_bytes(b"newer")
+    with pytest.raises(UsageError, match=r"b\.so is not what stoker left"):
+        undo(site.store)
+    delete_originals(site.store)
+    assert contents(site) == {**BEFORE, "lib/b.so": b"newer"}
+    assert not site.store.exists()
+
+
+def test_one_process_at_a_time(site: Site) -> None:
+    with in_place.held(site.store), pytest.raises(StokerError, match="another stoker is slimming"):
+        undo(site.store)
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [("..", "victim"), (".", "../victim"), (".", "link/victim"), ("link", "victim")],
+)
+def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
+    """A folder that was brought here is not to write anywhere else."""
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    store = folder / ".stoker-slim"
+    victim.write_bytes(OLD)
+    site = Site(root=folder, store=store)
+    store.joinpath("originals").mkdir(parents=True)
+    site.original(path).parent.mkdir(exist_ok=True)
+    site.original(path).write_bytes(b"evil")
+    (folder / "link").symlink_to(tmp_path)
+    file = Replaced(path=path, sha256=in_place.sha256(victim), added=False)
+    store.joinpath("replacing.json").write_bytes(
+        msgspec.json.encode(Journal(root=root, files=(file,)))
+    )
+    for end in (undo, delete_originals, recover):
+        with pytest.raises(StorageError, match="stoker has not written it"):
+            end(store)
+    assert victim.read_bytes() == OLD

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.deliver.slim.spans import Shift, Span, merged, up, without
+from stoker.deliver.slim.spans import Shift, Span, Spans, merged, up, without
 
 spans = st.lists(st.builds(Span, st.integers(0, 60), st.integers(0, 60)), max_size=8)
 
@@ -26,6 +26,12 @@ def test_what_is_left_of_a_span(start: int, size: int, holes: list[Span]) -> Non
     found = list(without(whole, holes))
     assert members(found) == members([whole]) - members(holes)
     assert all(span.size > 0 for span in found)
+
+
+@given(st.integers(0, 60), st.integers(1, 60), spans)
+def test_which_spans_overlap(start: int, size: int, others: list[Span]) -> None:
+    span = Span(start, start + size)
+    assert Spans(others).overlap(span) == bool(members([span]) & members(others))
 
 
 @given(spans)

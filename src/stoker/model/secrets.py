@@ -1,0 +1,98 @@
+"""Takes tokens, passwords and keys out of what is shown or written down: rather too much.
+
+The only place that knows what a secret looks like.
+"""
+
+import re
+from collections.abc import Mapping
+
+HIDDEN = "***"
+# A variable whose value nobody may see; PWD and OLDPWD are folders.
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|PASS(?![A-Z])|CREDENTIAL|PRIVATE|APIKEY|JWT|AUTHORIZATION|COOKIE"
+    r"|(?<![A-Z])(?:KEY|AUTH|PAT)(?![A-Z])|(?<=_)PWD(?![A-Z])",
+    re.IGNORECASE,
+)
+_NAME = (
+    r"(?:[\w.-]{0,40}(?i:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key"
+    r"|account[_-]?key|private[_-]?key|credentials?)s?(?:[_.-][\w.-]{0,20})?"
+    r"|[A-Z0-9_]{0,40}(?:_PASS|SSHPASS|_PWD|JWT|AUTHORIZATION|_PAT)(?:_[A-Z0-9_]{0,20})?)"
+)
+
+_RULES = (
+    # user:password@ and token@ in addresses, up to the last @ of the host's part; a password may
+    # hold a slash, but what stands behind a port is a path
+    (re.compile(r"(?<!ssh://)(?<=://)[^\s/'\"]{1,300}@"), HIDDEN + "@"),
+    (re.compile(r"(?<=://)[^\s/@:'\"]{1,100}:(?!\d{1,5}/)[^\s@'\"]{1,300}@"), HIDDEN + "@"),
+    (
+        re.compile(
+            r"(?i)\b(authorization['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?:basic|bearer|token)?\s{0,3})[^\s'\",]{4,}"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)\b(bearer\s{1,3})[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    # NAME_TOKEN=value, "password": "value", --api-key value
+    (
+        re.compile(rf"(\b{_NAME}['\"]?\s{{0,3}}[=:]\s{{0,3}}['\"]?)(?!//)[^\s'\",;&]{{3,}}"),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(rf"(--{_NAME}\s{{1,3}})(?!-)[^\s'\"]{{3,}}"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?<![A-Za-z0-9/+])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"), HIDDEN),
+    (
+        re.compile(
+            r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}"
+            r"|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}|pypi-[\w-]{16,}|npm_[A-Za-z0-9]{16,}|dckr_pat_[\w-]{8,}"
+            r"|AIza[\w-]{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
+        ),
+        HIDDEN,
+    ),
+    (re.compile(r"^\s*[A-Za-z0-9+/]{60,}={0,2}$"), HIDDEN),  # a line of a key or certificate
+    (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,4096}"), HIDDEN),
+    # the signatures of signed addresses
+    (
+        re.compile(r"(?i)([?&](?:x-amz-[\w-]{1,40}|sig|signature|key|auth)=)[^\s&'\"]{4,}"),
+        rf"\1{HIDDEN}",
+    ),
+)
+
+
+def redact(text: str) -> str:
+    """Any text without the secrets in it."""
+    for rule, replacement in _RULES:
+        text = rule.sub(replacement, text)
+    return text
+
+
+def is_secret(name: str) -> bool:
+    """Whether nobody may see the value of a variable or option, by its name alone."""
+    return bool(_SECRET.search(name))
+
+
+def hide(name: str, value: str) -> str:
+    """The value of a variable or option as it may be written down."""
+    if is_secret(name):
+        return HIDDEN
+    shown = redact(value)
+    return value if shown == HIDDEN and value.startswith("/") else shown  # a long path is no key
+
+
+def hide_in_word(word: str) -> str:
+    """A word of a command line, such as -DNAME=VALUE, as it may be written down."""
+    name, equals, value = word.partition("=")
+    return f"{name}={hide(name.removeprefix('-D'), value)}" if equals else redact(word)
+
+
+def redacted(values: Mapping[str, str]) -> dict[str, str]:
+    """Variables by name, without what a stranger must not read."""
+    return {name: hide(name, value) for name, value in sorted(values.items())}
+
+
+def without_login(url: str) -> str:
+    """A URL as it may be written down and used again; the user name of ssh is no secret."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    login, _, host = authority.rpartition("@")
+    if not separator:
+        return url
+    user = f"{login.partition(':')[0]}@" if login and scheme.endswith("ssh") else ""
+    return redact(f"{scheme}://{user}{host}{slash}{path}")

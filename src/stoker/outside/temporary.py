@@ -1,0 +1,55 @@
+"""Temporary folders that end with their process: if that is killed, the next one deletes them."""
+
+import glob
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from stoker.model.errors import StokerError, StorageError
+from stoker.outside import locks
+
+
+@contextmanager
+def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
+    """A new folder in ``parent``, which is made if need be; deletes those of killed processes."""
+    _sweep(parent, prefix)
+    path = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
+    # The lock comes first and goes last: a folder without one that is held belongs to no process.
+    with locks.held(_lock_of(path)):
+        try:
+            try:
+                path.mkdir(mode=0o700)
+            except OSError as error:
+                raise StorageError(f"cannot write in {parent}: {error.strerror}") from error
+            yield path
+        finally:
+            _remove(path)
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    found = parent.glob(f"{glob.escape(prefix)}*")
+    for path in {path.with_suffix("") if path.suffix == ".lock" else path for path in found}:
+        # Deleted while its lock is held, so that no process that begins with it is disturbed.
+        with suppress(OSError, StokerError):
+            if _is_mine(path) and _is_mine(_lock_of(path)):
+                with locks.held(_lock_of(path)):
+                    _remove(path)
+
+
+def _is_mine(path: Path) -> bool:
+    """In a folder that others can write to, theirs is not ours to delete, nor to open."""
+    return not os.path.lexists(path) or path.lstat().st_uid == os.geteuid()
+
+
+def _remove(path: Path) -> None:
+    """What cannot be removed stays: it must not hide how the work ended."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        _lock_of(path).unlink()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
