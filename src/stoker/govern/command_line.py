@@ -13,18 +13,17 @@ from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
 from stoker.model.govern import Role, Step
+from stoker.plan.chain import COMPILER
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
-_COMPILERS = re.compile(
-    r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|icx|icpx|nvcc|hipcc)(?:-[\d.]+)?"
-)
 _ARCHIVERS = re.compile(r"(?:.*-)?(?:ar|ranlib)(?:-[\d.]+)?")
 _LINKERS = re.compile(r"(?:.*-)?(?:ld|ld\.\w+|mold)")
 _CUDA = (".cu",)
 _CXX = (".cc", ".cpp", ".cxx", ".c++", ".C", ".mm", ".hip")
 _C = (".c", ".m", ".s", ".S")
+_FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")  # in capitals, too
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-_COMPILES = (Role.C, Role.CXX, Role.CUDA)
+_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN)
 # Options that name what is made or where it is noted down, and what they name.
 _OUTPUTS = {
     "-o": "output",
@@ -33,7 +32,10 @@ _OUTPUTS = {
     "-MT": "target",
     "-MQ": "target",
 }
-_JOINED_OUTPUT = re.compile(r"(-o|-MF|-MT|-MQ)(?!penmp|bj|dir)(.+)")
+# `-ofile`, but not options of compilers that begin like it: -openmp, nvcc's -odir and -objtemp.
+_JOINED_OUTPUT = re.compile(
+    r"(-MF|-MT|-MQ|-o(?!(?:penmp|dir|ptf|bj[\w-]*)(?:=.*)?$))(.+)", re.DOTALL
+)
 _DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
 _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
@@ -131,7 +133,9 @@ def role_of_source(path: str) -> Role:
         return Role.CUDA
     if path.endswith(_CXX):
         return Role.CXX
-    return Role.C if path.endswith(_C) else Role.OTHER
+    if path.endswith(_C):
+        return Role.C
+    return Role.FORTRAN if path.lower().endswith(_FORTRAN) else Role.OTHER
 
 
 def _without_wrapper(command: Sequence[str]) -> list[str]:
@@ -162,7 +166,7 @@ def _role(compiler: str, sources: Sequence[str]) -> Role:
         return Role.ARCHIVE
     if _LINKERS.fullmatch(compiler):
         return Role.LINK
-    if not _COMPILERS.fullmatch(compiler):
+    if not COMPILER.fullmatch(compiler):
         return Role.OTHER
     if not sources:
         return Role.LINK

@@ -17,6 +17,7 @@ class Role(StrEnum):
     C = "compile C"
     CXX = "compile C++"
     CUDA = "compile CUDA"
+    FORTRAN = "compile Fortran"
     LINK = "link"
     ARCHIVE = "archive"
     OTHER = "other"
