@@ -88,7 +88,16 @@ class _Place:
     def without_root(self, text: str) -> str:
         if self._prefix != "/" and self._prefix in text:
             return text.replace(self._prefix, "")
-        return _HASHED.sub("", _FRESH.sub("", text))
+        return _lasting(text)
+
+
+def build_folder(directory: str) -> str:
+    """Return the name of a build folder; the same for every build that pip or uv make of it."""
+    return _lasting(normpath(directory))
+
+
+def _lasting(text: str) -> str:
+    return _HASHED.sub("", _FRESH.sub("", text))
 
 
 def step_of(
@@ -118,6 +127,7 @@ def step_of(
         role=role,
         source=source,
         output=output,
+        directory=build_folder(directory),
         dependency_file=named.get("dependencies", ""),
         compiler=basename(program),
         flags=flags,

@@ -62,11 +62,12 @@ class _Offset:
 class Predictor:
     """Knows the rows it was given, oldest first, and learns from each further one.
 
-    ``durations`` are the latest by output: what a build tool saw includes the time a step waited.
+    ``durations`` are the latest of each build folder, by output: those that a build tool saw
+    include the time a step waited.
     """
 
     def __init__(self, rows: Iterable[StepRecord] = ()):
-        self.durations: dict[str, float] = {}
+        self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
@@ -90,7 +91,8 @@ class Predictor:
             rounds=step.rounds,
             profile=profile_of(row),
         )
-        self.durations[step.output] = row.seconds
+        if step.directory:
+            self.durations[step.directory][step.output] = row.seconds
         self._by_key[step.key].append(sample)
         self._by_source[step.role, step.source].append(sample)
         for folder in _folders(step):

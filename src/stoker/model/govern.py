@@ -32,6 +32,7 @@ class Step(Value, frozen=True, kw_only=True):
     role: Role
     source: str = ""  # a link's or archive's output, since it has many sources
     output: str = ""  # as the command names it
+    directory: str = ""  # the build folder, which ``output`` is relative to; "" where not recorded
     dependency_file: str = ""
     compiler: str = ""
     flags: tuple[str, ...] = ()  # without the names of outputs

@@ -48,6 +48,7 @@ def test_a_compile() -> None:
     assert step.role is Role.CXX
     assert step.source == "core/a.cpp"
     assert step.output == "core/a.cpp.o"
+    assert step.directory == "/src/build"
     assert step.dependency_file == "core/a.cpp.o.d"
     assert step.compiler == "c++"
     assert step.flags == (
@@ -244,6 +245,7 @@ def test_pip_builds_in_a_new_folder_every_time(folder: str) -> None:
 
     assert step("ab12cd").key == step("zz98xy").key
     assert step("ab12cd").source == "flash-attn/csrc/a.cpp"
+    assert step("ab12cd").directory == step("zz98xy").directory == "flash-attn/b"
 
 
 def test_paths_outside_the_tree_stay_whole() -> None:

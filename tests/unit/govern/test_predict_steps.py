@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
@@ -144,13 +145,21 @@ def test_a_folder_has_a_course_too() -> None:
 # -- durations ----------------------------------------------------------------------------------
 
 
-def test_the_latest_duration_of_each_output_is_known() -> None:
-    records = [make.record("a.o", seconds=10), make.record("b.o", seconds=3)]
-    predictor = Predictor(records)
+def made_in(folder: str, output: str, seconds: float) -> StepRecord:
+    made = make.record(output, seconds=seconds)
+    return replace(made, step=replace(made.step, directory=folder))
+
+
+def test_the_latest_duration_of_each_output_of_a_folder_is_known() -> None:
+    predictor = Predictor([made_in("/x/build", "a.o", 10), made_in("/y/build", "a.o", 3)])
     durations = predictor.durations
-    assert durations == {"a.o": 10, "b.o": 3}
-    predictor.learn(make.record("a.o", seconds=7))
-    assert durations == {"a.o": 7, "b.o": 3}
+    assert durations == {"/x/build": {"a.o": 10}, "/y/build": {"a.o": 3}}
+    predictor.learn(made_in("/x/build", "a.o", 7))
+    assert durations == {"/x/build": {"a.o": 7}, "/y/build": {"a.o": 3}}
+
+
+def test_a_row_that_does_not_tell_its_folder_says_nothing_of_any() -> None:
+    assert Predictor([make.record("a.o")]).durations == {}
 
 
 # -- sizes --------------------------------------------------------------------------------------
