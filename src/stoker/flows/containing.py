@@ -31,7 +31,13 @@ from stoker.govern.launcher import launcher_path
 from stoker.knowledge.builder_images import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
-from stoker.model.errors import CommandError, ExitStatus, MissingError, UsageError
+from stoker.model.errors import (
+    CommandError,
+    ExitStatus,
+    MissingError,
+    Terminated,
+    UsageError,
+)
 from stoker.model.events import AnyEvent
 from stoker.model.value import Value
 from stoker.outside import folders, locks, process
@@ -184,7 +190,7 @@ def _ended_by_signals() -> Iterator[None]:
     """Signals that would end us at once, and leave the container, end the block instead."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
+        raise Terminated(number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
