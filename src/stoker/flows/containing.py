@@ -35,6 +35,7 @@ from stoker.model.errors import (
     CommandError,
     ExitStatus,
     MissingError,
+    StorageError,
     Terminated,
     UsageError,
 )
@@ -229,7 +230,7 @@ class _Case:
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
         before = self._runs()
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
-        folder = None
+        folder, outputs = None, ()
         try:
             told = self._stoker(words, _settings_folder(tree), places, onlooker)
             if told.ok:
@@ -237,8 +238,7 @@ class _Case:
         finally:
             folder = self._bring_run(before, tree, contained)
             shutil.rmtree(made, ignore_errors=True)
-        if not told.ok or folder is None:
-            raise _failed(told)
+        folder = run_folder_of(told, folder, outputs)
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
         record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
         return Built(record=record, folder=str(folder))
@@ -306,12 +306,21 @@ class _Case:
         return None
 
 
-def _failed(told: process.Outcome) -> CommandError:
-    """What went wrong was said by the stoker inside."""
-    error = CommandError(f"the build in the container {told.problem}")
-    if told.status in set(ExitStatus):
-        error.status = ExitStatus(told.status)
-    return error
+def run_folder_of(told: process.Outcome, folder: Path | None, outputs: Sequence[Path]) -> Path:
+    """Return the folder of the run, where the build has ended well and left a record."""
+    if not told.ok:
+        # What went wrong was said by the stoker inside.
+        error = CommandError(f"the build in the container {told.problem}")
+        if told.status in set(ExitStatus):
+            error.status = ExitStatus(told.status)
+        raise error
+    if folder is None:
+        made = ", ".join(map(str, outputs)) or "nothing"
+        raise StorageError(
+            "the build in the container succeeded, but its record cannot be read",
+            hints=[f"it made {made}", "for a record, build again with --fresh"],
+        )
+    return folder
 
 
 def _bring(made: Path, out: Path) -> Path:
