@@ -230,7 +230,7 @@ class _Case:
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
         before = self._runs()
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
-        folder, outputs = None, ()
+        outputs: tuple[Path, ...] = ()
         try:
             told = self._stoker(words, _settings_folder(tree), places, onlooker)
             if told.ok:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from stoker.model.govern import Pace, Prediction
 
-# A prediction of time is taken to be this much too short, and more when it was passed already.
-_OVERTIME = 1.1
+_OVERTIME = 1.02  # by which a prediction of time is taken to be too short
+_LATE = 0.1  # share of its age for which a step goes on that should have ended
 _TAIL = 16  # parts of a profile in which a step may be that should have ended
 _MOMENT = 1.0  # seconds for which what is in use now stays in use
 _ALIKE = 0.12  # share by which the memory of one command may differ from run to run
@@ -87,7 +87,7 @@ def remaining(prediction: Prediction, age: float) -> float:
     """Seconds until it ends, rather too many; infinite where nobody knows."""
     if prediction.seconds is None:
         return inf
-    return max(prediction.seconds * _OVERTIME - age, age * (_OVERTIME - 1))
+    return max(prediction.seconds * _OVERTIME - age, age * _LATE)
 
 
 def to_come(prediction: Prediction, age: float) -> float:
