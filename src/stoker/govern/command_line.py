@@ -14,18 +14,17 @@ from typing import Protocol
 
 from stoker.model.govern import Role, Step
 from stoker.model.secrets import hide_in_word, is_secret
+from stoker.plan.chain import COMPILER
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
-_COMPILERS = re.compile(
-    r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|icx|icpx|nvcc|hipcc)(?:-[\d.]+)?"
-)
 _ARCHIVERS = re.compile(r"(?:.*-)?(?:ar|ranlib)(?:-[\d.]+)?")
 _LINKERS = re.compile(r"(?:.*-)?(?:ld|ld\.\w+|mold)")
 _CUDA = (".cu",)
 _CXX = (".cc", ".cpp", ".cxx", ".c++", ".C", ".mm", ".hip")
 _C = (".c", ".m", ".s", ".S")
+_FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")  # in capitals, too
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-_COMPILES = (Role.C, Role.CXX, Role.CUDA)
+_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN)
 # Options that name what is made or where it is noted down, and what they name.
 _OUTPUTS = {
     "-o": "output",
@@ -34,7 +33,10 @@ _OUTPUTS = {
     "-MT": "target",
     "-MQ": "target",
 }
-_JOINED_OUTPUT = re.compile(r"(-o|-MF|-MT|-MQ)(?!penmp|bj|dir)(.+)")
+# `-ofile`, but not options of compilers that begin like it: -openmp, nvcc's -odir and -objtemp.
+_JOINED_OUTPUT = re.compile(
+    r"(-MF|-MT|-MQ|-o(?!(?:penmp|dir|ptf|bj[\w-]*)(?:=.*)?$))(.+)", re.DOTALL
+)
 _DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
 _SHORT = 16  # a value with fewer characters is no token
 _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
@@ -88,7 +90,16 @@ class _Place:
     def without_root(self, text: str) -> str:
         if self._prefix != "/" and self._prefix in text:
             return text.replace(self._prefix, "")
-        return _HASHED.sub("", _FRESH.sub("", text))
+        return _lasting(text)
+
+
+def build_folder(directory: str) -> str:
+    """Return the name of a build folder; the same for every build that pip or uv make of it."""
+    return _lasting(normpath(directory))
+
+
+def _lasting(text: str) -> str:
+    return _HASHED.sub("", _FRESH.sub("", text))
 
 
 def step_of(
@@ -118,6 +129,7 @@ def step_of(
         role=role,
         source=source,
         output=output,
+        directory=build_folder(directory),
         dependency_file=named.get("dependencies", ""),
         compiler=basename(program),
         flags=tuple(map(_shown, flags)),
@@ -133,7 +145,9 @@ def role_of_source(path: str) -> Role:
         return Role.CUDA
     if path.endswith(_CXX):
         return Role.CXX
-    return Role.C if path.endswith(_C) else Role.OTHER
+    if path.endswith(_C):
+        return Role.C
+    return Role.FORTRAN if path.lower().endswith(_FORTRAN) else Role.OTHER
 
 
 def _without_wrapper(command: Sequence[str]) -> list[str]:
@@ -164,7 +178,7 @@ def _role(compiler: str, sources: Sequence[str]) -> Role:
         return Role.ARCHIVE
     if _LINKERS.fullmatch(compiler):
         return Role.LINK
-    if not _COMPILERS.fullmatch(compiler):
+    if not COMPILER.fullmatch(compiler):
         return Role.OTHER
     if not sources:
         return Role.LINK

@@ -53,9 +53,10 @@ CREATE TABLE attempt (
         "CREATE INDEX attempt_run ON attempt (run)",
     ),
     ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
+    ("ALTER TABLE attempt ADD COLUMN directory TEXT NOT NULL DEFAULT ''",),
 )
 _VERSION = len(_UPGRADES)
-_STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
+_STEP_COLUMNS = "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes"
 _PATIENCE = 5.0  # seconds for others who write
 _RECENT = 20_000  # attempts: several builds of PyTorch
 
@@ -95,7 +96,7 @@ class History:
         step, record = attempt.record.step, attempt.record
         self._write(
             "INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, profile,"
-            f" outcome, status, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 18)})",
+            f" outcome, status, {_STEP_COLUMNS}) VALUES ({', '.join('?' * 19)})",
             (
                 run,
                 attempt.started,
@@ -110,6 +111,7 @@ class History:
                 step.role.value,
                 step.source,
                 step.output,
+                step.directory,
                 step.compiler,
                 msgspec.json.encode(step.flags).decode(),
                 msgspec.json.encode(step.archs).decode(),
@@ -212,6 +214,7 @@ def _step(
     role: str,
     source: str,
     output: str,
+    directory: str,
     compiler: str,
     flags: str,
     archs: str,
@@ -223,6 +226,7 @@ def _step(
         role=Role(role),
         source=source,
         output=output,
+        directory=directory,
         compiler=compiler,
         flags=msgspec.json.decode(flags, type=tuple[str, ...]),
         archs=msgspec.json.decode(archs, type=tuple[str, ...]),

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from stoker.model.value import Value
 
 _LANGUAGES = ("C", "CXX", "CUDA", "HIP")
-# Programs that the launcher stands for, under whatever prefix and version they are installed.
+# The one list of compilers, under whatever prefix and version they are installed: the launcher
+# stands for them on the PATH, and their command lines are read.
 COMPILER = re.compile(
     r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc|hipcc|icx|icpx|gfortran)(?:-[\d.]+)?"
 )
