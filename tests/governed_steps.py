@@ -92,6 +92,7 @@ def running(
     current: float = 0,
     peak: float | None = None,
     on_trial: bool = False,
+    stopping: bool = False,
     paused_at: float | None = None,
 ) -> Running:
     seen = current if peak is None else peak
@@ -101,6 +102,7 @@ def running(
         on_trial=on_trial,
         current=round(current),
         peak=round(seen),
+        stopping=stopping,
         paused_at=paused_at,
     )
 
@@ -126,6 +128,12 @@ def state(
         running=tuple(steps),
         waiting=sorted(waiting, key=urgency),
     )
+
+
+def oldest(state: State) -> Running | None:
+    """The step that ran first of those that are not being stopped."""
+    live = [step for step in state.running if not step.stopping]
+    return min(live, key=lambda step: (step.started, step.id), default=None)
 
 
 def profiles() -> st.SearchStrategy[Profile]:
@@ -181,6 +189,7 @@ def states(draw: st.DrawFn) -> State:
             asked,
             started=draw(st.floats(0, 50)),
             paused_at=draw(st.none() | st.floats(50, 100)),
+            stopping=draw(st.booleans()),
             current=(current := draw(st.integers(0, 6 * GB))),
             peak=current + draw(st.integers(0, GB)),
             on_trial=draw(st.booleans()),

@@ -8,7 +8,7 @@ def main() -> int:
     import click
 
     from stoker.cli import command
-    from stoker.model.errors import ExitStatus, StokerError
+    from stoker.model.errors import ExitStatus, StokerError, Terminated
 
     try:
         return int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
@@ -23,6 +23,9 @@ def main() -> int:
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\nstoker: interrupted\n")
         return ExitStatus.INTERRUPTED
+    except Terminated as ended:
+        sys.stderr.write("\nstoker: interrupted\n")
+        return ended.status
     except BrokenPipeError:
         # The reader of our output went away (`stoker options | head`): not an error of ours.
         sys.stderr.close()

@@ -295,8 +295,11 @@ def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
     assert (done.returncode, "another build is at work" in done.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_an_interrupted_build_ends_at_once_and_goes_on_later(
-    project: Project, stoker_home: Path
+    project: Project, stoker_home: Path, number: signal.Signals, status: int
 ) -> None:
     """The generator waits for ever; ninja is told, and ends before we do."""
     project.change(
@@ -310,9 +313,9 @@ def test_an_interrupted_build_ends_at_once_and_goes_on_later(
     environment = {**os.environ, "PATH": path, "WAIT": "1"}
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as build:
         wait_until(lambda: list(stoker_home.glob("cache/builds/*/build/begun")), "it generates")
-        build.send_signal(signal.SIGTERM)
+        build.send_signal(number)
         _, said = build.communicate(timeout=PATIENCE)
-    assert build.returncode == 130
+    assert build.returncode == status
     assert "codegen    failed" in said
     assert said.endswith("interrupted\n")
     (record,) = stoker_home.glob("state/runs/*/record.json")

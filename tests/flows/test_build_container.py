@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS, Stoker, missing
+from stoker.flows.containing import run_folder_of
+from stoker.model.errors import CommandError, ExitStatus, StorageError
+from stoker.outside import process
 
 KILN = PROJECTS.parents[1] / "examples" / "kiln"
 PACKAGES = "g++,python3-dev,python3-venv"  # all that the example needs; the rest comes along
@@ -121,3 +124,40 @@ def test_containers_that_are_not_ours_are_left_alone(stoker: Stoker, need: Need)
     done = stoker("container", "rm", "somebody-elses")
     assert done.returncode == 2
     assert stoker("container", "rm").returncode == 2
+
+
+# -- how a build inside has ended ---------------------------------------------------------------
+
+
+def told(status: int | None) -> process.Outcome:
+    return process.Outcome(status=status, stdout="", stderr="")
+
+
+def test_a_good_build_without_a_record_is_an_error_of_its_own(tmp_path: Path) -> None:
+    made = (tmp_path / "kiln.whl",)
+    with pytest.raises(StorageError, match="its record cannot be read") as raised:
+        run_folder_of(told(0), None, made)
+    assert raised.value.status is ExitStatus.STORAGE
+    assert str(made[0]) in raised.value.hints[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "ours"),
+    [
+        (2, "ended with status 2", ExitStatus.USAGE),
+        (5, "ended with status 5", ExitStatus.STORAGE),
+        (77, "ended with status 77", ExitStatus.FAILED),
+        (-9, "was killed by signal 9", ExitStatus.FAILED),
+    ],
+)
+def test_a_build_that_failed_inside_ends_with_its_own_status(
+    tmp_path: Path, status: int, words: str, ours: ExitStatus
+) -> None:
+    for folder in (None, tmp_path):
+        with pytest.raises(CommandError, match=f"the build in the container {words}") as raised:
+            run_folder_of(told(status), folder, ())
+        assert raised.value.status is ours
+
+
+def test_a_good_build_with_a_record_is_no_error(tmp_path: Path) -> None:
+    assert run_folder_of(told(0), tmp_path, ()) == tmp_path

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from stoker.flows.planning import named_variant
 from stoker.knowledge.cpus import cpu_dispatch, cpu_levels, cpu_needs
 from stoker.knowledge.cuda import cuda_releases
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import Gpu, gpus, runs_on
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch import forwarding
-from stoker.machine.snapshot import read_machine
 from stoker.model.catalogue import Catalogue, Explained, GpuEntry, NamedEntry, Served
 from stoker.model.errors import UsageError, nearest
 from stoker.model.source import CMakeOption, ListedOption, ProjectKind, SourceTree
@@ -86,7 +86,7 @@ def _named(file: File) -> tuple[NamedEntry, ...]:
 
 def explain(words: str) -> Explained:
     """What a variant is, and which GPUs and CPUs run code built for it."""
-    variant = parse(words, read_machine() if "native" in words or "machine" in words else None)
+    variant = named_variant(words)
     return Explained(
         name=name(variant),
         label=label(variant),

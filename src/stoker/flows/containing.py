@@ -31,7 +31,14 @@ from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
 from stoker.knowledge.builder_images import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
-from stoker.model.errors import CommandError, ExitStatus, MissingError, UsageError
+from stoker.model.errors import (
+    CommandError,
+    ExitStatus,
+    MissingError,
+    StorageError,
+    Terminated,
+    UsageError,
+)
 from stoker.model.events import AnyEvent
 from stoker.model.value import Value
 from stoker.outside import folders, locks, process
@@ -191,7 +198,7 @@ def _ended_by_signals() -> Iterator[None]:
     """Signals that would end us at once, and leave the container, end the block instead."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
+        raise Terminated(number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -230,7 +237,7 @@ class _Case:
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
         before = self._runs()
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
-        folder = None
+        outputs: tuple[Path, ...] = ()
         try:
             told = self._stoker(words, _settings_folder(tree), places, onlooker)
             if told.ok:
@@ -238,8 +245,7 @@ class _Case:
         finally:
             folder = self._bring_run(before, tree, contained)
             shutil.rmtree(made, ignore_errors=True)
-        if not told.ok or folder is None:
-            raise _failed(told)
+        folder = run_folder_of(told, folder, outputs)
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
         record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
         return Built(record=record, folder=str(folder))
@@ -307,12 +313,21 @@ class _Case:
         return None
 
 
-def _failed(told: process.Outcome) -> CommandError:
-    """What went wrong was said by the stoker inside."""
-    error = CommandError(f"the build in the container {told.problem}")
-    if told.status in set(ExitStatus):
-        error.status = ExitStatus(told.status)
-    return error
+def run_folder_of(told: process.Outcome, folder: Path | None, outputs: Sequence[Path]) -> Path:
+    """Return the folder of the run, where the build has ended well and left a record."""
+    if not told.ok:
+        # What went wrong was said by the stoker inside.
+        error = CommandError(f"the build in the container {told.problem}")
+        if told.status in set(ExitStatus):
+            error.status = ExitStatus(told.status)
+        raise error
+    if folder is None:
+        made = ", ".join(map(str, outputs)) or "nothing"
+        raise StorageError(
+            "the build in the container succeeded, but its record cannot be read",
+            hints=[f"it made {made}", "for a record, build again with --fresh"],
+        )
+    return folder
 
 
 def _made_in(folder: Path) -> list[Path]:

@@ -9,9 +9,10 @@ from stoker.machine.snapshot import read_machine
 from stoker.machine.tools import read_toolbox
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding
-from stoker.model.machine import Toolbox
+from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Origin, Plan
 from stoker.model.source import SourceTree
+from stoker.model.variant import Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimate import estimate
@@ -41,12 +42,7 @@ def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Sub
     wishes = _wishes(request, environment)
     tree = _tree(wishes)
     machine = read_machine((Path(tree.path),) if tree else ())
-    variant, origins = wanted_variant(
-        _said(wishes, "variant"),
-        parts={part: _said(wishes, part) for part in PARTS if part in wishes.values},
-        features=[(wish.value, wish.origin) for wish in wishes.features],
-        machine=machine,
-    )
+    variant, origins = _variant(wishes, machine)
     toolbox = _toolbox(variant.python, environment)
     return Subject(
         variant=variant,
@@ -58,6 +54,21 @@ def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Sub
         defines=tuple(define(key, wish.value, wish.origin) for key, wish in wishes.defines.items()),
         exported=dict(environment),
         cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
+    )
+
+
+def named_variant(text: str) -> Variant:
+    """Return the variant that these words, or this name in stoker.toml, stand for."""
+    wishes = _wishes(Request(options={"variant": text}), {})
+    return _variant(wishes, read_machine(()))[0]
+
+
+def _variant(wishes: Wishes, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
+    return wanted_variant(
+        _said(wishes, "variant"),
+        parts={part: _said(wishes, part) for part in PARTS if part in wishes.values},
+        features=[(wish.value, wish.origin) for wish in wishes.features],
+        machine=machine,
     )
 
 

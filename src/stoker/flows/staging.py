@@ -34,7 +34,7 @@ from stoker.flows.preparing import (
     refusal,
 )
 from stoker.model.build import BuildRequest, GitState, Isolation, Stage
-from stoker.model.errors import CommandError, MissingError, unknown
+from stoker.model.errors import CommandError, MissingError, Terminated, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
@@ -386,7 +386,7 @@ class Staging:
             environment = {**self.environment, **self._talk, **(own or {}), **extra}
             status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
             if self._governed.stopped_by is not None:
-                raise KeyboardInterrupt
+                raise Terminated(self._governed.stopped_by)
             return status
 
         return execute

@@ -17,6 +17,7 @@ from stoker.deliver.verify.case import (
 )
 from stoker.deliver.verify.checks import examine, worst_first
 from stoker.flows.inspecting import inspect
+from stoker.flows.planning import named_variant
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
@@ -38,7 +39,7 @@ def verify(
     run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Verification:
-    asked = _wanted(variant) if variant else None
+    asked = named_variant(variant) if variant else None
     with open_wheel(path) as wheel:
         case = _read(wheel, asked)
         python = _python_for(case) if run else None
@@ -53,28 +54,6 @@ def verify(
         variant=name(case.expected) if case.expected else None,
         findings=worst_first(findings),
     )
-
-
-def _wanted(text: str) -> Variant:
-    """By the grammar, or by its name in stoker.toml."""
-    from stoker.machine.snapshot import read_machine
-    from stoker.plan.wanted import wanted_variant
-    from stoker.settings.declared import PARTS
-    from stoker.settings.toml import find_file, read_file
-    from stoker.settings.wishes import gather
-
-    path = find_file(Path.cwd())
-    wishes = gather(
-        file=read_file(path) if path else None, environment={}, command_line={"variant": text}
-    )
-    said = {key: (wish.value, wish.origin) for key, wish in wishes.values.items()}
-    variant, _ = wanted_variant(
-        said["variant"],
-        parts={part: said[part] for part in PARTS if part in said},
-        features=[(wish.value, wish.origin) for wish in wishes.features],
-        machine=read_machine(()),
-    )
-    return variant
 
 
 def _read(wheel: Wheel, asked: Variant | None) -> Case:

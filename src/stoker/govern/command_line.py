@@ -15,16 +15,19 @@ from stoker.model.govern import Role, Step
 from stoker.model.secrets import hide_in_word, is_secret
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
+# As in launcher/compilers.c, under any prefix and version.
 _COMPILERS = re.compile(
-    r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|icx|icpx|nvcc|hipcc)(?:-[\d.]+)?"
+    r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc|hipcc|icx|icpx|icc|icpc|dpcpp|nvc|nvc\+\+"
+    r"|amdclang|amdclang\+\+|gfortran|ifx|ifort|nvfortran|flang|flang-new)(?:-[\d.]+)?"
 )
 _ARCHIVERS = re.compile(r"(?:.*-)?(?:ar|ranlib)(?:-[\d.]+)?")
 _LINKERS = re.compile(r"(?:.*-)?(?:ld|ld\.\w+|mold)")
 _CUDA = (".cu",)
 _CXX = (".cc", ".cpp", ".cxx", ".c++", ".C", ".mm", ".hip")
 _C = (".c", ".m", ".s", ".S")
+_FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")  # in capitals, too
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-_COMPILES = (Role.C, Role.CXX, Role.CUDA)
+_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN)
 # Options that name what is made or where it is noted down, and what they name.
 _OUTPUTS = {
     "-o": "output",
@@ -33,7 +36,10 @@ _OUTPUTS = {
     "-MT": "target",
     "-MQ": "target",
 }
-_JOINED_OUTPUT = re.compile(r"(-o|-MF|-MT|-MQ)(?!penmp|bj|dir)(.+)")
+# `-ofile`, but not options of compilers that begin like it: -openmp, nvcc's -odir and -objtemp.
+_JOINED_OUTPUT = re.compile(
+    r"(-MF|-MT|-MQ|-o(?!(?:penmp|dir|ptf|bj[\w-]*)(?:=.*)?$))(.+)", re.DOTALL
+)
 _DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
 _SHORT = 16  # a value with fewer characters is no token
 _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
@@ -84,6 +90,8 @@ class _Place:
     def __init__(self, directory: str, root: str):
         self.directory = directory
         self._prefix = root.rstrip("/") + "/"
+        # Only where a path begins: a folder within the tree may be named like the root.
+        self._root = re.compile(rf"(^-?[A-Za-z]*|[=,:;\s\"'(]){re.escape(self._prefix)}")
 
     def full(self, path: str) -> str:
         return normpath(path if isabs(path) else join(self.directory, path))
@@ -94,9 +102,18 @@ class _Place:
 
     def without_root(self, text: str) -> str:
         if self._prefix != "/" and self._prefix in text:
-            return text.replace(self._prefix, "")
-        start = max((found.end() + 1 for found in _FRESH.finditer(text)), default=0)
-        return _HASHED.sub("", text[start:])
+            return self._root.sub(r"\1", text)
+        return _lasting(text)
+
+
+def build_folder(directory: str) -> str:
+    """Return the name of a build folder; the same for every build that pip or uv make of it."""
+    return _lasting(normpath(directory))
+
+
+def _lasting(text: str) -> str:
+    start = max((found.end() + 1 for found in _FRESH.finditer(text)), default=0)
+    return _HASHED.sub("", text[start:])
 
 
 def step_of(
@@ -126,6 +143,7 @@ def step_of(
         role=role,
         source=source,
         output=output,
+        directory=build_folder(directory),
         dependency_file=named.get("dependencies", ""),
         compiler=basename(program),
         flags=tuple(map(_shown, flags)),
@@ -150,7 +168,9 @@ def role_of_source(path: str) -> Role:
         return Role.CUDA
     if path.endswith(_CXX):
         return Role.CXX
-    return Role.C if path.endswith(_C) else Role.OTHER
+    if path.endswith(_C):
+        return Role.C
+    return Role.FORTRAN if path.lower().endswith(_FORTRAN) else Role.OTHER
 
 
 def reads_files(command: Sequence[str]) -> bool:

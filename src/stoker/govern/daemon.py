@@ -425,6 +425,7 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
         step,
         source=_text(step.source),
         output=_text(step.output),
+        directory=_text(step.directory),
         dependency_file=_text(step.dependency_file),
         compiler=_text(step.compiler),
         flags=tuple(map(_text, step.flags)),

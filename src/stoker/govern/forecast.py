@@ -13,7 +13,7 @@ from itertools import islice
 from math import inf, sqrt
 
 from stoker.govern import course
-from stoker.model.govern import Basis, Request, Running, State
+from stoker.model.govern import Basis, Prediction, Request, Running, State
 
 _SHORTEST = 0.25  # seconds
 _GROWTH = 1.03  # from one stretch's end to the next one's
@@ -54,6 +54,7 @@ class Forecast:
         """``spare_trials``: for steps on trial nothing is kept free but where there is room."""
         self._room = room
         self._cpus = state.cpus
+        self._pace = state.pace
         self._until = _stretches(state)
         self._memory = [0.0] * len(self._until)
         self._variance = [0.0] * len(self._until)
@@ -93,12 +94,14 @@ class Forecast:
     def _claim(self, request: Request, first: int) -> _Claim:
         begin = self._until[first - 1] if first else 0.0
         margin, independent = _margin(request, 1.0)
-        expected = course.span(request.prediction)
+        prediction = course.paced(request.prediction, self._pace)
+        expected = course.span(prediction)
+        spread = course.spread_of(prediction, self._pace)
         return _Claim(
             first=first,
-            end=begin + course.remaining(request.prediction, 0.0),
+            end=begin + course.remaining(prediction, 0.0) * spread,
             slots=request.slots_of(self._cpus),
-            memory=lambda start, end: expected(start - begin, end - begin),
+            memory=lambda start, end: expected((start - begin) / spread, (end - begin) * spread),
             margin=margin,
             independent=independent,
         )
@@ -139,25 +142,35 @@ def _stretches(state: State) -> list[float]:
     rest.
     """
     first = islice(state.waiting, _LOOKED_AT)
-    lives = [course.remaining(request.prediction, 0.0) for request in first]
-    lives += [
-        course.remaining(step.request.prediction, step.age(state.now)) for step in state.running
-    ]
+    lives = [course.remaining(course.paced(each.prediction, state.pace), 0.0) for each in first]
+    positions = (_position(step, state) for step in state.running)
+    lives += [course.remaining(prediction, ages[0]) for prediction, ages, _ in positions]
     horizon = max((life for life in lives if life < inf), default=0.0)
+    horizon *= state.pace.spread  # some may be slower
     return [*_ENDS[: bisect_left(_ENDS, horizon)], horizon, inf]
 
 
 def _running_claim(step: Running, state: State) -> _Claim:
-    prediction, age = step.request.prediction, step.age(state.now)
-    margin, independent = _margin(step.request, course.to_come(prediction, age))
+    prediction, ages, spread = _position(step, state)
+    margin, independent = _margin(step.request, course.to_come(prediction, ages[0]))
+    expected = course.ahead(prediction, ages, step.current)
     return _Claim(
         first=0,
-        end=course.remaining(prediction, age),
+        end=course.remaining(prediction, ages[0]) * spread,
         slots=step.request.slots_of(state.cpus),
-        memory=course.ahead(step, state.now),
+        memory=lambda begin, end: expected(begin / spread, end * spread),
         margin=margin,
         independent=independent,
     )
+
+
+def _position(step: Running, state: State) -> tuple[Prediction, course.Ages, float]:
+    """Return what is predicted of a step at today's pace, how much of it has passed, and by which
+    factor the rest may be faster or slower.
+    """
+    prediction = course.paced(step.request.prediction, state.pace)
+    spread = course.spread_of(prediction, state.pace)
+    return prediction, course.lived(prediction, step.age(state.now), step.peak, spread), spread
 
 
 def _margin(request: Request, to_come: float) -> tuple[float, bool]:

@@ -332,6 +332,7 @@ class Governor:
             used=used,
             growth=self._growth,
             pressure=self._reading.pressure,
+            pace=self._predictor.pace,
             running=running,
             waiting=self._queue,
         )

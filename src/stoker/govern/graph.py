@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Thread
 
+from stoker.govern.command_line import build_folder
 from stoker.govern.outlook import steps_left
 from stoker.source.ninja import Edge, read_durations, read_graph
 
@@ -18,10 +19,10 @@ _WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's opti
 
 class Graphs:
     """Of each build folder of each run. ``durations``: seconds that steps were seen to run, by
-    output; those of ninja's log include the time they waited for their permit.
+    build folder and output; those of ninja's log include the time they waited for their permit.
     """
 
-    def __init__(self, durations: Mapping[str, float]) -> None:
+    def __init__(self, durations: Mapping[str, Mapping[str, float]]) -> None:
         self._durations = durations
         self._paths: dict[tuple[int, str], dict[str, float]] = {}
         self._left: list[tuple[int, dict[str, float | None]]] = []
@@ -35,7 +36,7 @@ class Graphs:
         if key not in self._paths:
             self._paths[key] = {}
             targets = ninja_targets(asker) if asker else ()
-            loading = key, targets, dict(self._durations)
+            loading = key, targets, dict(self._durations.get(build_folder(folder), {}))
             Thread(target=self._load, args=loading, daemon=True).start()
         return self._paths[key].get(output, 0.0)
 

@@ -57,10 +57,11 @@ CREATE TABLE attempt (
         "CREATE INDEX attempt_run ON attempt (run)",
     ),
     ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
+    ("ALTER TABLE attempt ADD COLUMN directory TEXT NOT NULL DEFAULT ''",),
 )
 _VERSION = len(_UPGRADES)
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
-_STEP_COLUMNS = "key, role, source, output, compiler, flags, archs, threads, input_bytes"
+_STEP_COLUMNS = "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes"
 _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile"
 _ATTEMPT_COLUMNS = f"started, outcome, status, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
 # SQLite's codes for a file that is not what it must be. ERROR is a table or column that is missing.
@@ -153,6 +154,7 @@ class History:
                 step.role.value,
                 step.source,
                 step.output,
+                step.directory,
                 step.compiler,
                 msgspec.json.encode(step.flags).decode(),
                 msgspec.json.encode(step.archs).decode(),

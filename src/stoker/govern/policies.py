@@ -55,7 +55,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def decide(self, state: State) -> Decision:
         if not state.running:
             return self._admit(state) or Decision(admit=_first(state))
-        if (oldest := _oldest(state)).is_paused:
+        if (oldest := _oldest(state)) and oldest.is_paused:
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
             return self._relieve(state, excess)
@@ -230,8 +230,10 @@ def _paused(state: State) -> list[Running]:
     return [step for step in state.running if step.is_paused and not step.stopping]
 
 
-def _oldest(state: State) -> Running:
-    return min(state.running, key=_seniority)
+def _oldest(state: State) -> Running | None:
+    """Return the step that ran first of those that are not being stopped."""
+    live = (step for step in state.running if not step.stopping)
+    return min(live, key=_seniority, default=None)
 
 
 def _seniority(step: Running) -> tuple[float, int]:

@@ -74,12 +74,15 @@ class Queue(Sequence[Request]):
 def after_preemption(step: Running) -> Request:
     """What a step asks for when its policy has killed it: no less than it was seen to use. When it
     had kept to what was predicted it met others at the wrong time, and asks for more only when that
-    happens again.
+    happens again. When it was paused first, the pause did not pay: its course cannot be relied on,
+    so its peak is reserved throughout.
     """
     request, known = step.request, step.request.prediction
     if step.peak > known.peak or request.preemptions:
         larger = min(known.high, round(_LARGER * known.peak))
         request = replace(request, prediction=_raised(known, max(larger, step.peak)))
+    elif step.is_paused:
+        request = replace(request, prediction=_raised(known, known.peak))
     return replace(request, preemptions=request.preemptions + 1)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from stoker.govern.profile import Profile, profile_of
 from stoker.knowledge.memory_priors import Prior, prior_of
-from stoker.model.govern import Basis, Prediction, Role, Step, StepRecord
+from stoker.model.govern import Basis, Pace, Prediction, Role, Step, StepRecord
 from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
@@ -24,6 +24,11 @@ _LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
 _WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
 _WEIGHT_OF_PRIOR = 4  # counted as so many rows of a folder
+_PACES = 15  # latest steps that tell how fast this machine is
+_ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
+_LEAST_SPREAD = 1.02  # durations are never more certain than this
+_OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
+_SHORTEST = 1.0  # seconds of a step that tells anything about it
 
 
 class _Sample(Value, frozen=True, kw_only=True):
@@ -57,37 +62,49 @@ class _Offset:
 class Predictor:
     """Knows the rows it was given, oldest first, and learns from each further one.
 
-    ``durations`` are the latest by output: what a build tool saw includes the time a step waited.
+    ``durations`` are the latest of each build folder, by output: those that a build tool saw
+    include the time a step waited.
     """
 
     def __init__(self, rows: Iterable[StepRecord] = ()):
-        self.durations: dict[str, float] = {}
+        self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
-        self._time = {basis: _Offset(0.5) for basis in Basis}
+        self._paces: deque[float] = deque(maxlen=_PACES)
         for row in rows:
             self.learn(row)
+        # How fast the machine is today, only the steps of today can tell.
+        self._paces = deque(_ASSUMED_PACES, maxlen=_PACES)
 
     def learn(self, row: StepRecord) -> None:
         """First from how wrong we were, then from the row itself."""
         step = row.step
         expected = self._amounts(step, *self._samples_for(step))
         self._memory[expected.basis].learn(below=row.peak <= expected.high)
-        if expected.seconds is not None:
-            self._time[expected.basis].learn(below=row.seconds <= expected.seconds)
+        if expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
+            self._paces.append(max(row.seconds, _SHORTEST) / expected.seconds)
         sample = _Sample(
             peak=row.peak / prior_of(step).peak,
             seconds=row.seconds / step.rounds,
             rounds=step.rounds,
             profile=profile_of(row),
         )
-        self.durations[step.output] = row.seconds
+        if step.directory:
+            self.durations[step.directory][step.output] = row.seconds
         self._by_key[step.key].append(sample)
         self._by_source[step.role, step.source].append(sample)
         for folder in _folders(step):
             self._by_folder[step.role, folder].append(sample)
+
+    @property
+    def pace(self) -> Pace:
+        """Return how long steps whose duration was known take on this machine now."""
+        ratios, usual = sorted(self._paces), median(self._paces)
+        left_out = int(len(ratios) * _OUTLIERS)
+        fast, slow = ratios[left_out], ratios[-1 - left_out]
+        return Pace(usual=usual, spread=max(_LEAST_SPREAD, slow / usual, usual / fast))
 
     def predict(self, step: Step) -> Prediction:
         basis, samples = self._samples_for(step)
@@ -103,7 +120,7 @@ class Predictor:
         return Prediction(
             peak=round(peak),
             high=round(max(peak, high)),
-            seconds=median(seconds) * step.rounds * self._time[basis].factor if seconds else None,
+            seconds=median(seconds) * step.rounds if seconds else None,
             waves=step.rounds,
             basis=basis,
         )

@@ -231,6 +231,7 @@ class _Simulation:
             limit=self._memory,
             used=self._used,
             growth=self._slope.add(self._now, self._used),
+            pace=self._predictor.pace,
             running=tuple(attempt.running for attempt in self._running.values()),
             waiting=self._queue,
         )

@@ -10,7 +10,7 @@
                                       peak; may be missing
         "needs": ["dir/y.o"],         outputs that must be there first; may be missing
         "killed": false,              the figures are lower bounds
-        "key", "role", "compiler", "flags", "archs", "threads", "input_bytes":
+        "key", "role", "directory", "compiler", "flags", "archs", "threads", "input_bytes":
                                       as in Step; may be missing
     }]}
 
@@ -51,6 +51,7 @@ class _Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
     killed: bool = False
     key: str = ""
     role: Role | None = None
+    directory: str = ""
     compiler: str = ""
     flags: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
@@ -131,6 +132,7 @@ def _step(entry: _Entry) -> Step:
         role=entry.role or role_of_source(source),
         source=source,
         output=name,
+        directory=entry.directory,
         compiler=entry.compiler,
         flags=entry.flags,
         archs=entry.archs,
@@ -158,6 +160,7 @@ def _entry(record: StepRecord) -> _Entry:
         needs=record.needs,
         key=step.key,
         role=step.role,
+        directory=step.directory,
         compiler=step.compiler,
         flags=step.flags,
         archs=step.archs,

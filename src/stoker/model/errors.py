@@ -23,6 +23,14 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
 
 
+class Terminated(SystemExit):
+    """A signal told stoker to end; the status is the one that a shell gives for it."""
+
+    def __init__(self, number: int):
+        self.status = 128 + number
+        super().__init__(self.status)
+
+
 class StokerError(Exception):
     """An error with a next step. ``where`` is a place such as ``stoker.toml:12``."""
 

@@ -27,6 +27,7 @@ class Role(StrEnum):
     C = "compile C"
     CXX = "compile C++"
     CUDA = "compile CUDA"
+    FORTRAN = "compile Fortran"
     LINK = "link"
     ARCHIVE = "archive"
     OTHER = "other"
@@ -41,6 +42,7 @@ class Step(Value, frozen=True, kw_only=True):
     role: Role
     source: str = ""  # a link's or archive's output, since it has many sources
     output: str = ""  # as the command names it
+    directory: str = ""  # the build folder, which ``output`` is relative to; "" where not recorded
     dependency_file: str = ""
     compiler: str = ""
     flags: tuple[str, ...] = ()  # without the names of outputs
@@ -168,6 +170,15 @@ class Running(Value, frozen=True, kw_only=True):
         return replace(self, paused_at=None, paused=self.paused + self.paused_for(now))
 
 
+class Pace(Value, frozen=True, kw_only=True):
+    """How long steps take now, over what was predicted: the usual ratio, and the factor by which
+    single steps differ from it.
+    """
+
+    usual: float = 1.0
+    spread: float = 1.0
+
+
 class State(Value, frozen=True, kw_only=True):
     """All a policy may know. ``limit`` is what the build may fill: the binding limit, less what
     the user wants kept free.
@@ -179,6 +190,7 @@ class State(Value, frozen=True, kw_only=True):
     used: int  # of the binding limit, whoever uses it
     growth: float = 0.0  # of ``used``, in bytes a second
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
+    pace: Pace = Pace()
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
 

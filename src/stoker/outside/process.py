@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,6 +24,8 @@ from stoker.model.value import Value
 log = logging.getLogger("stoker.process")
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
+_KEPT = 1 << 18  # characters of what a program streams that its outcome has
+_LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
 
 Argument = str | os.PathLike[str]
 
@@ -117,12 +120,15 @@ def stream(
     """Run to the end, handing over each line, output and errors mixed, as it comes; with
     ``only_errors`` the output is nobody's.
 
+    The outcome has the end of the output only: a build may talk for hours.
+
     ``keep_open`` are file descriptors the program inherits: a lock of ours then holds for as long
     as either lives. The program does not outlive an exception, such as an interrupt.
     """
     words = [os.fspath(word) for word in command]
     _log_command(words)
-    lines = []
+    kept: deque[str] = deque()
+    length = 0
     try:
         child = subprocess.Popen(
             words,
@@ -136,15 +142,20 @@ def stream(
         )
     except OSError as error:
         raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    pipe = child.stdout or child.stderr
+    assert pipe is not None
     with child:
         try:
-            for line in child.stdout or child.stderr or ():
-                lines.append(line)
+            while line := pipe.readline(_LONGEST_LINE):
+                kept.append(line)
+                length += len(line)
+                while length > _KEPT:
+                    length -= len(kept.popleft())
                 on_line(line.rstrip("\n"))
         except BaseException:
             child.kill()
             raise
-    return Outcome(status=child.returncode, stdout="".join(lines), stderr="")
+    return Outcome(status=child.returncode, stdout="".join(kept), stderr="")
 
 
 @contextmanager

@@ -47,6 +47,7 @@ def test_a_compile() -> None:
     assert step.role is Role.CXX
     assert step.source == "core/a.cpp"
     assert step.output == "core/a.cpp.o"
+    assert step.directory == "/src/build"
     assert step.dependency_file == "core/a.cpp.o.d"
     assert step.compiler == "c++"
     assert step.flags == (
@@ -86,6 +87,10 @@ def test_threads_are_for_device_code_alone() -> None:
         ("clang++-18 -c a.cxx", Role.CXX),
         ("x86_64-linux-gnu-g++-13 -c a.cpp", Role.CXX),
         ("gcc -c start.S", Role.C),
+        ("gfortran -O2 -c solver.f90", Role.FORTRAN),
+        ("aarch64-linux-gnu-gfortran-12 -c solver.F", Role.FORTRAN),
+        ("gcc -c solver.for", Role.FORTRAN),
+        ("gfortran -shared -o libx.so a.o", Role.LINK),
         ("clang++ -x cuda -c a.cu", Role.CUDA),
         ("nvcc -x cu -c a.cpp", Role.CUDA),
         ("nvcc -dlink a.o b.o -o c.o", Role.LINK),
@@ -121,6 +126,19 @@ def test_outputs(words: str) -> None:
     assert step.flags == ("-c",)
 
 
+@pytest.mark.parametrize("path", ["dir/x", "bj/x", "penmp/x", "obj/x", "directory"])
+def test_joined_values_may_begin_like_another_option(path: str) -> None:
+    step = read(f"gcc -MD -c a.c -MF{path}.d -MT{path}.o -MQ{path}.o -o{path}.o")
+    assert (step.dependency_file, step.output) == (f"{path}.d", f"{path}.o")
+    assert step.flags == ("-c",)
+
+
+@pytest.mark.parametrize("word", ["-openmp", "-openmp=llvm", "-objtemp", "-odir", "-odir=x"])
+def test_options_that_begin_like_an_output_are_flags(word: str) -> None:
+    step = read(f"nvcc {word} -c a.cu")
+    assert (step.output, step.flags) == ("", (word, "-c"))
+
+
 @pytest.mark.parametrize("words", ["-MF x.d", "-MFx.d", "-Wp,-MD,x.d", "-Wp,-MMD,x.d"])
 def test_dependency_files(words: str) -> None:
     step = read(f"gcc -MD -c a.c {words} -MTa.o -MQ a.o")
@@ -129,8 +147,12 @@ def test_dependency_files(words: str) -> None:
 
 
 def test_options_that_only_begin_like_an_output() -> None:
-    assert read("gcc -openmp -c a.c").flags == ("-openmp", "-c")
     assert read("gcc -c a.c -O2").output == ""
+
+
+@pytest.mark.parametrize("name", ["gcc-12", "x-clang++", "nvcc", "hipcc", "icpx", "gfortran"])
+def test_every_compiler_is_known(name: str) -> None:
+    assert read(f"{name} -c a.cpp").role is not Role.OTHER
 
 
 # -- links --------------------------------------------------------------------------------------
@@ -244,6 +266,7 @@ def test_pip_builds_in_a_new_folder_every_time(folder: str) -> None:
 
     assert step("ab12cd").key == step("zz98xy").key
     assert step("ab12cd").source == "flash-attn/csrc/a.cpp"
+    assert step("ab12cd").directory == step("zz98xy").directory == "flash-attn/b"
 
 
 def test_paths_outside_the_tree_stay_whole() -> None:
@@ -273,7 +296,13 @@ def test_any_words_are_some_step(words: list[str], directory: str, root: str) ->
 
 @pytest.mark.parametrize(
     ("path", "role"),
-    [("a.cu", Role.CUDA), ("a.cpp", Role.CXX), ("a.c", Role.C), ("a.h", Role.OTHER)],
+    [
+        ("a.cu", Role.CUDA),
+        ("a.cpp", Role.CXX),
+        ("a.c", Role.C),
+        ("a.f90", Role.FORTRAN),
+        ("a.h", Role.OTHER),
+    ],
 )
 def test_roles_of_sources(path: str, role: Role) -> None:
     assert role_of_source(path) is role
@@ -288,3 +317,13 @@ def test_secrets_in_definitions_are_not_kept() -> None:
         *("-DAPI_TOKEN=***", "-DURL=https://***@host/", "-D", "DB_PASS=***", "-DN=1"),
         *("-std=c++17", "-c"),
     )
+
+
+def test_a_folder_named_like_the_root_within_the_tree_stays() -> None:
+    words = ["g++", "-c", "/build/tree/build/aten/x.cpp", "-I/build/tree/build/aten", "-o", "x.o"]
+    words += ["-ffile-prefix-map=/build/tree/build=b", "-Wl,-rpath,/build/lib:/build/lib2"]
+    step = step_of(words, "/build/tree/build", "/build")
+    assert step.source == "tree/build/aten/x.cpp"
+    assert "-Itree/build/aten" in step.flags
+    assert "-ffile-prefix-map=tree/build=b" in step.flags
+    assert "-Wl,-rpath,lib:lib2" in step.flags

@@ -41,12 +41,31 @@ def test_what_the_governor_saw_counts_more_than_ninjas_log(tmp_path: Path) -> No
     (tmp_path / ".ninja_log").write_text(
         "# ninja log v5\n0\t90000\t0\ta.o\t1\n0\t30000\t0\tb.o\t2\n0\t2000\t0\tlib\t3\n"
     )
-    seen: dict[str, float] = {}
+    seen: dict[str, dict[str, float]] = {}
     graphs = Graphs(seen)
-    seen["a.o"] = 5.0  # known before the folder is, not before the graphs are
+    seen[str(tmp_path)] = {"a.o": 5.0}  # known before the folder is, not before the graphs are
     assert read_by(graphs, tmp_path) == {"a.o": 5.0, "b.o": 30.0, "lib": 2.0}
     paths = [graphs.path(1, str(tmp_path), output, None) for output in ("a.o", "b.o", "lib")]
     assert paths == [7.0, 32.0, 2.0]
+
+
+def test_another_projects_output_of_the_same_name_says_nothing(tmp_path: Path) -> None:
+    output = "CMakeFiles/main.dir/main.cpp.o"
+    folders = [tmp_path / name / "build" for name in ("seen", "logged", "new")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "build.ninja").write_text(f"build {output}: CXX_COMPILER__x main.cpp\n")
+    (folders[1] / ".ninja_log").write_text(f"# ninja log v5\n0\t3000\t0\t{output}\t1\n")
+    graphs = Graphs({str(folders[0]): {output: 600.0}})
+    left = [read_by(graphs, folder)[output] for folder in folders]
+    assert left == [600.0, 3.0, None]
+
+
+def test_a_folder_that_pip_makes_for_every_build_is_the_same_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "pip-install-ab12cd" / "kiln_0123456789abcdef0123456789abcdef" / "build"
+    folder.mkdir(parents=True)
+    (folder / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
+    assert read_by(Graphs({"kiln/build": {"a.o": 5.0}}), folder) == {"a.o": 5.0}
 
 
 def read_by(graphs: Graphs, folder: Path) -> dict[str, float | None]:

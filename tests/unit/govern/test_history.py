@@ -18,6 +18,7 @@ from stoker.model.runs import Attempt, Outcome, RunSummary
 
 STEP = Step(
     key="k", role=Role.CUDA, source="a/é b.cu", output="a.o", compiler="nvcc",
+    directory="/home/me/é b/build",
     flags=("-O3", "-DX='1 2'"), archs=("90", "90a"), threads=2, input_bytes=5,
 )  # fmt: skip
 RECORD = StepRecord(
@@ -63,6 +64,9 @@ INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, out
     'k', 'compile C++', 'a.cpp', 'a.o', 'g++', '["-O2"]', '[]', 1, 0);
 PRAGMA user_version = 1;
 """
+VERSION_2 = VERSION_1.replace("user_version = 1", "user_version = 2").replace(
+    "status INTEGER NOT NULL\n", "status INTEGER NOT NULL,\n    profile BLOB NOT NULL DEFAULT x''\n"
+)
 OLD_RECORD = StepRecord(
     step=Step(
         key="k", role=Role.CXX, source="a.cpp", output="a.o", compiler="g++", flags=("-O2",)
@@ -343,11 +347,11 @@ def test_a_run_beyond_all_numbers_has_no_steps(path: Path) -> None:
 # -- from version 1 -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def old(path: Path) -> Path:
+@pytest.fixture(params=[VERSION_1, VERSION_2], ids=["version 1", "version 2"])
+def old(path: Path, request: pytest.FixtureRequest) -> Path:
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode = WAL")
-    database.executescript(VERSION_1)
+    database.executescript(request.param)
     database.close()
     return path
 
@@ -365,7 +369,7 @@ def test_an_older_file_is_read_and_goes_on(old: Path) -> None:
         assert history.recent() == (OLD_RECORD,)
         assert [run.command for run in history.runs()] == ["make"]
     filled(old, 1)
-    assert version(old) == 2
+    assert version(old) == 3
     with History(old) as history:
         assert set(history.recent()) == {OLD_RECORD, RECORD}
 
@@ -412,7 +416,7 @@ def test_two_processes_upgrade_at_once(old: Path) -> None:
         opener.stdin.write("\n")
         opener.stdin.flush()
     assert [opener.communicate(timeout=60)[0] for opener in openers] == ["1\n"] * 3
-    assert version(old) == 2
+    assert version(old) == 3
 
 
 def test_two_at_once(path: Path) -> None:

@@ -40,7 +40,7 @@ def test_somebody_runs_whenever_somebody_waits(state: State) -> None:
 
 @given(make.states())
 def test_the_oldest_is_never_killed(state: State) -> None:
-    oldest = min(state.running, key=lambda step: (step.started, step.id), default=None)
+    oldest = make.oldest(state)
     assert oldest is None or oldest.id not in ADAPTIVE.decide(state).kill
 
 
@@ -335,8 +335,7 @@ def test_only_those_who_run_are_paused_and_only_the_paused_go_on(state: State) -
 
 @given(make.states())
 def test_the_oldest_always_goes_on(state: State) -> None:
-    if state.running:
-        oldest = min(state.running, key=lambda step: (step.started, step.id))
+    if oldest := make.oldest(state):
         decision = ADAPTIVE.decide(state)
         assert oldest.id not in decision.pause
         assert oldest.paused_at is None or oldest.id in decision.resume
@@ -433,6 +432,25 @@ def test_steps_that_are_stopping_already_count_as_gone() -> None:
         make.running(make.request(3, GB), started=95, current=2 * GB),
     ]
     assert ADAPTIVE.decide(make.state(steps=steps)).kill == ()
+
+
+def test_the_only_step_that_is_not_being_stopped_is_never_killed() -> None:
+    """An older one was told to stop, and its memory does not suffice."""
+    steps = [
+        make.running(make.request(1, GB), started=0, current=GB, stopping=True),
+        make.running(make.request(2, GB), started=90, current=5 * GB),
+    ]
+    state = make.state(steps=steps, neighbour=4 * GB)
+    assert ADAPTIVE.decide(state) == Decision()
+    paused = replace(steps[1], paused_at=95.0)
+    assert ADAPTIVE.decide(replace(state, running=(steps[0], paused))) == Decision(resume=(2,))
+
+
+@given(make.states())
+def test_whoever_is_being_stopped_is_left_alone(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    stopping = {step.id for step in state.running if step.stopping}
+    assert not stopping & {*decision.kill, *decision.pause, *decision.resume}
 
 
 def test_growth_beyond_all_predictions_is_met_before_it_arrives() -> None:

@@ -12,7 +12,7 @@ from governed_steps import GB
 from stoker.govern import course
 from stoker.govern.forecast import Forecast
 from stoker.govern.profile import Profile
-from stoker.model.govern import Basis, Prediction, Request, Running, State
+from stoker.model.govern import Basis, Pace, Prediction, Request, Running, State
 
 LATER = 10.0  # seconds from now: what is in use now need not be in use then
 HILL = make.profile(20, 100, 40, 40)  # of 100 s: up after 25 s, down after 50 s
@@ -28,6 +28,12 @@ def step(
     """Predicted: a peak of 1 GB, at most 1.2 GB, after 100 s. It began at 0."""
     expected = make.prediction(GB, high=1.2 * GB, profile=profile, seconds=seconds, basis=basis)
     return make.running(Request(id=1, asked=0.0, prediction=expected), current=current)
+
+
+def ahead(seen: Running, now: float) -> course.Span:
+    """Expected memory of a step whose age is all that is known of its progress."""
+    age = seen.age(now)
+    return course.ahead(seen.request.prediction, (age, age), seen.current)
 
 
 # -- before it begins ---------------------------------------------------------------------------
@@ -60,7 +66,7 @@ def test_a_longer_span_needs_no_less(
 
 def test_a_late_step_is_expected_to_go_on_for_a_while() -> None:
     known = make.prediction(GB, seconds=100)
-    assert course.remaining(known, 0) == pytest.approx(110)
+    assert course.remaining(known, 0) == pytest.approx(102)
     assert course.remaining(known, 300) == pytest.approx(30)
     assert course.remaining(make.prediction(GB, seconds=None), 5) == inf
 
@@ -78,23 +84,23 @@ def test_the_share_of_the_last_wave_that_lies_ahead() -> None:
 
 
 def test_on_its_course_it_follows_its_profile() -> None:
-    memory = course.ahead(step(current=0.2 * GB, profile=HILL), now=10)
+    memory = ahead(step(current=0.2 * GB, profile=HILL), 10)
     assert memory(5, 10) == 0.2 * GB
     assert memory(20, 30) == GB
     assert memory(50, 60) == 0.4 * GB
 
 
 def test_what_is_in_use_now_is_so_for_a_moment_and_may_then_fall() -> None:
-    memory = course.ahead(step(current=GB, profile=HILL), now=45)
+    memory = ahead(step(current=GB, profile=HILL), 45)
     assert memory(0.0, 0.25) == memory(0.9, 8.0) == GB
     assert memory(LATER, 20) == 0.4 * GB
 
 
 def test_a_step_above_its_course_is_taken_at_what_it_uses() -> None:
     """Its life is not the one that was recorded: it may never fall."""
-    memory = course.ahead(step(current=0.7 * GB, profile=HILL), now=60)
+    memory = ahead(step(current=0.7 * GB, profile=HILL), 60)
     assert memory(LATER, 20) == memory(100, 200) == 0.7 * GB
-    early = course.ahead(step(current=0.7 * GB, profile=HILL), now=10)
+    early = ahead(step(current=0.7 * GB, profile=HILL), 10)
     assert early(20, 30) == GB
     assert early(60, 70) == 0.7 * GB
 
@@ -102,29 +108,29 @@ def test_a_step_above_its_course_is_taken_at_what_it_uses() -> None:
 def test_below_its_course_it_needs_less_the_later_it_is() -> None:
     """Predicted to be at 1 GB throughout, seen at 0.8 GB."""
     low = step(current=0.8 * GB, profile=make.profile(100))
-    assert course.ahead(low, now=10)(LATER, 20) == pytest.approx(0.98 * GB)
-    assert course.ahead(low, now=80)(LATER, 20) == pytest.approx(0.84 * GB)
-    assert course.ahead(low, now=200)(LATER, 20) == pytest.approx(0.8 * GB)
+    assert ahead(low, 10)(LATER, 20) == pytest.approx(0.98 * GB)
+    assert ahead(low, 80)(LATER, 20) == pytest.approx(0.84 * GB)
+    assert ahead(low, 200)(LATER, 20) == pytest.approx(0.8 * GB)
 
 
 def test_below_its_course_all_that_is_to_come_shrinks() -> None:
     low = step(current=0.2 * GB, profile=make.profile(40, 40, 40, 100))
     # Half of what was expected at half of its time: three quarters of what was to come.
-    assert course.ahead(low, now=50)(30, 40) == pytest.approx(0.75 * GB)
+    assert ahead(low, 50)(30, 40) == pytest.approx(0.75 * GB)
 
 
 def test_without_a_profile_being_low_says_nothing() -> None:
-    assert course.ahead(step(current=0.2 * GB), now=90)(LATER, 20) == GB
+    assert ahead(step(current=0.2 * GB), 90)(LATER, 20) == GB
 
 
 def test_of_a_step_like_others_being_low_says_nothing_either() -> None:
     guessed = step(current=0.2 * GB, profile=make.profile(100), basis=Basis.FOLDER)
-    assert course.ahead(guessed, now=90)(LATER, 20) == GB
+    assert ahead(guessed, 90)(LATER, 20) == GB
 
 
 def test_beyond_its_highest_it_may_go_as_far_again() -> None:
     def later(current: float, now: float) -> float:
-        return course.ahead(step(current=current, profile=HILL), now)(LATER, 20)
+        return ahead(step(current=current, profile=HILL), now)(LATER, 20)
 
     assert later(1.1 * GB, now=50) == pytest.approx(1.1 * GB)
     assert later(2.2 * GB, now=50) == pytest.approx(2.7 * GB)
@@ -142,11 +148,71 @@ def test_what_is_expected_is_within_reason(
     prediction: Prediction, current: int, now: float, begin: float, length: float
 ) -> None:
     seen = make.running(Request(id=1, asked=0.0, prediction=prediction), current=current)
-    memory = course.ahead(seen, now)
+    memory = ahead(seen, now)
     assert memory(0.0, length) >= current
     most = max(prediction.peak, current + max(0, current - prediction.high))
     assert 0 <= memory(begin, begin + length) <= most * 1.000001
     assert memory(begin, begin + length) <= memory(begin, begin + 2 * length)
+
+
+# -- how far it is ------------------------------------------------------------------------------
+
+
+def lived(peak: float, age: float, *, profile: Profile = HILL, spread: float = 1.0) -> course.Ages:
+    """Predicted: up to 1 GB after 25 s of 100 s."""
+    known = make.prediction(GB, profile=profile, seconds=100)
+    return course.lived(known, age, round(peak), spread)
+
+
+def test_a_step_on_its_course_has_lived_its_age() -> None:
+    assert lived(0.2 * GB, 20) == (20, 20)
+    assert lived(GB, 40) == (40, 40)
+    assert lived(0.9 * GB, 40) == (40, 40)  # its peak may be a little lower this time
+
+
+def test_a_step_that_has_not_reached_its_peak_is_slower_than_predicted() -> None:
+    assert lived(0.2 * GB, 40) == pytest.approx((25.5, 25.5), abs=0.1)
+    assert lived(0.2 * GB, 60) == pytest.approx((25.5, 25.5), abs=0.1)
+    # So slow is no step; it is a smaller one.
+    assert lived(0.2 * GB, 100) == (40, 40)
+
+
+def test_a_step_that_has_reached_its_peak_early_is_faster_than_predicted() -> None:
+    assert lived(GB, 10) == pytest.approx((25, 25), abs=0.1)
+
+
+def test_where_durations_differ_a_step_may_be_anywhere_near_its_age() -> None:
+    assert lived(GB, 60, spread=1.5) == (40, 90)
+    assert lived(0.2 * GB, 20, spread=1.5) == pytest.approx((20 / 1.5, 25.5), abs=0.1)
+
+
+@given(make.predictions(), st.floats(0, 1000), st.integers(0, 12 * GB), st.floats(1, 3))
+def test_how_far_a_step_is_stays_within_reason(
+    prediction: Prediction, age: float, peak: int, spread: float
+) -> None:
+    least, most = course.lived(prediction, age, peak, spread)
+    assert 0 <= least <= most
+    assert least >= min(age / spread, age / 2.5) * 0.999999
+    assert most <= max(age * spread, prediction.seconds or 0.0) * 1.000001
+
+
+def test_a_pace_stretches_what_was_seen_of_the_step_itself() -> None:
+    slow = Pace(usual=2.0, spread=1.2)
+    known = make.prediction(GB, seconds=100)
+    guessed = replace(known, basis=Basis.FOLDER)
+    assert (course.paced(known, slow).seconds, course.spread_of(known, slow)) == (200, 1.2)
+    assert (course.paced(guessed, slow).seconds, course.spread_of(guessed, slow)) == (100, 1.0)
+
+
+def test_peaks_that_meet_at_another_pace_do_not_fit() -> None:
+    """The one that runs is at 5 GB for 10 s more, and twice as long on a slower machine."""
+    first, second = make.profile(100, 20), make.profile(20, 20, 20, 100)
+    busy = make.running(make.request(1, 5 * GB, profile=first, seconds=40), current=5 * GB)
+    later = make.request(2, 5 * GB, profile=second, seconds=20)
+    as_predicted = make.state(now=10, steps=[busy])
+    assert Forecast(as_predicted, 8 * GB).fits(later)
+    uncertain = replace(as_predicted, pace=Pace(spread=1.5))
+    assert not Forecast(uncertain, 8 * GB).fits(later)
 
 
 # -- the forecast -------------------------------------------------------------------------------

@@ -120,6 +120,15 @@ def test_a_step_that_kept_to_its_prediction_asks_for_the_same_again() -> None:
     assert again == replace(EXPECTED, preemptions=1)
 
 
+def test_a_step_that_was_paused_and_then_killed_has_its_peak_reserved_throughout() -> None:
+    climbing = replace(EXPECTED.prediction, profile=make.profile(20, 100))
+    known = replace(EXPECTED, prediction=climbing)
+    step = make.running(known, current=GB / 2, peak=GB / 2)
+    assert after_preemption(step).prediction == climbing
+    paused = after_preemption(replace(step, paused_at=5.0))
+    assert paused == replace(known, prediction=replace(climbing, profile=()), preemptions=1)
+
+
 def test_a_step_that_passed_its_prediction_asks_for_what_it_used_throughout() -> None:
     again = after_preemption(make.running(EXPECTED, current=GB, peak=2 * GB))
     assert (again.id, again.asked, again.preemptions) == (7, 3.0, 1)

@@ -3,13 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, Profile, climb
 from stoker.knowledge.memory_priors import prior_of, priors
-from stoker.model.govern import Basis, Role, Step, StepRecord
+from stoker.model.govern import Basis, Pace, Role, Step, StepRecord
 
 
 def step(
@@ -144,13 +145,21 @@ def test_a_folder_has_a_course_too() -> None:
 # -- durations ----------------------------------------------------------------------------------
 
 
-def test_the_latest_duration_of_each_output_is_known() -> None:
-    records = [make.record("a.o", seconds=10), make.record("b.o", seconds=3)]
-    predictor = Predictor(records)
+def made_in(folder: str, output: str, seconds: float) -> StepRecord:
+    made = make.record(output, seconds=seconds)
+    return replace(made, step=replace(made.step, directory=folder))
+
+
+def test_the_latest_duration_of_each_output_of_a_folder_is_known() -> None:
+    predictor = Predictor([made_in("/x/build", "a.o", 10), made_in("/y/build", "a.o", 3)])
     durations = predictor.durations
-    assert durations == {"a.o": 10, "b.o": 3}
-    predictor.learn(make.record("a.o", seconds=7))
-    assert durations == {"a.o": 7, "b.o": 3}
+    assert durations == {"/x/build": {"a.o": 10}, "/y/build": {"a.o": 3}}
+    predictor.learn(made_in("/x/build", "a.o", 7))
+    assert durations == {"/x/build": {"a.o": 7}, "/y/build": {"a.o": 3}}
+
+
+def test_a_row_that_does_not_tell_its_folder_says_nothing_of_any() -> None:
+    assert Predictor([make.record("a.o")]).durations == {}
 
 
 # -- sizes --------------------------------------------------------------------------------------
@@ -225,11 +234,33 @@ def test_about_the_wanted_share_stays_below() -> None:
     assert 0.85 < below / 400 < 0.95
 
 
-def test_durations_follow_a_slower_machine() -> None:
-    predictor = Predictor([row(step(f"{n}.cpp"), GB, seconds=10) for n in range(100)])
-    for n in range(60):
-        predictor.learn(row(step(f"{n}.cpp"), GB, seconds=20))
-    assert predictor.predict(step("99.cpp")).seconds == pytest.approx(20, rel=0.2)
+def paced(*seconds: float, folder: str = "") -> Pace:
+    """Of a machine on which steps of 10 s take so long today."""
+    known = [row(step(f"{n}.cpp"), GB, seconds=10) for n in range(100)]
+    predictor = Predictor(known)
+    for n, each in enumerate(seconds):
+        predictor.learn(row(step(f"{folder}{n}.cpp"), GB, seconds=each))
+    return predictor.pace
+
+
+def test_before_a_step_has_ended_the_pace_is_a_guess() -> None:
+    assert paced().usual == 1.0
+    assert paced().spread > 1.3
+
+
+def test_a_few_steps_show_how_fast_the_machine_is_today() -> None:
+    assert paced(*[20] * 6).usual == 2.0
+    assert paced(*[20] * 15) == Pace(usual=2.0, spread=1.02)
+    assert paced(*[5] * 15) == Pace(usual=0.5, spread=1.02)
+
+
+def test_steps_that_differ_widen_the_spread_but_a_single_one_does_not() -> None:
+    assert paced(*[10] * 14, 90) == Pace(usual=1.0, spread=1.02)
+    assert paced(*[7, 10, 14] * 5).spread == pytest.approx(10 / 7)
+
+
+def test_steps_that_were_never_seen_say_nothing_about_the_pace() -> None:
+    assert paced(*[20] * 15, folder="new/") == paced()
 
 
 def test_a_folder_seen_a_few_times_is_not_trusted_alone() -> None:

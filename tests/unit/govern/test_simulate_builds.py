@@ -1,6 +1,7 @@
 """Whole builds on a virtual clock: what must come out whatever the steps are really like."""
 
 from collections.abc import Sequence
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -114,14 +115,16 @@ def test_the_oldest_goes_on_in_every_build(steps: tuple[StepRecord, ...], shape:
 @pytest.mark.parametrize("warm", [True, False])
 def test_the_shape_of_memory_may_be_any(shape: Shape, warm: bool) -> None:
     steps = project()
-    actual = scattered(steps, by=0.1, seed=3)
-    result = simulate(
-        actual, Adaptive(), cpus=8, memory=6 * GB, history=steps if warm else (), shape=shape
-    )
-    assert result.failed == ()
+    history = steps if warm else ()
+    results = [
+        simulate(actual, Adaptive(), cpus=8, memory=6 * GB, history=history, shape=shape)
+        for actual in (scattered(steps, by=0.1, seed=seed) for seed in (1, 2, 3))
+    ]
+    assert not any(result.failed for result in results)
     # What is at its peak at once cannot be stopped in time where peaks are not as in history.
     foreseen = warm and shape is not flat
-    assert result.wall_seconds < (1.3 if foreseen else 2.5) * result.bounds.larger
+    usual = median(result.wall_seconds / result.bounds.larger for result in results)
+    assert usual < (1.25 if foreseen else 2.5)
 
 
 def test_history_makes_it_faster() -> None:
@@ -158,7 +161,7 @@ def test_heavy_steps_whose_peaks_do_not_meet_run_together() -> None:
 
     together = result(make.profile(100, 10, 10), make.profile(10, 10, 100))
     apart = result(make.profile(100), make.profile(100))
-    assert together.wall_seconds == pytest.approx(60)
+    assert 60 <= together.wall_seconds < 63  # how reliable durations are is not known at first
     assert apart.wall_seconds == pytest.approx(120)
     assert (together.preemptions, together.oom_kills) == (0, 0)
     # Both in the end: the second begins later, but need not wait for the first one's.
@@ -176,7 +179,7 @@ def test_gpu_targets_one_after_another_are_no_surprise() -> None:
         return simulate(steps, Adaptive(), cpus=8, memory=6 * GB, history=steps, shape=twice)
 
     assert result("80", "90").oom_kills == 0
-    assert result("80", "90").wall_seconds < result("90").wall_seconds
+    assert result("80", "90").wall_seconds <= result("90").wall_seconds
 
 
 # -- no starvation ------------------------------------------------------------------------------
@@ -296,7 +299,7 @@ def test_a_policy_that_lets_nothing_run_is_found_out() -> None:
         simulate(project(), Idle(), cpus=4, memory=GB)
 
 
-def test_steps_whose_peaks_come_together_by_mistake_are_paused_and_lose_nothing() -> None:
+def test_a_step_that_is_slower_than_history_says_does_not_meet_the_next_one_at_its_peak() -> None:
     """History says that the first is past its peak when the second comes to its own."""
     climb = tuple(range(1, 101))
     first = replace(make.record("first", seconds=100, peak=4 * GB), profile=(*climb, *[5] * 100))
@@ -304,7 +307,15 @@ def test_steps_whose_peaks_come_together_by_mistake_are_paused_and_lose_nothing(
     slower = replace(first, seconds=110)
     memory = round(6.9 * GB)
     result = simulate([slower, other], Adaptive(), cpus=2, memory=memory, history=[first, other])
-    assert (result.failed, result.oom_kills, result.preemptions) == ((), 0, 0)
+    assert (result.failed, result.oom_kills, result.preemptions, result.pauses) == ((), 0, 0, 0)
+    assert result.wall_seconds == pytest.approx(slower.seconds)
+
+
+def test_steps_that_need_more_than_history_says_are_paused_before_memory_is_short() -> None:
+    steps = project()
+    actual = scattered(steps, by=0.1, seed=3)
+    result = simulate(actual, Adaptive(), cpus=8, memory=6 * GB, history=steps, shape=climbing)
+    assert (result.failed, result.oom_kills) == ((), 0)
     assert result.pauses > 0
 
 

@@ -133,6 +133,7 @@ def test_everything_of_a_step_is_kept() -> None:
         role=Role.CUDA,
         source="s.cu",
         output="o",
+        directory="/x/build",
         compiler="nvcc",
         flags=("-O3", "--threads=2"),
         archs=("80", "90a"),

@@ -20,6 +20,31 @@ def test_each_line_comes_at_once_and_all_are_kept() -> None:
     assert (outcome.status, outcome.stdout) == (3, "one\ntwo\n")
 
 
+def test_of_much_output_only_the_end_is_kept() -> None:
+    """A container build may talk for hours."""
+    count = 0
+
+    def hear(line: str) -> None:
+        nonlocal count
+        count += line.startswith("line ")
+
+    script = "for n in range(20_000): print(f'line {n:095}')"
+    outcome = process.stream([sys.executable, "-c", script], hear)
+    assert count == 20_000
+    assert len(outcome.stdout) <= 1 << 18
+    assert outcome.stdout.endswith(f"line {19_999:095}\n")
+    assert all(len(line) == 100 for line in outcome.stdout.splitlines())
+
+
+def test_a_line_without_end_comes_in_pieces() -> None:
+    pieces: list[str] = []
+    script = "import sys; sys.stdout.write('x' * 3_000_000 + '\\nend\\n')"
+    outcome = process.stream([sys.executable, "-c", script], pieces.append)
+    assert ("".join(pieces[:-1]), pieces[-1]) == ("x" * 3_000_000, "end")
+    assert max(map(len, pieces)) <= 1 << 20
+    assert len(outcome.stdout) <= 1 << 18
+
+
 def test_a_line_is_handed_over_before_the_end(tmp_path: Path) -> None:
     """The program waits for what is done about its first line."""
     answer = tmp_path / "answer"
