@@ -35,12 +35,16 @@ static struct {
     int64_t patience_us; /* after so long a silence we ask whether the governor is alive */
     int64_t silent_us;   /* when that is next */
     int silences;        /* how often in a row it has come to that */
+    int losses;          /* governors that were lost while we waited */
     char id[32];
     struct attempt attempt; /* without a command while we wait */
     struct output output;
     int interrupted; /* the signal by which the user ended it: nothing is retried then */
     char *complaint; /* the governor's, when it gave the step up */
 } step = {.output = NO_OUTPUT};
+
+/* Where a governor has died its run starts another one, which takes a moment. */
+enum { RETURNS = 3, RETURN_US = 2 * 1000 * 1000, LOOK_US = 50 * 1000 };
 
 /* With so many in a row the governor hangs. A single long one may be ours: we were stopped. */
 enum { SILENCES = 3, PATIENCE_S = 10 };
@@ -269,10 +273,24 @@ static void keep_id(void)
     snprintf(step.id, sizeof step.id, "%.*s", length, id->bytes);
 }
 
+/* Asks the governor that takes the place of one that is lost. False: there is none. */
+static bool ask_again(void)
+{
+    if (step.run < 0 || ++step.losses > RETURNS)
+        return false;
+    for (int64_t until_us = now_us() + RETURN_US; now_us() < until_us;) {
+        next_event(now_us() + LOOK_US);
+        ask();
+        if (step.governor.socket >= 0)
+            return true;
+    }
+    return false;
+}
+
 /* False: there is no governor to wait for, and no turns to take. */
 static bool wait_for_permit(void)
 {
-    bool lost = step.governor.socket < 0;
+    bool lost = step.governor.socket < 0 && !ask_again();
     while (!lost) {
         enum event event = next_event(0);
         if (event == MESSAGE && heard("run")) {
@@ -283,7 +301,7 @@ static bool wait_for_permit(void)
             keep_complaint();
             finish();
         }
-        lost = event == LOST || (event == MESSAGE && heard("wrong_version"));
+        lost = (event == LOST && !ask_again()) || (event == MESSAGE && heard("wrong_version"));
     }
     channel_close(&step.governor);
     strcpy(step.id, "0"); /* that of a step without a governor */

@@ -45,6 +45,24 @@ def test_those_who_waited_take_turns(
 
 
 @pytest.mark.usefixtures("locks")
+def test_a_step_that_waits_asks_the_next_governor(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    """A run starts another governor where one was killed."""
+    process = launch.script("echo $STOKER_STEP")
+    governor.asked()
+    governor.die()
+    governor.path.unlink()
+    following = ScriptedGovernor(governor.path)
+    step = following.asked()
+    step.permit()
+    step.expect("done")
+    step.say("release")
+    assert result(process)[0] == 0
+    following.die()
+
+
+@pytest.mark.usefixtures("locks")
 def test_those_who_come_later_take_turns_too(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
