@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 # In place of this folder, whose inspect.py would stand before Python's own.
 sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
-from fuzz_seeds import SEEDS, WORDS
-from fuzz_targets import REFUSED, TARGETS
+from fuzz_seeds import SEEDS, WORDS  # noqa: E402
+from fuzz_targets import REFUSED, TARGETS  # noqa: E402
 
 ROUND = 500  # inputs of one reader before the next one has its turn, in a new worker
 SECONDS = 4.0  # of CPU time for any input
@@ -225,8 +225,8 @@ class Worker:
         for path in CHANGES[event](arguments):
             if isinstance(path, int) or path is None:
                 continue
-            folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-            real = os.path.join(os.path.realpath(folder), name)
+            path = Path(os.fsdecode(path))
+            real = f"{path.parent.resolve()}/{path.name}"
             if not real.startswith(f"{self._folder}/input") and real != "/dev/null":
                 self._outside = f"{event} {real}"
 

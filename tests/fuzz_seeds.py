@@ -61,12 +61,11 @@ def _elf() -> Iterator[bytes]:
 
 def _wrapped() -> bytes:
     """With device code and a wrapper round it, as nvcc makes."""
-    return _library(
-        'asm(".section .nv_fatbin,\\"a\\"\\n .balign 8\\nC: .incbin \\"code.bin\\"\\n .text\\n");\n'
-        'asm(".section .nvFatBinSegment,\\"aw\\"\\n .balign 8\\n .int 0x466243b1, 1\\n .quad C, 0\\n'
-        ' .text\\n");\nint f() { return 1; }\n',
-        *_SMALL,
+    section = '.section .nv_fatbin,\\"a\\"\\n .balign 8\\nC: .incbin \\"code.bin\\"\\n .text\\n'
+    wrapper = (
+        '.section .nvFatBinSegment,\\"aw\\"\\n .balign 8\\n .int 0x466243b1, 1\\n .quad C, 0\\n'
     )
+    return _library(f'asm("{section}{wrapper} .text\\n"); int f() {{ return 1; }}\n', *_SMALL)
 
 
 def _fatbin() -> Iterator[bytes]:
@@ -110,7 +109,7 @@ def _archive() -> Iterator[bytes]:
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as opened:
         for member in members[1:3]:
             info = tarfile.TarInfo(member.name.decode() + "\u00e9")
-            info.size, info.mtime = len(member.content), 1e9 + 0.5  # type: ignore[assignment]
+            info.size, info.mtime = len(member.content), 1e9 + 0.5
             opened.addfile(info, io.BytesIO(member.content))
     yield plain.getvalue()
     for pack in (gzip.compress, lzma.compress, bz2.compress):
@@ -124,7 +123,8 @@ def _log() -> Iterator[bytes]:
             yield example.log.encode()
     yield (
         b"\xef\xbb\xbf2024-05-01T10:00:00.123Z [12/90] Building CXX object a.o\r\n"
-        b"\x1b[31mFAILED: \x1b[0ma.o\n/usr/bin/c++ -c a.cpp\na.cpp:3:5: error: \xe2\x80\x98x\xe2\x80\x99\n"
+        b"\x1b[31mFAILED: \x1b[0ma.o\n/usr/bin/c++ -c a.cpp\n"
+        b"a.cpp:3:5: error: \xe2\x80\x98x\xe2\x80\x99\n"
         b"    3 | x\n      | ^\nninja: build stopped: subcommand failed.\n"
         b"CMake Error at CMakeLists.txt:7 (message):\n  Could not find\n  anything\n\n\n"
     )
@@ -208,9 +208,8 @@ _WIRE = (
 )
 
 _COMMANDS = (
-    b"ccache /usr/bin/c++ -DX=1 -I/src/include -isystem /x -O2 -MD -MT a.o -MF a.o.d -o a.o -c a.cpp",
-    b"nvcc -gencode arch=compute_90,code=sm_90a -gencode=arch=compute_80,code=[sm_80,compute_80] "
-    b"--options-file a.rsp -o k.o -c k.cu\n-I/x 'two words' \"open",
+    b"ccache /usr/bin/c++ -I/src/include -isystem /x -O2 -MD -MT a.o -MF a.o.d -o a.o -c a.cpp",
+    b"nvcc -gencode arch=compute_90,code=[sm_90a,sm_80] --options-file a.rsp -c k.cu\n'a b' \"open",
     b"c++ -shared -o lib.so @objects.rsp -Wl,-soname,x a.o b.o\na.o b.o 'c d.o' x.a",
     b"ar qc libx.a a.o b.o",
     b"gfortran -c x.f90 -ox.o -MFdir/x.d -Wp,-MMD,x.d",
@@ -272,7 +271,14 @@ _NAMES = (b"..", b"a/../../b", b"\x1e\n", b"\x1f", b"\x1f0\x1f33188\x1f", b"\x1f
 WORDS: dict[str, tuple[bytes, ...]] = {
     "elf": (b"\x7fELF\x02\x01\x01", b"GLIBC_2.99999999999", b"$ORIGIN"),
     "fatbin": (b"\x50\xed\x55\xba\x01\0\x10\0", b"\x28\xb5\x2f\xfd", b"\x7fELF"),
-    "wheel": (*_NAMES, b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06", b"\nTag: a-b-c-d", b"Version: "),
+    "wheel": (
+        *_NAMES,
+        b"PK\x01\x02",
+        b"PK\x03\x04",
+        b"PK\x05\x06",
+        b"\nTag: a-b-c-d",
+        b"Version: ",
+    ),
     "archive": (*_NAMES, b"ustar", b"PK\x03\x04", b"pkg-1/link", b"\x1f1\x1f33188\x1f"),
     "log": (b"error: ", b"FAILED: ", b"\nCMake Error at x:1 (f):\n  ", b"\xff\xfe", b"fatal "),
     "cmake": (b"if(", b")\n", b"[==[", b"]==]", b"#[[", b'option(A "b" ON)', b"${", b"$ENV{"),
@@ -281,6 +287,15 @@ WORDS: dict[str, tuple[bytes, ...]] = {
     "words": (b"+ptx", b"sm", b"cu", b"==", b"@", b"://", b"[", b"rocm", b"gfx", b"py", b"."),
     "wire": (b"\t", b"\\t", b"\\", b"\nask\t2\t", b"\ndone\t", b"-3", b"c++"),
     "trace": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"9" * 20, b'"threads": -3,', b'"role": "'),
-    "command": (b"-o", b" @x ", b" --options-file ", b"-MF", b"-gencode ", b".cu ", b"../", b"sm_9"),
+    "command": (
+        b"-o",
+        b" @x ",
+        b" --options-file ",
+        b"-MF",
+        b"-gencode ",
+        b".cu ",
+        b"../",
+        b"sm_9",
+    ),
     "page": (b"<a href=", b"http://[x", b"<base href=", b"&#", b"mill-", b".tar.gz", b'"url": "'),
 }

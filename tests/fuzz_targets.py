@@ -71,9 +71,7 @@ class Member(NamedTuple):
 
 def described(*members: Member) -> bytes:
     """Members as bytes that can be mutated without breaking checksums and offsets."""
-    return PART.join(
-        FIELD.join((m.name, m.kind, str(m.mode).encode(), m.content)) for m in members
-    )
+    return PART.join(FIELD.join((m.name, m.kind, str(m.mode).encode(), m.content)) for m in members)
 
 
 def _members(data: bytes) -> list[Member]:

@@ -7,6 +7,7 @@ torch's cpp_extension write paths out, or behind a variable of the whole file.
 import re
 from pathlib import Path
 
+from stoker.model.units import whole_number
 from stoker.model.value import Value
 
 # A path as it stands in a build line: a dollar sign escapes the character after it.
@@ -91,6 +92,8 @@ def read_durations(folder: Path) -> dict[str, float]:
     durations: dict[str, float] = {}
     for line in text.splitlines():
         fields = line.split("\t")
-        if len(fields) == _LOG_FIELDS and fields[0].isdigit() and fields[1].isdigit():
-            durations[fields[3]] = max(0, int(fields[1]) - int(fields[0])) / 1000
+        if len(fields) == _LOG_FIELDS:
+            start, end = whole_number(fields[0]), whole_number(fields[1])
+            if start is not None and end is not None:
+                durations[fields[3]] = max(0, end - start) / 1000
     return durations

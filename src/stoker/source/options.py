@@ -21,6 +21,7 @@ _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
 _SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
 _GPU_LANGUAGES = {"CUDA", "HIP"}
+_LONGEST = 1000  # characters of the condition round an option: of deep nesting only the outer part
 
 
 class CMakeProject(Value, frozen=True, kw_only=True):
@@ -98,11 +99,23 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
 def _within(blocks: Sequence[Sequence[str]]) -> str | None:
     """The condition under which the innermost branch is reached."""
     parts: list[str] = []
-    for *passed, current in blocks:
-        parts.extend(map(conditions.negation, passed))
-        if current:
-            parts.append(current)
+    room = _LONGEST
+    for part in _conditions(blocks):
+        room -= len(part)
+        if room < 0:
+            parts.append("...")
+            break
+        parts.append(part)
     return conditions.conjunction(parts) if parts else None
+
+
+def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What must hold, from the outermost block to the innermost."""
+    for branches in blocks:
+        for passed in branches[:-1]:
+            yield conditions.negation(passed)
+        if branches[-1]:
+            yield branches[-1]
 
 
 def _declaration(file: str, command: Command) -> CMakeOption | None:

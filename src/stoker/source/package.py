@@ -6,11 +6,11 @@ Knows nothing of CMake, nor whether the package is one that stoker builds.
 from email.parser import HeaderParser
 
 import msgspec
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from stoker.model.distribution import read_requirement
 from stoker.model.source import FrontEnd
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.source.files import TreeFiles
 from stoker.source.python_code import read_setup, read_version
 from stoker.source.requirements import parse_requirements
@@ -50,7 +50,7 @@ class Package(Value, frozen=True, kw_only=True):
 
 
 def required_names(requirements: tuple[str, ...]) -> set[str]:
-    return {canonicalize_name(Requirement(line).name) for line in requirements}
+    return {canonicalize_name(read_requirement(line).name) for line in requirements}
 
 
 def read_package(files: TreeFiles) -> Package:
@@ -73,7 +73,7 @@ def read_package(files: TreeFiles) -> Package:
 def _read_pyproject(files: TreeFiles) -> _Pyproject:
     try:
         return msgspec.toml.decode(files.text("pyproject.toml") or "", type=_Pyproject)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         files.note(f"pyproject.toml: not understood: {error}")
         return _Pyproject()
 

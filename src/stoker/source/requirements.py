@@ -7,8 +7,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 
+from stoker.model.distribution import read_requirement
 from stoker.source.files import TreeFiles
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -26,7 +27,7 @@ def parse_requirements(files: TreeFiles, lines: Iterable[tuple[str, str]]) -> tu
     requirements: dict[str, None] = {}
     for where, line in lines:
         try:
-            requirements[str(Requirement(line))] = None
+            requirements[str(read_requirement(line))] = None
         except InvalidRequirement:
             files.note(f"{where}: not a requirement: {line}")
     return tuple(requirements)

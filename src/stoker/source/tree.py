@@ -8,8 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule
 from stoker.model.variant import Backend
@@ -132,7 +133,7 @@ def _version_file(files: TreeFiles) -> str | None:
     if text is None:
         return None
     try:
-        return str(Version(text))
+        return str(read_version(text))
     except InvalidVersion:
         files.note("version.txt: does not hold a version")
         return None

@@ -7,15 +7,14 @@ import re
 from email.message import Message
 from email.parser import BytesHeaderParser
 
-from packaging.tags import Tag, parse_tag
+from packaging.tags import Tag
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from stoker.model.distribution import read_tag, read_version
 from stoker.model.value import Value
 
 _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
-_TAG = re.compile(r"[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+")
-_MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
 
 
 class Identity(Value, frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
     name, version = str(about.get("Name", "")), str(about.get("Version", ""))
     try:
         canonical = canonicalize_name(name, validate=True)
-        wanted = Version(version)
+        wanted = read_version(version)
     except (InvalidName, InvalidVersion) as error:
         raise ValueError(f"METADATA: {error}") from None
     build = str(kind.get("Build", ""))
@@ -57,7 +56,7 @@ def _headers(content: bytes) -> Message:
 def _says(stem: str, name: str, version: Version) -> bool:
     own_name, _, own_version = stem.partition("-")
     try:
-        return canonicalize_name(own_name) == name and Version(own_version) == version
+        return canonicalize_name(own_name) == name and read_version(own_version) == version
     except InvalidVersion:
         return False
 
@@ -66,9 +65,9 @@ def _compressed(lines: list[str]) -> str:
     """One expression for all tags: each of the three parts a sorted set."""
     tags: set[Tag] = set()
     for line in map(str, lines):
-        if not _TAG.fullmatch(line) or line.count(".") > _MOST_IN_A_TAG:
+        if not (meant := read_tag(line)):
             raise ValueError(f"WHEEL: {line[:100]!r} is no tag")
-        tags |= parse_tag(line)
+        tags |= meant
     interpreters = sorted({tag.interpreter for tag in tags})
     abis = sorted({tag.abi for tag in tags})
     platforms = sorted({tag.platform for tag in tags})

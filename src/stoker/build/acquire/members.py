@@ -188,6 +188,8 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 
 def _zip_kind(entry: zipfile.ZipInfo) -> Kind:
+    if not entry.filename:
+        raise ValueError("a member without a name")
     if entry.is_dir():
         return Kind.FOLDER
     kinds = {0: Kind.FILE, stat.S_IFREG: Kind.FILE, stat.S_IFLNK: Kind.SYMBOLIC}
