@@ -215,10 +215,10 @@ def _default_output(role: Role, words: Sequence[str]) -> str:
 
 def _flags(words: Sequence[str], sources: Sequence[str], place: _Place) -> Iterator[str]:
     """Everything else that can change what is made, wherever the tree lies."""
-    before = ""
+    before, inputs = "", frozenset(sources)
     for word in words:
         option, value = _output_option(word)
-        if before in _OUTPUTS or option or word in sources or word in ("-MD", "-MMD"):
+        if before in _OUTPUTS or option or word in inputs or word in ("-MD", "-MMD"):
             before = word if option and not value else ""
             continue
         if not _DEPENDENCIES.fullmatch(word) and not _is_input(word):

@@ -5,6 +5,8 @@ of more digits than Python converts, nesting beyond its stack, tags that stand f
 """
 
 import re
+from collections.abc import Iterable
+from itertools import islice
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag, parse_tag
@@ -14,6 +16,7 @@ _LONGEST = 10_000  # characters of a requirement, which may hold a URL and a mar
 _HUGE_NUMBER = re.compile(r"\d{100}")
 _TAG = re.compile(r"[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+")
 _MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
+_MOST_TAGS = 5000  # of a wheel
 
 
 def read_version(text: str) -> Version:
@@ -31,6 +34,16 @@ def read_requirement(text: str) -> Requirement:
         return Requirement(text)
     except RecursionError:
         raise InvalidRequirement(f"{text[:40]!r}... is nested too deeply") from None
+
+
+def read_tags(lines: Iterable[str]) -> frozenset[Tag]:
+    """Return every tag that the lines stand for, up to some thousands."""
+    tags: set[Tag] = set()
+    for line in islice(lines, _MOST_TAGS):
+        if len(tags) > _MOST_TAGS:
+            break
+        tags |= read_tag(line)
+    return frozenset(tags)
 
 
 def read_tag(line: str) -> frozenset[Tag]:

@@ -55,7 +55,10 @@ class TreeFiles:
                 return
 
     def is_file(self, relative: str) -> bool:
-        return (self.root / relative).is_file()
+        try:
+            return (self.root / relative).is_file()
+        except (OSError, ValueError):  # such as a name that is too long
+            return False
 
     def is_filled(self, relative: str) -> bool:
         """Whether there is such a folder with something in it."""

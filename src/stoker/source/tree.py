@@ -24,7 +24,7 @@ _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
 _CUDA_SOURCES = (".cu",)
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", *_CUDA_SOURCES)
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
-_SUBMODULE_PATH = re.compile(r"^\s*path\s*=\s*\"?(.*?)\"?\s*$", re.MULTILINE)
+_SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
 _LOOKED_FOR = (
     "looked for: CMakeLists.txt; setup.py that uses torch.utils.cpp_extension; "
     "pyproject.toml that requires torch, with C++ or CUDA sources"
@@ -140,7 +140,8 @@ def _version_file(files: TreeFiles) -> str | None:
 
 
 def _submodules(files: TreeFiles) -> tuple[Submodule, ...]:
-    paths = _SUBMODULE_PATH.findall(files.text(".gitmodules") or "")
+    told = _SUBMODULE_PATH.findall(files.text(".gitmodules") or "")
+    paths = [path.strip().removeprefix('"').removesuffix('"') for path in told]
     return tuple(Submodule(path=path, present=files.is_filled(path)) for path in paths if path)
 
 

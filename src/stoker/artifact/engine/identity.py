@@ -4,16 +4,15 @@ Pure: the two metadata files go in as bytes.
 """
 
 import re
-from email.message import Message
-from email.parser import BytesHeaderParser
 
-from packaging.tags import Tag
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from stoker.model.distribution import read_tag, read_version
+from stoker.artifact.headers import read_fields
+from stoker.model.distribution import read_tag, read_tags, read_version
 from stoker.model.value import Value
 
+_MOST_TAGS = 100  # lines
 _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
 
 
@@ -34,7 +33,7 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
 
     What cannot be used is a ValueError in words.
     """
-    about, kind = _headers(metadata), _headers(wheel)
+    about, kind = read_fields(metadata), read_fields(wheel)
     name, version = str(about.get("Name", "")), str(about.get("Version", ""))
     try:
         canonical = canonicalize_name(name, validate=True)
@@ -49,10 +48,6 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
     return Identity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
 
 
-def _headers(content: bytes) -> Message:
-    return BytesHeaderParser().parsebytes(content)
-
-
 def _says(stem: str, name: str, version: Version) -> bool:
     own_name, _, own_version = stem.partition("-")
     try:
@@ -63,11 +58,10 @@ def _says(stem: str, name: str, version: Version) -> bool:
 
 def _compressed(lines: list[str]) -> str:
     """One expression for all tags: each of the three parts a sorted set."""
-    tags: set[Tag] = set()
-    for line in map(str, lines):
-        if not (meant := read_tag(line)):
-            raise ValueError(f"WHEEL: {line[:100]!r} is no tag")
-        tags |= meant
+    wrong = next((line for line in map(str, lines[:_MOST_TAGS]) if not read_tag(line)), None)
+    if wrong is not None or len(lines) > _MOST_TAGS:
+        raise ValueError(f"WHEEL: {(wrong or '...')[:100]!r} is no tag")
+    tags = read_tags(map(str, lines))
     interpreters = sorted({tag.interpreter for tag in tags})
     abis = sorted({tag.abi for tag in tags})
     platforms = sorted({tag.platform for tag in tags})

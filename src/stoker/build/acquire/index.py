@@ -214,7 +214,10 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
         named = [(file.url, file.hashes.get("sha256")) for file in page.files]
     else:
         anchors = _Anchors()
-        anchors.feed(content.decode("utf-8", "replace"))
+        try:
+            anchors.feed(content.decode("utf-8", "replace"))
+        except AssertionError as error:  # of Python's own parser
+            raise UnreachableError(f"{url} is no page of a package index: {error}") from error
         named = [_with_hash(link) for link in anchors.links]
         url = _joined(url, anchors.base) or url
     urls = [(_joined(url, link), sha256) for link, sha256 in named]

@@ -10,7 +10,7 @@ from stoker.artifact.engine import Member
 from stoker.artifact.engine.record import Mismatch
 from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, ElfKind, LibraryFacts, WheelFacts
-from stoker.model.distribution import read_requirement, read_tag
+from stoker.model.distribution import read_requirement, read_tags
 from stoker.model.finding import Finding, Severity
 from stoker.model.slim import SlimRecord
 from stoker.model.value import Value
@@ -97,7 +97,7 @@ class Case(Value, frozen=True, kw_only=True):
     @property
     def tags(self) -> frozenset[Tag]:
         """What the metadata says, as far as it makes sense."""
-        return frozenset(tag for line in self.wheel.tags for tag in read_tag(line))
+        return read_tags(self.wheel.tags)
 
     @property
     def requires_torch(self) -> bool:
