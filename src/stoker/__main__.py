@@ -9,9 +9,12 @@ def main() -> int:
 
     from stoker.cli import command
     from stoker.model.errors import ExitStatus, StokerError
+    from stoker.outside import console
 
+    console.prepare()
     try:
-        return int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
+        status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
+        console.finish()  # here, where an error can still be told
     except StokerError as error:
         from stoker.report.errors import error_text
 
@@ -25,8 +28,8 @@ def main() -> int:
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`stoker options | head`): not an error of ours.
-        sys.stderr.close()
         return ExitStatus.OK
+    return status
 
 
 if __name__ == "__main__":
