@@ -31,6 +31,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -375,7 +376,7 @@ def main() -> int:
     each = -(-arguments.inputs // len(readers))
     fuzzing = Fuzzing(arguments.seed, arguments.keep)
     for reader in readers:
-        seeds(reader)  # made once, before any worker
+        _read_seeds(reader)
     for start in range(0, each, ROUND):
         for reader in readers:
             fuzzing.read(reader, range(start, min(start + ROUND, each)))
@@ -383,6 +384,13 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(_result(fuzzing), indent=1) + "\n")
     return 1 if fuzzing.failures else 0
+
+
+def _read_seeds(reader: str) -> None:
+    """Make them and read each once, so that workers have nothing left to import."""
+    for seed in seeds(reader):
+        with tempfile.TemporaryDirectory() as folder, suppress(*REFUSED):
+            TARGETS[reader](seed, Path(folder))
 
 
 def _result(fuzzing: Fuzzing) -> dict[str, Any]:
