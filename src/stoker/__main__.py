@@ -1,5 +1,6 @@
 """The command's entry: one place where errors become words and exit statuses."""
 
+import errno
 import sys
 
 
@@ -29,6 +30,12 @@ def main() -> int:
     except BrokenPipeError:
         # The reader of our output went away (`stoker options | head`): not an error of ours.
         return ExitStatus.OK
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        # A word that was looked for as a file, and longer than the name of any file.
+        sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
+        return ExitStatus.USAGE
     return status
 
 
