@@ -44,7 +44,8 @@ _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
 # Folders that pip and uv make anew for every build, and the name pip gives a source tree there.
-_FRESH = re.compile(r".*/(?:pip-[a-z-]+-|builds-v\d+/\.tmp)[^/]+/")
+_OF_PIP = re.compile(r"pip-[a-z-]+-.+", re.DOTALL)
+_OF_UV = re.compile(r"builds-v\d+")
 _HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)")
 
 
@@ -99,7 +100,17 @@ def build_folder(directory: str) -> str:
 
 
 def _lasting(text: str) -> str:
-    return _HASHED.sub("", _FRESH.sub("", text))
+    return _HASHED.sub("", _below_fresh(text))
+
+
+def _below_fresh(text: str) -> str:
+    """The part of a path below the last folder that is made for a single build."""
+    parts = text.split("/")
+    for index in range(len(parts) - 2, 0, -1):
+        of_uv = parts[index].startswith(".tmp") and _OF_UV.fullmatch(parts[index - 1])
+        if of_uv or _OF_PIP.fullmatch(parts[index]):
+            return "/".join(parts[index + 1 :])
+    return text
 
 
 def step_of(
@@ -218,10 +229,10 @@ def _default_output(role: Role, words: Sequence[str]) -> str:
 
 def _flags(words: Sequence[str], sources: Sequence[str], place: _Place) -> Iterator[str]:
     """Everything else that can change what is made, wherever the tree lies."""
-    before = ""
+    before, inputs = "", frozenset(sources)
     for word in words:
         option, value = _output_option(word)
-        if before in _OUTPUTS or option or word in sources or word in ("-MD", "-MMD"):
+        if before in _OUTPUTS or option or word in inputs or word in ("-MD", "-MMD"):
             before = word if option and not value else ""
             continue
         if not _DEPENDENCIES.fullmatch(word) and not _is_input(word):

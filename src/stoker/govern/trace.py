@@ -30,8 +30,9 @@ from msgspec.structs import replace
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, StepRecord, Trace
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 
+_LARGEST = 1e18  # of any figure: the history keeps 64 bits
 _PARENT = re.compile(r"(?<![^/])__/")
 _OBJECT_FOLDER = re.compile(r"CMakeFiles/[^/]+\.dir/")
 
@@ -70,7 +71,7 @@ def read_trace(content: bytes, where: str) -> Trace:
     """``where`` is the file's name, for errors."""
     try:
         file = msgspec.json.decode(content, type=_File)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise UsageError(f"not a trace: {error}", where=where) from error
     if not file.steps:
         raise UsageError("a trace without steps", where=where)
@@ -98,8 +99,10 @@ def _record(entry: _Entry, where: str) -> StepRecord:
         lacking = "wall_s" if seconds is None else "peak_bytes"
         raise UsageError(f"{entry.output or entry.source} has no {lacking}", where=where)
     cpu = seconds if entry.cpu_s is None else entry.cpu_s
-    if min(seconds, peak, cpu, entry.byte_seconds or 0.0, entry.threads, entry.input_bytes) < 0:
-        raise UsageError(f"{entry.output or entry.source} has a negative figure", where=where)
+    figures = (seconds, peak, cpu, entry.byte_seconds or 0.0, entry.threads, entry.input_bytes)
+    if not all(0 <= figure <= _LARGEST for figure in figures):
+        what = f"{entry.output or entry.source} has a negative figure or one that cannot be true"
+        raise UsageError(what, where=where)
     return StepRecord(
         step=_step(entry),
         seconds=seconds,
