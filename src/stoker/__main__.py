@@ -1,5 +1,6 @@
 """The command's entry: one place where errors become words and exit statuses."""
 
+import errno
 import sys
 
 
@@ -9,9 +10,12 @@ def main() -> int:
 
     from stoker.cli import command
     from stoker.model.errors import ExitStatus, StokerError, Terminated
+    from stoker.outside import console
 
+    console.prepare()
     try:
-        return int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
+        status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
+        console.finish()  # here, where an error can still be told
     except StokerError as error:
         from stoker.report.errors import error_text
 
@@ -28,8 +32,14 @@ def main() -> int:
         return ended.status
     except BrokenPipeError:
         # The reader of our output went away (`stoker options | head`): not an error of ours.
-        sys.stderr.close()
         return ExitStatus.OK
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        # A word that was looked for as a file, and longer than the name of any file.
+        sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
+        return ExitStatus.USAGE
+    return status
 
 
 if __name__ == "__main__":

@@ -94,13 +94,15 @@ def _requirement_for(row: Bringer, required: dict[str, set[str]]) -> str | None:
 
 def _required(requires: Sequence[str]) -> dict[str, set[str]]:
     """Names and extras, whatever their markers say."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
+
+    from stoker.model.distribution import read_requirement
 
     found: dict[str, set[str]] = {}
     for line in requires:
         try:
-            requirement = Requirement(line)
+            requirement = read_requirement(line)
         except InvalidRequirement:
             continue
         found.setdefault(canonicalize_name(requirement.name), set()).update(requirement.extras)

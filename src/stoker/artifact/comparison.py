@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 
 from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, RunsOn, WheelFacts
+from stoker.model.distribution import read_requirement
 from stoker.model.units import size as in_words
 
 
@@ -52,7 +53,7 @@ def _wheel(wheel: WheelFacts) -> dict[str, str]:
     }
     for line in wheel.requires:
         try:
-            rows[f"requires {Requirement(line).name}"] = line
+            rows[f"requires {read_requirement(line).name}"] = line
         except InvalidRequirement:
             rows[f"requires {line}"] = line
     return rows

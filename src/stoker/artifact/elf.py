@@ -52,6 +52,7 @@ _LARGEST_PAGE = 0x10000
 _MOST_SECTIONS = 1 << 16
 _MOST_SEGMENTS = 1 << 10
 _MOST_NOTES = 64  # note segments or sections
+_MOST_OVERLAP = 2  # times the size of the file that sections may have together
 _LARGEST_TABLE = 64 << 10  # bytes of a dynamic section, of version records, of notes
 _LARGEST_STRINGS = 64 << 20  # bytes of a string table; libtorch_cuda.so has 7 MB
 
@@ -161,6 +162,9 @@ class Elf:
                 raise self.reader.error(
                     f"section {index} reaches beyond the end of the file", section.offset
                 )
+        # Who reads them all must not read the same bytes again and again.
+        if sum(section.file_size for section in sections) > _MOST_OVERLAP * self.reader.size:
+            raise self.reader.error("sections that overlap again and again", offset)
         return sections
 
     def _segments(self) -> tuple[Segment, ...]:
@@ -203,14 +207,7 @@ class Elf:
         if index >= len(self.sections):
             raise self.reader.error(f"section names in section {index} of {len(self.sections)}")
         table = self._table(self.sections[index].offset, self.sections[index].file_size)
-        # Many sections may share one long name.
-        names, room = [], min(_LARGEST_STRINGS, self.reader.size)
-        for section in self.sections:
-            names.append(table.string(section.name_offset))
-            room -= len(names[-1])
-            if room < 0:
-                raise table.error("section names without end", section.name_offset)
-        return tuple(names)
+        return tuple(table.string(section.name_offset) for section in self.sections)
 
     def named(self, *names: str) -> list[tuple[str, Section]]:
         """The sections of those names that have bytes in the file."""
@@ -290,13 +287,13 @@ class Elf:
         while True:
             _, count, _, versions, following = table.record("HHIII", position)
             version = position + versions
+            steps += 1 + count
+            if steps > _LARGEST_TABLE // 16:
+                raise table.error("version records without end", position)
             for _ in range(count):
                 _, _, _, name, step = table.record("IHHII", version)
                 yield self.dynamic_strings.string(name)
                 version += step
-            steps += 1 + count
-            if steps > _LARGEST_TABLE // 16:
-                raise table.error("version records without end", position)
             if not following:
                 return
             position += following
@@ -307,8 +304,10 @@ class Elf:
         parts: list[Segment] | list[Section] = self.segments_of(NOTE) or sections
         if len(parts) > _MOST_NOTES:
             raise self.reader.error(f"{len(parts)} tables of notes")
+        room = _LARGEST_TABLE
         for part in parts:
-            if part.file_size <= _LARGEST_TABLE:  # of an annotated object: nothing for the loader
+            if part.file_size <= room:  # more is of an annotated object: nothing for the loader
+                room -= part.file_size
                 table = self._table(part.offset, part.file_size)
                 yield from _notes(table, 8 if part.alignment == 8 else 4)
 

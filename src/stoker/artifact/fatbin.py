@@ -29,6 +29,7 @@ _LARGEST_HEADER = 4096  # 64 to 120 bytes were seen
 _WINDOW = 512  # more than a region's header, an entry's header and the padding between regions
 _BLOCK = 1 << 20
 MOST_ENTRIES = 1 << 17  # of one file; the largest libraries have some ten thousand
+_MOST_KEPT = 1 << 15  # headers that are kept while a library streams by: half a kilobyte each
 
 _LARGEST_NUMBER = 999  # of an architecture
 
@@ -103,6 +104,8 @@ def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterato
         yield region
         position = region.end
         left -= 1 + len(region.entries)
+        if left < 0:
+            raise reader.error(f"more than {MOST_ENTRIES} regions of device code", position)
 
 
 def _next_region(reader: Reader, section: str, position: int, end: int) -> int | None:
@@ -185,12 +188,13 @@ class FatbinLookout:
         self._region_end: int | None = None  # None: between regions
 
     def see(self, data: bytes) -> None:
-        if self._next >= self._start + len(self._data) + len(data):  # all payload
+        payload = self._next >= self._start + len(self._data) + len(data)
+        if payload or len(self._offsets) >= _MOST_KEPT:
             self._start += len(self._data) + len(data)
             self._data = b""
             return
         self._data += data
-        while self._advance():
+        while len(self._offsets) < _MOST_KEPT and self._advance():
             pass
         done = min(self._next - self._start, len(self._data))
         self._data = self._data[done:]
@@ -235,7 +239,6 @@ class FatbinLookout:
             self._next = following
 
     def _keep(self, window: bytes) -> None:
-        new = not self._offsets or self._offsets[-1] < self._next
-        if new and len(self._offsets) < 2 * MOST_ENTRIES:
+        if not self._offsets or self._offsets[-1] < self._next:
             self._offsets.append(self._next)
             self._pieces.append(window)

@@ -1,9 +1,24 @@
-"""METADATA and WHEEL as text: what is not asked for keeps its bytes. Pure."""
+"""METADATA and WHEEL: their fields, and as text in which what is not asked for keeps its bytes.
+
+Pure.
+"""
 
 import re
 from collections.abc import Callable, Sequence
+from email.message import Message
+from email.parser import HeaderParser
 
 _BLANK = re.compile(rb"\r?\n\r?\n")
+_LARGEST_HEAD = 256 << 10  # bytes of fields; the description that follows them may be longer
+
+
+def read_fields(content: bytes) -> Message:
+    """Return the fields as pip reads them; raise ValueError for more of them than any wheel has."""
+    end = _BLANK.search(content)
+    head = content if end is None else content[: end.end()]
+    if len(head) > _LARGEST_HEAD:
+        raise ValueError(f"{len(head):,} bytes of fields are too many")
+    return HeaderParser().parsestr(head.decode(errors="replace"))
 
 
 class Headers:

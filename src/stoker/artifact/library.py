@@ -21,6 +21,7 @@ from stoker.model.artifact import (
 from stoker.model.errors import ArtifactError
 
 _MOST_DEVICE_SECTIONS = 4  # one of each name, in any real library
+_MOST_FOLDERS = 256  # of a search path: every needed name is looked for in each
 
 _VERSION = re.compile(r"([A-Z]+)_([0-9]{1,9}(?:\.[0-9]{1,9})*)")
 _RELATIVE_RELOCATIONS = "GLIBC_ABI_DT_RELR"  # a version by name only, of glibc 2.36
@@ -56,8 +57,8 @@ def _read(file: Elf) -> LibraryFacts:
         machine=file.machine,
         soname=next(iter(file.strings(elf.SONAME)), None),
         needed=file.strings(elf.NEEDED),
-        rpath=_folders(file.strings(elf.RPATH)),
-        runpath=_folders(file.strings(elf.RUNPATH)),
+        rpath=_folders(file, elf.RPATH),
+        runpath=_folders(file, elf.RUNPATH),
         versions=newest_versions(file.needed_versions),
         cxx_abi=_cxx_abi(file.dynamic_strings.content[:_ENOUGH_NAMES]),
         isa=tuple(
@@ -85,8 +86,11 @@ def _kind(file: Elf) -> ElfKind:
     return ElfKind.LIBRARY if file.header.type == elf.SHARED else ElfKind.OTHER
 
 
-def _folders(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(folder for path in paths for folder in path.split(":") if folder)
+def _folders(file: Elf, tag: int) -> tuple[str, ...]:
+    folders = [folder for path in file.strings(tag) for folder in path.split(":") if folder]
+    if len(folders) > _MOST_FOLDERS:
+        raise file.reader.error(f"a search path of {len(folders)} folders")
+    return tuple(folders)
 
 
 def newest_versions(names: Iterable[str]) -> dict[str, str]:

@@ -109,6 +109,7 @@ def _way(archs: tuple[str, ...], capability: str) -> DeviceKind | None:
     return DeviceKind.PTX if fitting else None
 
 
+@cache
 def _fits(arch: str, capability: str) -> bool:
     """``arch`` is as in device code: ``sm_90a``, ``compute_90``. LTO-IR does not run by itself."""
     kind, _, name = arch.partition("_")

@@ -7,6 +7,8 @@ from stoker.artifact.reader import Reader
 from stoker.model.errors import ArtifactError
 
 _LONGEST_STRING = 16 << 10
+# Bytes of strings that are given out: strings may share their ends, but not without measure.
+_SHARED, _SHARED_PER_BYTE = 1 << 20, 16
 
 
 class Table:
@@ -17,6 +19,7 @@ class Table:
         self._order = order
         self._offset = offset
         self.content = content
+        self._room = _SHARED + _SHARED_PER_BYTE * len(content)
 
     def record(self, layout: str, position: int) -> tuple[int, ...]:
         try:
@@ -28,6 +31,9 @@ class Table:
         end = self.content.find(b"\0", position, position + _LONGEST_STRING)
         if end < 0:
             raise self.error("a string without end", position)
+        self._room -= end - position
+        if self._room < 0:
+            raise self.error("strings that overlap again and again", position)
         return printable(self.content[position:end].decode(errors="surrogateescape"))
 
     def slice(self, position: int, length: int) -> bytes:

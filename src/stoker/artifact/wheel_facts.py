@@ -5,7 +5,6 @@ Whether they are as they should be is for others to judge.
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from email.parser import HeaderParser
 from pathlib import Path
 
 from zlib_ng import zlib_ng
@@ -16,6 +15,7 @@ from stoker.artifact.engine.directory import Limits, Member, read_directory
 from stoker.artifact.engine.wheel import dist_info_of
 from stoker.artifact.engine.zip_records import STORED
 from stoker.artifact.fatbin import FatbinLookout
+from stoker.artifact.headers import read_fields
 from stoker.artifact.inflated import InflatedReader
 from stoker.artifact.library import read_library
 from stoker.artifact.printable import printable
@@ -60,7 +60,10 @@ def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -
 
 def _fields(text: bytes) -> Callable[[str], list[str]]:
     """A function that gives all fields of a name: at least one, empty where there is none."""
-    headers = HeaderParser().parsestr(text.decode(errors="replace"))
+    try:
+        headers = read_fields(text)
+    except ValueError as error:
+        raise ArtifactError(f"METADATA or WHEEL: {error}") from None
     return lambda name: [printable(value) for value in headers.get_all(name, [""])]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from stoker.build import memory_tree
 from stoker.model.build import Stage
 from stoker.model.errors import StokerError, StorageError
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import files, folders, locks, process
 
 MARK = "STOKER_WORK"  # in the environment of all that a build starts
@@ -131,7 +131,7 @@ class Work:
         files.write_whole(self._file(stage), msgspec.json.encode(stamp))
 
     def _stamp(self, stage: Stage) -> Stamp | None:
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, *UNDECODABLE):
             return msgspec.json.decode(self._file(stage).read_bytes(), type=Stamp)
         return None
 

@@ -36,7 +36,7 @@ def governing_options(function: F) -> F:
             ),
             click.option(
                 "--cpus",
-                type=click.IntRange(min=1),
+                type=click.IntRange(1, 1_000_000),
                 metavar="N",
                 help="Use no more CPUs than N.",
             ),

@@ -7,7 +7,7 @@ import msgspec
 
 
 @click.command()
-@click.argument("run", type=int, required=False)
+@click.argument("run", type=click.IntRange(0, 2**62), metavar="[RUN]", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every step, not only the hungriest.")
 @click.option(
     "--export",

@@ -3,14 +3,16 @@
 import click
 
 from stoker.model.errors import ExitStatus, UsageError
-from stoker.model.units import byte_count
+from stoker.model.units import byte_count, whole_number
+
+_MOST_DIGITS = 6  # of a number of CPUs
 
 
 def _counts(_: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
-    words = value.split(",")
-    if not all(word.isdecimal() and int(word) for word in words):
+    counts = [whole_number(word, _MOST_DIGITS) for word in value.split(",")]
+    if not all(counts):
         raise UsageError(f"--{parameter.name} {value}: not numbers", hints=["try 16,64"])
-    return tuple(int(word) for word in words)
+    return tuple(count for count in counts if count)
 
 
 def _sizes(_: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:

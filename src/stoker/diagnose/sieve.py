@@ -29,6 +29,8 @@ _WORDS = (
     b"*** ",
 )
 _MOST_PIECES = 32  # of a very long line, at either end
+_MOST_LINES = 30_000  # of a part: a megabyte of usual lines has a third of that
+_SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
 
@@ -45,6 +47,10 @@ class _Part(Value, frozen=True, kw_only=True):
     start: int
     line: int
     content: bytes
+
+    @property
+    def cost(self) -> int:
+        return max(len(self.content), _SHORTEST * self.content.count(b"\n"))
 
     def cut(self, begin: int, end: int) -> "_Part":
         line = self.line + self.content.count(b"\n", 0, begin)
@@ -65,7 +71,7 @@ def read_log(stream: BinaryIO) -> Log:
             kept.append(oldest)
         elif marked < _MOST_MARKED:
             spans = [oldest.cut(*span) for span in _spans(oldest.content)]
-            marked += sum(len(span.content) for span in spans)
+            marked += sum(span.cost for span in spans)
             kept += spans
     total = recent[-1].line + _line_count(recent[-1].content) - 1 if recent else 0
     lines = [line for part in _each_once([*kept, *recent]) for line in _lines(part)]
@@ -125,12 +131,31 @@ def _each_once(parts: list[_Part]) -> Iterator[_Part]:
 
 
 def _lines(part: _Part) -> Iterator[Line]:
+    for end in _ends(part):
+        for number, state in _states(end):
+            for piece in _pieces(state):
+                yield Line(number=number, text=clean(piece.decode("utf-8", "replace")))
+
+
+def _ends(part: _Part) -> Iterator[_Part]:
+    """The part, or only its first and its last lines where it has very many."""
+    content = part.content.replace(b"\r", b"\n")
+    half = _MOST_LINES // 2
+    first = len(content) - len(content.split(b"\n", half)[-1])
+    last = len(content.rsplit(b"\n", half + 1)[0]) + 1
+    if content.count(b"\n") <= _MOST_LINES or first >= last:
+        yield part
+    else:
+        yield part.cut(0, first)
+        yield part.cut(last, len(content))
+
+
+def _states(part: _Part) -> Iterator[tuple[int, bytes]]:
     """A carriage return starts a line anew: each state of a progress bar is a line of its own."""
     number = part.line
     for raw in part.content.removesuffix(b"\n").split(b"\n") if part.content else ():
         for state in raw.split(b"\r") if b"\r" in raw else (raw,):
-            for piece in _pieces(state):
-                yield Line(number=number, text=clean(piece.decode("utf-8", "replace")))
+            yield number, state
         number += 1
 
 

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 
 from stoker.diagnose.paragraphs import paragraphs
 from stoker.diagnose.steps import Steps
@@ -13,6 +14,7 @@ from stoker.knowledge.patterns import any_of, literals
 from stoker.model.value import Value
 
 _MOST_HITS = 1000  # of one sign that are looked into
+_MOST_PARAGRAPHS = 1000  # of CMake's messages: each is put together many times
 _Hits = Mapping[str, Mapping[int, re.Match[str]]]  # by pattern, then by line
 
 # A message goes on in the next line: clang does so after `error:`, CMake and nvcc near column 78.
@@ -82,7 +84,7 @@ def _texts(lines: Sequence[Line]) -> Iterator[tuple[int, str, int]]:
             rest = lines[index + 1].text
             if _CONTINUES(rest):
                 yield index, f"{line.text} {rest.lstrip()}", len(line.text)
-    for paragraph in paragraphs(lines):
+    for paragraph in islice(paragraphs(lines), _MOST_PARAGRAPHS):
         for begin in paragraph[:-1]:
             whole = " ".join(lines[i].text.strip() for i in range(begin, paragraph.stop))
             yield begin, whole, len(lines[begin].text.strip())

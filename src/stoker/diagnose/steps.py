@@ -190,6 +190,8 @@ def find_steps(lines: Sequence[Line]) -> Steps:
     failures: dict[Level, int] = {}
     successes: dict[Level, int] = {}
     for index, line in enumerate(lines):
+        if not line.text:
+            continue
         if (level := _level(_SUCCEEDED, line.text)) is not None:
             successes[level] = index
         if (level := _level(_GIVEN_UP, line.text)) is not None:

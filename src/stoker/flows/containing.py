@@ -40,7 +40,7 @@ from stoker.model.errors import (
     UsageError,
 )
 from stoker.model.events import AnyEvent
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
 from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
 from stoker.plan.subject import Subject
@@ -271,7 +271,7 @@ class _Case:
         def hear(line: str) -> None:
             try:
                 onlooker.show(msgspec.json.decode(line, type=AnyEvent))
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 for inside, outside in places.items():
                     line = line.replace(inside, outside)
                 onlooker.write(f"{line}\n")
@@ -301,7 +301,7 @@ class _Case:
         for folder in sorted(self._runs() - before, reverse=True):
             try:
                 record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
-            except (OSError, msgspec.DecodeError):
+            except (OSError, *UNDECODABLE):
                 continue
             if record.tree == tree:
                 target = folders.state() / "runs" / folder.name

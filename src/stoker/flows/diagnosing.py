@@ -20,7 +20,7 @@ from stoker.machine.tools import read_toolbox
 from stoker.model.build import StageEnd, StageResult
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.runs import Run, RunSummary
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     """One that is broken is as good as none: the logs are there."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return None
 
 

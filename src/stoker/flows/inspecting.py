@@ -21,6 +21,7 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.model.errors import CommandError, StorageError, UsageError
+from stoker.model.value import UNDECODABLE
 
 # Run by the interpreter that is asked. The folder it stands in is not one it has packages in.
 _SEARCH_PATH = (
@@ -150,7 +151,7 @@ def _search_path(python: str, environment: Mapping[str, str]) -> list[str]:
     printed = process.check([python, "-c", _SEARCH_PATH], timeout=_PATIENCE, env=environment)
     try:
         return msgspec.json.decode(printed.splitlines()[-1], type=list[str])
-    except (msgspec.DecodeError, IndexError):
+    except (*UNDECODABLE, IndexError):
         raise CommandError(f"{python} does not answer as a Python does", output=printed) from None
 
 

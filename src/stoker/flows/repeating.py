@@ -11,7 +11,7 @@ from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.plan import Plan
 from stoker.model.secrets import HIDDEN
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.compare import compare
 from stoker.plan.record import as_recorded, lasting_json
 from stoker.plan.subject import Subject
@@ -70,7 +70,7 @@ def read_recorded(path: Path) -> Recorded:
         return _of_record(path / RECORD if path.is_dir() else path)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}", hints=[_HINT]) from error
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise UsageError(f"{path} is no record of a build: {error}", hints=[_HINT]) from error
 
 

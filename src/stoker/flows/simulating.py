@@ -11,9 +11,11 @@ from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import SimulationResult, StepRecord, Trace
 from stoker.model.runs import Outcome
+from stoker.model.units import whole_number
 from stoker.model.value import Value
 
 _SEED = 1
+_MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits
 
 
 class SimulationOptions(Value, frozen=True, kw_only=True):
@@ -52,8 +54,8 @@ def find_trace(source: str) -> Trace:
             return read_trace(path.read_bytes(), source)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    if source.isdecimal():
-        return _trace_of_run(int(source))
+    if run := whole_number(source, _MOST_DIGITS):
+        return _trace_of_run(run)
     raise UsageError(
         f"no trace '{source}'", hints=["give a trace's file, or the number of a run in the history"]
     )

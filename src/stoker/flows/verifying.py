@@ -21,7 +21,7 @@ from stoker.flows.planning import named_variant
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import Variant
 from stoker.plan.grammar import name, parse
 
@@ -79,7 +79,7 @@ def _slim(wheel: Wheel) -> SlimNote | None:
         return None
     try:
         return SlimNote(record=msgspec.json.decode(wheel.read(member), type=SlimRecord))
-    except (msgspec.DecodeError, ArtifactError) as error:
+    except (*UNDECODABLE, ArtifactError) as error:
         return SlimNote(problem=str(error))
 
 
@@ -95,7 +95,7 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         if slim and slim.record:
             variant = msgspec.structs.replace(variant, gpus=slim.record.gpus)
         return PlanRecord(variant=variant)
-    except (msgspec.DecodeError, ArtifactError, UsageError) as error:
+    except (*UNDECODABLE, ArtifactError, UsageError) as error:
         return PlanRecord(problem=str(error))
 
 

@@ -47,7 +47,8 @@ _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
 # Folders that pip and uv make anew for every build, and the name pip gives a source tree there.
-_FRESH = re.compile(r"/(?:pip-[a-z-][a-z]*-|builds-v\d+/\.tmp)[^/]+(?=/)")
+_OF_PIP = re.compile(r"pip-[a-z-]+-.+", re.DOTALL)
+_OF_UV = re.compile(r"builds-v\d+")
 _HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)")
 # A word as a shell would read it, else a quotation mark or backslash that is never closed. Nothing
 # in it is read twice, so that a response file takes time in proportion to its length.
@@ -112,8 +113,17 @@ def build_folder(directory: str) -> str:
 
 
 def _lasting(text: str) -> str:
-    start = max((found.end() + 1 for found in _FRESH.finditer(text)), default=0)
-    return _HASHED.sub("", text[start:])
+    return _HASHED.sub("", _below_fresh(text))
+
+
+def _below_fresh(text: str) -> str:
+    """The part of a path below the last folder that is made for a single build."""
+    parts = text.split("/")
+    for index in range(len(parts) - 2, 0, -1):
+        of_uv = parts[index].startswith(".tmp") and _OF_UV.fullmatch(parts[index - 1])
+        if of_uv or _OF_PIP.fullmatch(parts[index]):
+            return "/".join(parts[index + 1 :])
+    return text
 
 
 def step_of(

@@ -10,8 +10,10 @@ from stoker.govern.forecast import Forecast
 from stoker.govern.policy import Policy
 from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Basis, Decision, Request, Running, State
+from stoker.model.units import whole_number
 from stoker.model.value import Value
 
+_MOST_DIGITS = 6  # of a number of jobs
 NAMES = ("adaptive", "fixed", "levels", "two-phase")
 
 
@@ -20,7 +22,7 @@ def make_policy(text: str, *, cpus: int) -> Policy:
     name, _, jobs = text.partition(":")
     if name not in NAMES:
         raise unknown("policy", text, NAMES)
-    if jobs and (name != "fixed" or not jobs.isdecimal() or not int(jobs)):
+    if jobs and (name != "fixed" or not whole_number(jobs, _MOST_DIGITS)):
         raise UsageError(f"'{text}' is not a policy", hints=["a number of jobs: fixed:8"])
     if name == "fixed":
         return Fixed(jobs=int(jobs or cpus))

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
 from stoker.model.govern import Percent, Role, Step, StepRecord, Trace
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 
 _PARENT = re.compile(r"(?<![^/])__/")
 _OBJECT_FOLDER = re.compile(r"CMakeFiles/[^/]+\.dir/")
@@ -69,7 +69,7 @@ def read_trace(content: bytes, where: str) -> Trace:
     """``where`` is the file's name, for errors."""
     try:
         file = msgspec.json.decode(content, type=_File)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise UsageError(f"not a trace: {error}", where=where) from error
     if not file.steps:
         raise UsageError("a trace without steps", where=where)

@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from stoker.knowledge.loader import Row, load
+from stoker.model.units import whole_number
 
 
 class Release(Row, frozen=True, kw_only=True):
@@ -80,10 +81,10 @@ def opened_by(library: str, cuda: int | None) -> tuple[str, ...]:
 
 def cuda_of(library: str) -> int | None:
     """The major version of CUDA that the name of a library tells."""
-    number = library.partition(".so.")[2].partition(".")[0]
-    told = number.isdecimal() and _matches(library, _table().numbered)
+    number = whole_number(library.partition(".so.")[2].partition(".")[0])
     # Before CUDA 11 the number was one of two parts.
-    return int(number) if told and int(number) > 10 else None
+    is_told = number is not None and number > 10 and _matches(library, _table().numbered)
+    return number if is_told else None
 
 
 def keeps_name(library: str) -> bool:

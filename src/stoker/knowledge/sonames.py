@@ -1,6 +1,7 @@
 """Libraries that wheels need by name, and who brings them."""
 
-from fnmatch import fnmatchcase
+import re
+from fnmatch import fnmatchcase, translate
 from functools import cache
 
 from stoker.knowledge.loader import Row, load
@@ -24,12 +25,20 @@ def _table() -> _Table:
     return load("sonames", _Table)
 
 
+@cache
+def _any_package() -> re.Pattern[str]:
+    patterns = (pattern for package in _table().package for pattern in package.libraries)
+    return re.compile("|".join(map(translate, patterns)))
+
+
 def is_of_driver(library: str) -> bool:
     return library in _table().driver
 
 
 def bringer(library: str) -> Bringer | None:
     """The package known to bring a library."""
+    if not _any_package().match(library):  # one search for the many names that none brings
+        return None
     for package in _table().package:
         if any(fnmatchcase(library, pattern) for pattern in package.libraries):
             return package

@@ -6,8 +6,9 @@ import re
 
 from stoker.machine import macos
 from stoker.machine.cgroup import Group, groups
-from stoker.machine.file_tree import FileTree, whole_number
+from stoker.machine.file_tree import FileTree
 from stoker.model.machine import Cpu
+from stoker.model.units import whole_number
 
 # x86 and some Arm kernels; MIPS; POWER; RISC-V. Most Arm kernels give numbers only.
 MODEL_KEYS = ("model name", "cpu model", "cpu", "uarch")

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from errno import ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP
 from pathlib import Path
 
+from stoker.model.units import whole_number
+
 # The kernel writes each file that is metered in one piece, and none of them is longer.
 ONE_READ = 1 << 16
 
@@ -107,11 +109,3 @@ def newest_first(paths: Iterable[Path]) -> list[Path]:
 def content(file: OpenFile | None) -> str:
     """What a file says now; nothing where it is not there."""
     return (file.text() if file else None) or ""
-
-
-def whole_number(text: str) -> int | None:
-    """A number of plain digits. ``int`` alone takes underscores, signs and other scripts' digits.
-
-    No counter of the kernel has more than 20 digits, and ``int`` refuses absurdly long ones.
-    """
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None

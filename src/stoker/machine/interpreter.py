@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from stoker.machine.probe import Probe
 from stoker.model.errors import MissingError
 from stoker.model.machine import PythonInstallation
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 
 # Run by the interpreter that is asked, so it keeps to what Python 3.8 knows. The first line keeps
 # modules and metadata of the current folder, perhaps a source tree, out of the answer.
@@ -81,6 +81,6 @@ def ask_interpreter(path: str, probe: Probe) -> Interpreter:
     line = next((line for line in answer.printed.splitlines() if line.startswith("{")), "")
     try:
         return msgspec.json.decode(line, type=Interpreter)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         problem = answer.problem or "does not answer as a Python does"
         raise MissingError(f"{path} {problem}", hints=(HINT,)) from None

@@ -6,7 +6,7 @@ Knows nothing of control groups.
 import os
 import re
 
-from stoker.machine.file_tree import whole_number
+from stoker.model.units import whole_number
 from stoker.model.value import Value
 
 MEMINFO = "/proc/meminfo"

@@ -100,10 +100,15 @@ class CommandError(StokerError):
         self.output = output
 
 
+_LONGEST_NAME = 200
+
+
 def nearest(
     word: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.5
 ) -> tuple[str, ...]:
     """The known names closest to a misspelt one, best first; compared without case."""
+    if len(word) > _LONGEST_NAME:  # comparing takes time with the square of the length
+        return ()
     by_folded = {name.casefold(): name for name in known}
     matches = get_close_matches(word.casefold(), by_folded, n=count, cutoff=cutoff)
     return tuple(by_folded[match] for match in matches)

@@ -2,10 +2,19 @@
 
 import re
 
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?")
-_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw]?)")
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw]?)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+
+
+def whole_number(text: str, most: int = 20) -> int | None:
+    """Return the number that up to ``most`` plain digits stand for.
+
+    ``int`` alone takes underscores, signs and other scripts' digits, and raises an error for
+    thousands of digits. No counter of the kernel has more than 20.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= most else None
 
 
 def size(amount: float) -> str:

@@ -31,6 +31,8 @@ from stoker.model.variant import (
 
 Parts = dict[str, Any]  # fields of Variant that one word gives
 
+_LONGEST = 1000  # characters of a variant
+_MOST_TOGETHER = 12  # words that mean one thing
 _FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
 _CATALOGUE = re.compile(r"^(?:python(?P<major>\d)(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
 _ARCH_LIST = re.compile(r"^\d+\.\d+[af]?(\+ptx)?([;, ]+\d+\.\d+[af]?(\+ptx)?)*$", re.ASCII)
@@ -42,6 +44,8 @@ _CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
 
 def parse(text: str, machine: Machine | None = None) -> Variant:
     """Read a variant; ``machine`` is what ``native`` and ``this machine`` stand for."""
+    if len(text) > _LONGEST:
+        raise UsageError(f"a variant of {len(text):,} characters: '{text[:40]}...'")
     folded = text.casefold().strip()
     if _ARCH_LIST.match(folded):
         return _assemble(text, [("gpus", _arch_list(folded)), ("backend", Backend.CUDA)])
@@ -64,7 +68,7 @@ def _read(text: str, words: list[str], machine: Machine | None) -> Iterator[Part
     """The longest run of words that means something, again and again."""
     start = 0
     while start < len(words):
-        for end in range(len(words), start, -1):
+        for end in range(min(len(words), start + _MOST_TOGETHER), start, -1):
             parts = _meaning(words[start:end], machine)
             if parts is not None:
                 yield parts
@@ -188,7 +192,7 @@ def _arch_list(text: str) -> tuple[GpuTarget, ...]:
 
 def _numbers(found: re.Match[str]) -> str:
     """``6.4`` of whatever was written, without leading zeros."""
-    return ".".join(str(int(number)) for number in found.groups())
+    return ".".join(number.lstrip("0") or "0" for number in found.groups())
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts]], ...] = (

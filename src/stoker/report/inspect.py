@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,6 +25,7 @@ _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MOST_LIBRARIES = 30
 _MOST_NAMES = 5
+_MOST_ROWS = 200  # of a table: no real wheel has as many, and one made to has millions
 _SERIES = ("GLIBC", "GLIBCXX", "CXXABI")
 
 
@@ -96,7 +98,7 @@ def _device_code(facts: ArtifactFacts) -> Table | None:
         by_arch.setdefault(code.arch, []).append(code)
     largest = max((_bytes(group) for group in by_arch.values()), default=0)
     table = _table(f"Device code  {size(_bytes(codes))}", "", "", ">", ">", "")
-    for arch, group in by_arch.items():
+    for arch, group in islice(by_arch.items(), _MOST_ROWS):
         share = Text(bar(_bytes(group) / max(1, largest)), style="cyan")
         _add(table, f"  {arch}", share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
@@ -197,7 +199,7 @@ def _search_paths(libraries: Iterable[LibraryFacts]) -> Table | None:
     if not counts:
         return None
     table = _table("Search paths", "", ">", "")
-    for (kind, folders), count in counts.most_common():
+    for (kind, folders), count in counts.most_common(_MOST_ROWS):
         _add(table, f"  {kind}", f"{count} x", Text(" ".join(folders), style="dim"))
     return table
 
@@ -210,8 +212,10 @@ def _dependencies(facts: ArtifactFacts) -> Table | None:
     for origin in LibraryOrigin:
         rows = [row for row in facts.dependencies if row.origin is origin]
         if origin is LibraryOrigin.MISSING and facts.wheel:
-            for row in rows:
+            for row in rows[:_MOST_ROWS]:
                 _add(table, Text("  MISSING", style="bold red"), _lacking(row))
+            if len(rows) > _MOST_ROWS:
+                _add(table, "  MISSING", f"and {len(rows) - _MOST_ROWS} more")
         elif rows:
             _add(table, f"  {_ORIGINS[origin]}", Text(_named(rows), style="dim"))
     return table

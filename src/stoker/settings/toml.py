@@ -5,12 +5,12 @@ Knows what keys and types are allowed, not what they mean.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from stoker.model.errors import StorageError, UsageError, unknown
-from stoker.model.value import Value
+from stoker.model.value import Value, checked_toml
 from stoker.settings.declared import OPTIONS
 
 FILE_NAME = "stoker.toml"
@@ -52,7 +52,7 @@ def find_file(start: Path) -> Path | None:
 def read_file(path: Path) -> File:
     try:
         text = path.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
+        content = tomllib.loads(checked_toml(text))
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -78,29 +78,16 @@ class _Reader:
 
     def __init__(self, name: str, text: str):
         self._name = name
-        self._lines = _without_long_texts(text).splitlines()
+        self._lines: dict[tuple[str, ...], int] = {}  # of every table and key
+        for number, path in _paths(_without_long_texts(text).splitlines()):
+            self._lines.setdefault(path, number)
 
     def where(self, path: tuple[str, ...]) -> str:
         """``file:line`` of the deepest part of a key path that can be found in the text."""
-        line = self._line(path)
-        return f"{self._name}:{line}" if line else self._name
-
-    def _line(self, path: tuple[str, ...]) -> int | None:
-        table: tuple[str, ...] = ()
-        found = None
-        for number, line in enumerate(self._lines, start=1):
-            if header := re.match(r"\s*\[+\s*(.+?)\s*\]+", line):
-                table = _key_path(header[1])
-                here = table
-            elif assignment := re.match(r"\s*([^#=\[\]]+?)\s*=", line):
-                here = (*table, *_key_path(assignment[1]))
-            else:
-                continue
-            if here == path[: len(here)] and here:
-                found = number
-                if here == path:
-                    return number
-        return found
+        for length in range(len(path), 0, -1):
+            if line := self._lines.get(path[:length]):
+                return f"{self._name}:{line}"
+        return self._name
 
     def table(self, value: Any, path: tuple[str, ...]) -> Mapping[str, Any]:
         if not isinstance(value, dict):
@@ -140,6 +127,18 @@ class _Reader:
 
     def _wrong_type(self, path: tuple[str, ...], wanted: str) -> UsageError:
         return UsageError(f"'{'.'.join(path)}' must be {wanted}", where=self.where(path))
+
+
+def _paths(lines: Iterable[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The number and the path of each line that is the header of a table or sets a key."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(lines, start=1):
+        line = line.strip()
+        if header := re.match(r"\[+([^\]]+)\]", line):
+            table = _key_path(header[1])
+            yield number, table
+        elif assignment := re.match(r"([^#=\[\]]+)=", line):
+            yield number, (*table, *_key_path(assignment[1]))
 
 
 def _without_long_texts(text: str) -> str:

@@ -24,6 +24,7 @@ _SKIPPED = {
 _MADE_HERE = {"CMakeCache.txt", "pyvenv.cfg"}  # a build folder or environment of any name
 _MOST_FILES = 200_000
 _MOST_BYTES = 8 << 20
+_MOST_NOTES = 1000
 
 
 class TreeFiles:
@@ -31,7 +32,11 @@ class TreeFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.notes: list[str] = []
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self._notes)
 
     def walk(self) -> Iterator[str]:
         """The tree's own files relative to it, folder by folder in order of their names."""
@@ -50,7 +55,10 @@ class TreeFiles:
                 return
 
     def is_file(self, relative: str) -> bool:
-        return (self.root / relative).is_file()
+        try:
+            return (self.root / relative).is_file()
+        except (OSError, ValueError):  # such as a name that is too long
+            return False
 
     def is_filled(self, relative: str) -> bool:
         """Whether there is such a folder with something in it."""
@@ -78,8 +86,8 @@ class TreeFiles:
             return None
 
     def note(self, what: str) -> None:
-        if what not in self.notes:
-            self.notes.append(what)
+        if len(self._notes) < _MOST_NOTES:
+            self._notes[what] = None
 
     def _decoded(self, relative: str, content: bytes) -> str:
         try:

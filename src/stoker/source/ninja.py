@@ -5,8 +5,10 @@ torch's cpp_extension write paths out, or behind a variable of the whole file.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from stoker.model.units import whole_number
 from stoker.model.value import Value
 
 # A path as it stands in a build line: a dollar sign escapes the character after it.
@@ -15,6 +17,7 @@ _ESCAPED = re.compile(r"\$(.)")
 _VARIABLE = re.compile(r"^(\w+) = (.*)$", re.MULTILINE)
 _SET = re.compile(r"(?<!\$)\$\{(\w+)\}")
 _LOG_FIELDS = 5
+_LARGEST, _LARGEST_PER_BYTE = 16 << 20, 8  # characters that variables may add
 
 
 class Edge(Value, frozen=True, kw_only=True):
@@ -43,13 +46,20 @@ def read_graph(folder: Path) -> Graph:
         return Graph()
     text = text.replace("$\n", " ")
     variables = dict(_VARIABLE.findall(text))
-    lines = _SET.sub(lambda found: variables.get(found[1], ""), text).splitlines()
+    lines = _expanded(text, variables).splitlines()
     statements = (line[6:] for line in lines if line.startswith("build "))
     defaults = (_paths(line[8:], 0)[0] for line in lines if line.startswith("default "))
     return Graph(
         edges=tuple(edge for statement in statements if (edge := _edge(statement))),
         defaults=tuple(path for paths in defaults for path in paths),
     )
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """With the values of variables; nothing where those would fill the memory."""
+    room = _LARGEST + _LARGEST_PER_BYTE * len(text)
+    room -= sum(len(variables.get(name, "")) for name in _SET.findall(text))
+    return _SET.sub(lambda found: variables.get(found[1], ""), text) if room > 0 else ""
 
 
 def read_edges(folder: Path) -> tuple[Edge, ...]:
@@ -91,6 +101,8 @@ def read_durations(folder: Path) -> dict[str, float]:
     durations: dict[str, float] = {}
     for line in text.splitlines():
         fields = line.split("\t")
-        if len(fields) == _LOG_FIELDS and fields[0].isdigit() and fields[1].isdigit():
-            durations[fields[3]] = max(0, int(fields[1]) - int(fields[0])) / 1000
+        if len(fields) == _LOG_FIELDS:
+            start, end = whole_number(fields[0]), whole_number(fields[1])
+            if start is not None and end is not None:
+                durations[fields[3]] = max(0, end - start) / 1000
     return durations

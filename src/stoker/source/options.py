@@ -21,6 +21,9 @@ _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
 _SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
 _GPU_LANGUAGES = {"CUDA", "HIP"}
+# Characters of the condition round an option, and what each part counts besides: of very deep
+# nesting only the outer part is told.
+_LONGEST, _COST_OF_PART = 1000, 20
 
 
 class CMakeProject(Value, frozen=True, kw_only=True):
@@ -83,9 +86,9 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
     for command in commands:
         match command.name:
             case "if":
-                blocks.append([conditions.as_text(command.arguments)])
+                blocks.append([_condition(command)])
             case "elseif" if blocks:
-                blocks[-1].append(conditions.as_text(command.arguments))
+                blocks[-1].append(_condition(command))
             case "else" if blocks:
                 blocks[-1].append("")
             case "endif" if blocks:
@@ -95,14 +98,31 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
                     yield replace(option, within=_within(blocks))
 
 
+def _condition(command: Command) -> str:
+    text = conditions.as_text(command.arguments)
+    return text if len(text) <= _LONGEST else "..."
+
+
 def _within(blocks: Sequence[Sequence[str]]) -> str | None:
     """The condition under which the innermost branch is reached."""
     parts: list[str] = []
-    for *passed, current in blocks:
-        parts.extend(map(conditions.negation, passed))
-        if current:
-            parts.append(current)
+    room = _LONGEST
+    for part in _conditions(blocks):
+        room -= len(part) + _COST_OF_PART
+        if room < 0:
+            parts.append("...")
+            break
+        parts.append(part)
     return conditions.conjunction(parts) if parts else None
+
+
+def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What must hold, from the outermost block to the innermost."""
+    for branches in blocks:
+        for passed in branches[:-1]:
+            yield conditions.negation(passed)
+        if branches[-1]:
+            yield branches[-1]
 
 
 def _declaration(file: str, command: Command) -> CMakeOption | None:

@@ -6,14 +6,16 @@ Knows nothing of CMake, nor whether the package is one that stoker builds.
 from email.parser import HeaderParser
 
 import msgspec
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from stoker.model.distribution import read_requirement
 from stoker.model.source import FrontEnd
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value, checked_toml
 from stoker.source.files import TreeFiles
 from stoker.source.python_code import read_setup, read_version
 from stoker.source.requirements import parse_requirements
+
+_LARGEST_HEAD = 256 << 10  # characters of PKG-INFO that are searched for fields
 
 
 class _BuildSystem(msgspec.Struct, frozen=True, rename="kebab"):
@@ -50,14 +52,14 @@ class Package(Value, frozen=True, kw_only=True):
 
 
 def required_names(requirements: tuple[str, ...]) -> set[str]:
-    return {canonicalize_name(Requirement(line).name) for line in requirements}
+    return {canonicalize_name(read_requirement(line).name) for line in requirements}
 
 
 def read_package(files: TreeFiles) -> Package:
     pyproject = _read_pyproject(files)
     project = pyproject.project or _Project()
     setup = read_setup(files)
-    metadata = HeaderParser().parsestr(files.text("PKG-INFO") or "")
+    metadata = HeaderParser().parsestr((files.text("PKG-INFO") or "")[:_LARGEST_HEAD])
     name = metadata["Name"] or project.name or setup.name
     version = metadata["Version"] or project.version or setup.version
     requirements = _requirements(files, pyproject)
@@ -72,8 +74,9 @@ def read_package(files: TreeFiles) -> Package:
 
 def _read_pyproject(files: TreeFiles) -> _Pyproject:
     try:
-        return msgspec.toml.decode(files.text("pyproject.toml") or "", type=_Pyproject)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        text = checked_toml(files.text("pyproject.toml") or "")
+        return msgspec.toml.decode(text, type=_Pyproject)
+    except UNDECODABLE as error:
         files.note(f"pyproject.toml: not understood: {error}")
         return _Pyproject()
 

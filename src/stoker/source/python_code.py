@@ -14,7 +14,7 @@ from stoker.source.files import TreeFiles
 CPP_EXTENSION = "torch/utils/cpp_extension.py"
 _ARCH = re.compile(r"\d+\.\d+[af]?")
 _ARCH_LIST = re.compile(r"_*supported_(?:cuda_)?arch(?:e?s|itectures)", re.IGNORECASE)
-_IMPORT_OF_TORCH = re.compile(r"^\s*(?:from|import)\s+torch\b", re.MULTILINE)
+_IMPORT_OF_TORCH = re.compile(r"^[ \t]*(?:from|import)[ \t]+torch\b", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
 

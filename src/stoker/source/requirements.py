@@ -7,10 +7,13 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 
+from stoker.model.distribution import read_requirement
 from stoker.source.files import TreeFiles
 
+_MOST_LINES = 10_000
+_MOST_INCLUDED = 100  # files
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[\s=]*(?P<file>\S.*)")
 _OPTIONS_AFTER = re.compile(r"\s--.*")  # such as the --hash of a pinned requirement
@@ -24,11 +27,14 @@ def read_requirements(files: TreeFiles, file: str) -> tuple[str, ...]:
 def parse_requirements(files: TreeFiles, lines: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """What PEP 508 allows among lines that come with their place; the rest becomes a note."""
     requirements: dict[str, None] = {}
-    for where, line in lines:
+    for count, (where, line) in enumerate(lines):
+        if count >= _MOST_LINES:
+            files.note(f"{where}: more than {_MOST_LINES:,} requirements: the rest was not read")
+            break
         try:
-            requirements[str(Requirement(line))] = None
+            requirements[str(read_requirement(line))] = None
         except InvalidRequirement:
-            files.note(f"{where}: not a requirement: {line}")
+            files.note(f"{where}: not a requirement: {line[:200]}")
     return tuple(requirements)
 
 
@@ -41,6 +47,8 @@ def _lines(files: TreeFiles, file: str, visited: set[str]) -> Iterator[tuple[str
             included = posixpath.normpath(posixpath.join(posixpath.dirname(file), include["file"]))
             if included.startswith(("/", "../")) or not files.is_file(included):
                 files.note(f"{where}: {include['file']} is not in the tree")
+            elif len(visited) >= _MOST_INCLUDED:
+                files.note(f"{where}: {include['file']} is one file too many to read")
             elif included not in visited:
                 yield from _lines(files, included, visited)
         # Other options say where pip looks, not what is needed.

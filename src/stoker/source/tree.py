@@ -8,8 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule
 from stoker.model.variant import Backend
@@ -23,7 +24,7 @@ _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
 _CUDA_SOURCES = (".cu",)
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", *_CUDA_SOURCES)
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
-_SUBMODULE_PATH = re.compile(r"^\s*path\s*=\s*\"?(.*?)\"?\s*$", re.MULTILINE)
+_SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
 _LOOKED_FOR = (
     "looked for: CMakeLists.txt; setup.py that uses torch.utils.cpp_extension; "
     "pyproject.toml that requires torch, with C++ or CUDA sources"
@@ -132,14 +133,15 @@ def _version_file(files: TreeFiles) -> str | None:
     if text is None:
         return None
     try:
-        return str(Version(text))
+        return str(read_version(text))
     except InvalidVersion:
         files.note("version.txt: does not hold a version")
         return None
 
 
 def _submodules(files: TreeFiles) -> tuple[Submodule, ...]:
-    paths = _SUBMODULE_PATH.findall(files.text(".gitmodules") or "")
+    told = _SUBMODULE_PATH.findall(files.text(".gitmodules") or "")
+    paths = [path.strip().removeprefix('"').removesuffix('"') for path in told]
     return tuple(Submodule(path=path, present=files.is_filled(path)) for path in paths if path)
 
 

@@ -25,7 +25,7 @@ class Limits(Value, frozen=True, kw_only=True):
 
     unpacked: int = 64 << 30
     ratio: int = 100
-    free: int = 1 << 30
+    free: int = 64 << 20
 
 
 class Member(Value, frozen=True, kw_only=True):

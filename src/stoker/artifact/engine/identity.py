@@ -4,18 +4,16 @@ Pure: the two metadata files go in as bytes.
 """
 
 import re
-from email.message import Message
-from email.parser import BytesHeaderParser
 
-from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from stoker.artifact.headers import read_fields
+from stoker.model.distribution import read_tag, read_tags, read_version
 from stoker.model.value import Value
 
+_MOST_TAGS = 100  # lines
 _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
-_TAG = re.compile(r"[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+")
-_MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
 
 
 class Identity(Value, frozen=True, kw_only=True):
@@ -35,11 +33,11 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
 
     What cannot be used is a ValueError in words.
     """
-    about, kind = _headers(metadata), _headers(wheel)
+    about, kind = read_fields(metadata), read_fields(wheel)
     name, version = str(about.get("Name", "")), str(about.get("Version", ""))
     try:
         canonical = canonicalize_name(name, validate=True)
-        wanted = Version(version)
+        wanted = read_version(version)
     except (InvalidName, InvalidVersion) as error:
         raise ValueError(f"METADATA: {error}") from None
     build = str(kind.get("Build", ""))
@@ -50,25 +48,20 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
     return Identity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
 
 
-def _headers(content: bytes) -> Message:
-    return BytesHeaderParser().parsebytes(content)
-
-
 def _says(stem: str, name: str, version: Version) -> bool:
     own_name, _, own_version = stem.partition("-")
     try:
-        return canonicalize_name(own_name) == name and Version(own_version) == version
+        return canonicalize_name(own_name) == name and read_version(own_version) == version
     except InvalidVersion:
         return False
 
 
 def _compressed(lines: list[str]) -> str:
     """One expression for all tags: each of the three parts a sorted set."""
-    tags: set[Tag] = set()
-    for line in map(str, lines):
-        if not _TAG.fullmatch(line) or line.count(".") > _MOST_IN_A_TAG:
-            raise ValueError(f"WHEEL: {line[:100]!r} is no tag")
-        tags |= parse_tag(line)
+    wrong = next((line for line in map(str, lines[:_MOST_TAGS]) if not read_tag(line)), None)
+    if wrong is not None or len(lines) > _MOST_TAGS:
+        raise ValueError(f"WHEEL: {(wrong or '...')[:100]!r} is no tag")
+    tags = read_tags(map(str, lines))
     interpreters = sorted({tag.interpreter for tag in tags})
     abis = sorted({tag.abi for tag in tags})
     platforms = sorted({tag.platform for tag in tags})

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
 _LONGEST = 4096  # no path is longer on Linux
+_DEEPEST = 100  # folders in one another
 
 
 def problem(name: str) -> str | None:
@@ -20,6 +21,8 @@ def problem(name: str) -> str | None:
         return "the name leads out of the wheel"
     if "." in parts or "" in parts:
         return "the name has an empty part"
+    if len(parts) > _DEEPEST:
+        return f"its folders are nested more than {_DEEPEST} deep"
     return None
 
 

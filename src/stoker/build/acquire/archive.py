@@ -20,6 +20,8 @@ _MOST_MEMBERS = 1_000_000
 _MOST_DEEP = 100  # folders in one another
 _MOST_RATIO = 200  # source code is packed to a tenth
 _ALWAYS_ALLOWED = 64 << 20  # bytes that are no bomb however small the archive is
+_COST_OF_MEMBER = 16 << 10  # bytes that every file counts for: making one takes time and space
+_LONGEST_TARGET = 4095  # bytes of a symbolic link on Linux
 _CHUNK = 1 << 20
 _GIT = ".git"  # is left out: git would run what a repository's configuration names
 # What the system says of names that contradict one another, or that no file can have.
@@ -78,6 +80,8 @@ class _Unpacking:
             case Kind.FILE:
                 _write(path, member)
             case Kind.SYMBOLIC:
+                if len(member.target) > _LONGEST_TARGET:
+                    raise _RefusedError(f"{name!r} is a link to {len(member.target):,} characters")
                 path.unlink(missing_ok=True)
                 self._links[name] = member.target
             case Kind.HARD:
@@ -94,7 +98,7 @@ class _Unpacking:
 
     def _count(self, content: int) -> None:
         self._members += 1
-        self._bytes += content
+        self._bytes += content + _COST_OF_MEMBER
         if self._members > _MOST_MEMBERS:
             raise _RefusedError(f"it holds more than {_MOST_MEMBERS:,} files")
         if self._bytes > self._most:

@@ -18,6 +18,7 @@ import msgspec
 from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import (
     ArtifactError,
     CommandError,
@@ -27,7 +28,7 @@ from stoker.model.errors import (
     nearest,
 )
 from stoker.model.units import size
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 from stoker.outside.web import AbsentError, UnreachableError, Web, opened
 
@@ -103,7 +104,7 @@ def find(package: str, version: str, index: Index) -> File:
     files = _files(package, index)
     versions = {file: file.version_of(package) for file in files}
     for file, found in versions.items():
-        if found == Version(version):
+        if found == read_version(version):
             return file
     raise _absent(package, version, sorted(filter(None, versions.values())), files)
 
@@ -208,12 +209,15 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
     if kind == _JSON:
         try:
             page = msgspec.json.decode(content, type=_Page)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise UnreachableError(f"{url} is no page of a package index: {error}") from error
         named = [(file.url, file.hashes.get("sha256")) for file in page.files]
     else:
         anchors = _Anchors()
-        anchors.feed(content.decode("utf-8", "replace"))
+        try:
+            anchors.feed(content.decode("utf-8", "replace"))
+        except AssertionError as error:  # of Python's own parser
+            raise UnreachableError(f"{url} is no page of a package index: {error}") from error
         named = [_with_hash(link) for link in anchors.links]
         url = _joined(url, anchors.base) or url
     urls = [(_joined(url, link), sha256) for link, sha256 in named]

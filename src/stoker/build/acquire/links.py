@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 _MOST_HOPS = 40  # as many as Linux follows
+_MOST_STEPS = 500  # folders on the way, all hops together
 
 
 def inside(link: str, links: Mapping[str, str]) -> bool:
@@ -13,9 +14,12 @@ def inside(link: str, links: Mapping[str, str]) -> bool:
     """
     here: list[str] = []
     ahead = link.split("/")[::-1]
-    hops = 0
+    hops = steps = 0
     while ahead:
         part = ahead.pop()
+        steps += 1
+        if steps > _MOST_STEPS:
+            return False
         if part == "..":
             if not here:
                 return False

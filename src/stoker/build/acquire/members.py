@@ -8,6 +8,7 @@ import calendar
 import gzip
 import io
 import lzma
+import re
 import shutil
 import stat
 import tarfile
@@ -46,6 +47,7 @@ _MAGIC = {
     b"PK\x05\x06": "zip",
 }
 _MOST_HEADER = 1 << 20  # bytes of a name or of attributes, which are read at once
+_LONG_NUMBER = re.compile(rb"\d{20}")
 _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
@@ -151,6 +153,39 @@ class _CarefulInfo(tarfile.TarInfo):
             raise ValueError(f"a header of {info.size:,} bytes")
         return info
 
+    def _proc_pax(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        """The library searches attributes for numbers, in time with the square of their length."""
+        stream: IO[bytes] = tar.fileobj  # type: ignore[assignment]
+        content = stream.read(-(-self.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE)
+        if _LONG_NUMBER.search(content):
+            raise ValueError("attributes with a number of twenty digits")
+        tar.fileobj = _Ahead(content, stream)  # type: ignore[assignment]
+        try:
+            info: tarfile.TarInfo = super()._proc_pax(tar)  # type: ignore[misc]
+        finally:
+            tar.fileobj = stream
+        return info
+
+
+class _Ahead:
+    """A stream of which a part was read already: that part comes first, in one piece."""
+
+    def __init__(self, content: bytes, stream: IO[bytes]):
+        self._content: bytes | None = content
+        self._stream = stream
+
+    def read(self, count: int) -> bytes:
+        if self._content is None:
+            return self._stream.read(count)
+        content, self._content = self._content, None
+        return content
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seek(self, position: int) -> int:
+        return self._stream.seek(position)
+
 
 def _tar_member(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
     kinds = {
@@ -188,6 +223,8 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 
 def _zip_kind(entry: zipfile.ZipInfo) -> Kind:
+    if not entry.filename:
+        raise ValueError("a member without a name")
     if entry.is_dir():
         return Kind.FOLDER
     kinds = {0: Kind.FILE, stat.S_IFREG: Kind.FILE, stat.S_IFLNK: Kind.SYMBOLIC}

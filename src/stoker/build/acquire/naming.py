@@ -9,8 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import UsageError, nearest
 from stoker.model.secrets import without_login
 from stoker.model.source import SourceKind
@@ -57,7 +58,7 @@ def parse(given: str, tag: str | None = None) -> Named:
     reference = _checked(tag or reference)
     if _is_url(place):
         return _of_url(place, reference)
-    if reference and _path(place).is_dir():
+    if reference and os.path.isdir(_path(place)):  # noqa: PTH112 pathlib raises for a long name
         return Named(kind=SourceKind.GIT, place=str(_path(place).resolve()), reference=reference)
     raise _nothing(word)
 
@@ -88,8 +89,8 @@ def _of_index(name: str, version: str, tag: str | None) -> Named:
     if tag:
         raise UsageError(f"{name} comes from the package index: only git has tags")
     try:
-        exact = str(Version(version))
-    except ValueError:  # not a version, or one with thousands of digits
+        exact = str(read_version(version))
+    except InvalidVersion:
         raise UsageError(
             f"'{version[:80]}' is not a version", hints=[f"as in {name}==2.1.2"]
         ) from None
@@ -97,7 +98,11 @@ def _of_index(name: str, version: str, tag: str | None) -> Named:
 
 
 def _of_url(url: str, reference: str | None) -> Named:
-    if urlsplit(url).path.lower().endswith(ARCHIVES):
+    try:
+        path = urlsplit(url).path
+    except ValueError as error:  # the URL is not shown: it may hold credentials
+        raise UsageError(f"the source is not a URL: {error}", hints=[_FORMS]) from None
+    if path.lower().endswith(ARCHIVES):
         shown = without_login(url)
         raise UsageError(
             f"{shown} is an archive: only git is fetched from a URL",

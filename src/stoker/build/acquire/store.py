@@ -18,7 +18,7 @@ from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.naming import ARCHIVES, Named, parse
 from stoker.model.errors import CommandError, MissingError, StorageError, UsageError
 from stoker.model.source import Acquired, SourceKind
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks
 from stoker.source.git_state import submodule_states
 
@@ -62,7 +62,7 @@ def read_record(entry: Path) -> Record | None:
     """None where the tree is not whole."""
     try:
         record = msgspec.json.decode((entry / _RECORD).read_bytes(), type=Record)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return None
     return record if (entry / record.tree).is_dir() else None
 

@@ -12,6 +12,7 @@ import msgspec
 from stoker.machine.mounts import parse_mounts
 from stoker.model.container import Engine, EngineKind, Host
 from stoker.model.errors import MissingError
+from stoker.model.value import UNDECODABLE
 from stoker.outside import process
 
 _PATIENCE = 300.0  # seconds
@@ -39,7 +40,7 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Eng
     """From what ``info`` says."""
     try:
         facts: dict[str, Any] = msgspec.json.decode(told, type=dict)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise MissingError(f"cannot read what `{kind} info` says: {error}") from error
     if kind is EngineKind.DOCKER:
         return Engine(

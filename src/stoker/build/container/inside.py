@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from stoker.model.container import InsidePython
 from stoker.model.errors import MissingError
+from stoker.model.value import UNDECODABLE
 
 OLDEST = "3.11"
 _ASK = """
@@ -34,7 +35,7 @@ def read_pythons(told: str) -> tuple[InsidePython, ...]:
     for line in told.splitlines():
         try:
             found.append(msgspec.json.decode(line, type=InsidePython))
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             continue
     return tuple(p for p in found if re.fullmatch(r"3\.\d{1,3}", p.version))
 

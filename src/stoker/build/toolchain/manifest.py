@@ -7,7 +7,7 @@ import msgspec
 
 from stoker.build.toolchain.request import Request
 from stoker.knowledge.toolchains import kinds
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 
 MANIFEST = "stoker-toolchain.json"
 
@@ -56,7 +56,7 @@ def read_toolchain(path: Path) -> Toolchain | None:
     """None where there is no manifest, or none that can be read."""
     try:
         manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNDECODABLE):
         return None
     kind = kinds().get(manifest.kind)
     variables = kind.environment if kind else {}

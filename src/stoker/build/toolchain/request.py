@@ -6,9 +6,8 @@ Unaware of the index: whether a version exists there is for ``fetch`` to find ou
 import re
 from collections.abc import Iterable
 
-from packaging.version import Version
-
 from stoker.knowledge.toolchains import Kind, kinds
+from stoker.model.distribution import read_version
 from stoker.model.errors import UsageError, unknown
 from stoker.model.value import Value
 
@@ -92,7 +91,7 @@ def _check_version(kind: str, version: str | None) -> None:
     if len((version or "").split(".")) < row.numbers:
         example = f"{kind}=={row.oldest}"
         raise UsageError(f"which {kind}? Name its major and minor version, as in {example}")
-    if version and row.oldest and Version(version) < Version(row.oldest):
+    if version and row.oldest and read_version(version) < read_version(row.oldest):
         raise UsageError(
             f"{kind} {version} cannot be made from the package index: {row.because}",
             hints=[f"the nearest that works: stoker toolchain install {kind}=={row.oldest}"],

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from stoker.artifact.runs_on import oldest_manylinux
 from stoker.knowledge.manylinux import Policy, policies
 from stoker.model.artifact import LibraryFacts
+from stoker.model.distribution import read_version
 from stoker.model.errors import UsageError
 
 
@@ -15,8 +16,8 @@ def new_version(version: str, label: str | None) -> str:
     if label is None:
         return version
     try:
-        public = Version(version).public
-        return str(Version(f"{public}+{label}")) if label else public
+        public = read_version(version).public
+        return str(read_version(f"{public}+{label}")) if label else public
     except InvalidVersion:
         raise UsageError(
             f"'{label}' is no label of a version",

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Collection, Sequence
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from stoker.artifact.headers import Headers
+from stoker.model.distribution import read_requirement
+from stoker.model.units import whole_number
 
 
 def edited_metadata(
@@ -32,7 +34,7 @@ def edited_metadata(
 def required_name(line: str) -> str | None:
     """The package that a requirement names, unless only an extra asks for it."""
     try:
-        requirement = Requirement(line)
+        requirement = read_requirement(line)
     except InvalidRequirement:
         return None
     if requirement.marker and "extra" in str(requirement.marker):
@@ -43,7 +45,7 @@ def required_name(line: str) -> str | None:
 def _knows_licence_files(headers: Headers) -> bool:
     """Since version 2.4 of the format; before, the texts lie there without being listed."""
     version = (headers.values("Metadata-Version") or ["1.0"])[0]
-    return [int(n) for n in re.findall(r"\d+", version)[:2]] >= [2, 4]
+    return [whole_number(n) or 0 for n in re.findall(r"\d+", version)[:2]] >= [2, 4]
 
 
 def edited_wheel(content: bytes, tags: Sequence[str]) -> bytes:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from stoker.deliver.package.cuda import Cuda, known_cuda_of
 from stoker.deliver.package.metadata import required_name
@@ -14,6 +14,7 @@ from stoker.deliver.package.subject import Subject
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.knowledge.nvidia_packages import Release, releases
 from stoker.knowledge.sonames import Bringer, bringer
+from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
 
 _TOOLKIT = "cuda-toolkit"
@@ -34,7 +35,7 @@ def added_requirements(
 
 def _checked(line: str) -> str:
     try:
-        Requirement(line)
+        read_requirement(line)
     except InvalidRequirement as error:
         raise UsageError(
             f"'{line}' is no requirement: {error}", hints=["for example: --requires triton==3.5.1"]
@@ -72,7 +73,7 @@ def _of_extension(
     torch = _built_against(subject, request)
     if torch is None:
         return ()
-    pin = f"torch=={Version(torch).public}"
+    pin = f"torch=={read_version(torch).public}"
     row = _row(torch, known_cuda_of(subject, request), request) if brought else None
     if row is None:
         return (pin,)
@@ -90,7 +91,7 @@ def _built_against(subject: Subject, request: PackageRequest) -> str | None:
         return request.torch
     for line in subject.facts.requires:
         if required_name(line) == "torch":
-            for clause in Requirement(line).specifier:
+            for clause in read_requirement(line).specifier:
                 if clause.operator == "==" and "*" not in clause.version:
                     return clause.version
     if request.mode is Mode.PYPI and not request.requires:
@@ -103,7 +104,7 @@ def _built_against(subject: Subject, request: PackageRequest) -> str | None:
 
 def _part(line: str, brought: Iterable[Bringer]) -> str | None:
     """A line of PyTorch's as far as it brings any of the packages."""
-    requirement = Requirement(line)
+    requirement = read_requirement(line)
     names = {row.name for row in brought}
     if requirement.name == _TOOLKIT:
         extras = sorted(requirement.extras & {row.extra for row in brought if row.extra})
@@ -113,7 +114,7 @@ def _part(line: str, brought: Iterable[Bringer]) -> str | None:
 
 def _packages(line: str) -> set[str]:
     """Names of packages and of the toolkit's extras that a line brings."""
-    requirement = Requirement(line)
+    requirement = read_requirement(line)
     return {_base(requirement.name), *requirement.extras}
 
 
@@ -132,7 +133,7 @@ def _of_toolkit(brought: Sequence[Bringer], cuda: Cuda) -> tuple[str, ...]:
 
 def _base_version(torch: str) -> str:
     try:
-        return Version(torch).base_version
+        return read_version(torch).base_version
     except InvalidVersion:
         raise UsageError(f"'{torch}' is not a version of PyTorch") from None
 
@@ -158,10 +159,10 @@ def _row(torch: str, cuda: Cuda, request: PackageRequest) -> Release | None:
 
 
 def _nearest(torch: str, cuda: Cuda) -> list[str]:
-    wanted = (*Version(torch).release, 0, 0)
+    wanted = (*read_version(torch).release, 0, 0)
 
     def distance(row: Release) -> tuple[bool, list[int]]:
-        own = Version(row.torch).release
+        own = read_version(row.torch).release
         other_major = not row.cuda.startswith(f"{cuda.major}.")
         return other_major, [abs(a - b) for a, b in zip(own, wanted, strict=False)]
 
@@ -183,7 +184,7 @@ def dropped_requirements(
 
 
 def _is_inside(line: str, inside: Sequence[Bringer], is_torch: bool) -> bool:
-    requirement = Requirement(line)
+    requirement = read_requirement(line)
     if requirement.name == _TOOLKIT:
         # PyTorch asks for more than libraries: of some parts the headers, once it is built.
         return bool(inside) and (is_torch or requirement.extras <= {row.extra for row in inside})

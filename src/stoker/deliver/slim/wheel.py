@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine import Content, Edit, Wheel, rewrite
@@ -15,6 +15,7 @@ from stoker.artifact.headers import Headers
 from stoker.deliver.slim import nvidia
 from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cuts
 from stoker.deliver.slim.record import decode, encode, make_record
+from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.slim import SLIM_MEMBER
 from stoker.outside.temporary import folder_of_process
@@ -116,7 +117,7 @@ def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Map
 def new_version(said: Sequence[str], label: str, previous: str | None) -> str:
     """With the label at the end of the local one, in the place of that of an earlier slimming."""
     try:
-        version = Version(said[0])
+        version = read_version(said[0])
     except (InvalidVersion, IndexError) as error:
         raise ArtifactError(f"METADATA has no version that can be extended: {error}") from None
     local = version.local or ""

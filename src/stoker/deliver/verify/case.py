@@ -1,8 +1,8 @@
 """What is judged, and how a check says what it found."""
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.tags import Tag, parse_tag
+from packaging.requirements import InvalidRequirement
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from stoker.artifact.closure import installed_path
@@ -10,6 +10,7 @@ from stoker.artifact.engine import Member
 from stoker.artifact.engine.record import Mismatch
 from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, ElfKind, LibraryFacts, WheelFacts
+from stoker.model.distribution import read_requirement, read_tags
 from stoker.model.finding import Finding, Severity
 from stoker.model.slim import SlimRecord
 from stoker.model.value import Value
@@ -18,7 +19,6 @@ from stoker.model.variant import GpuTarget, Variant
 PLAN_MEMBER = "stoker-plan.json"  # in dist-info: what `stoker plan --json` printed of the build
 
 _MOST_LINES = 8
-_MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
 
 
 class PlanRecord(Value, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class Case(Value, frozen=True, kw_only=True):
     @property
     def tags(self) -> frozenset[Tag]:
         """What the metadata says, as far as it makes sense."""
-        return frozenset(tag for line in self.wheel.tags for tag in read_tag(line))
+        return read_tags(self.wheel.tags)
 
     @property
     def requires_torch(self) -> bool:
@@ -139,17 +139,10 @@ class Verification(Value, frozen=True, kw_only=True):
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def read_tag(line: str) -> frozenset[Tag]:
-    """All that a line stands for; nothing where it is none, or a bomb."""
-    if line.count("-") != 2 or line.count(".") > _MOST_IN_A_TAG:
-        return frozenset()
-    return parse_tag(line)
-
-
 def _required_name(line: str) -> str | None:
     """The package that a requirement names, unless only an extra asks for it."""
     try:
-        requirement = Requirement(line)
+        requirement = read_requirement(line)
     except InvalidRequirement:
         return None
     optional = requirement.marker is not None and "extra" in str(requirement.marker)

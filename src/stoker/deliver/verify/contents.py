@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
-from stoker.deliver.verify.case import PLAN_MEMBER, Case, error, note, read_tag, warning
+from stoker.deliver.verify.case import PLAN_MEMBER, Case, error, note, warning
 from stoker.knowledge.manylinux import Policy, excess, policies
 from stoker.knowledge.nvidia_packages import never_bundled
 from stoker.knowledge.singletons import is_of_glibc, is_openmp, unhashed
 from stoker.model.artifact import ElfKind
+from stoker.model.distribution import read_tag
 from stoker.model.finding import Finding
 from stoker.model.variant import Variant
 
@@ -86,7 +87,7 @@ def tags(case: Case) -> Iterator[Finding]:
 def _name_problems(case: Case, told: frozenset[Tag]) -> Iterator[str]:
     try:
         name, version, _, named = parse_wheel_filename(case.file_name)
-    except InvalidWheelFilename as problem:
+    except ValueError as problem:  # also of numbers too long to be converted
         yield str(problem)
         return
     if named != told:
@@ -96,10 +97,12 @@ def _name_problems(case: Case, told: frozenset[Tag]) -> Iterator[str]:
 
 
 def _normal(version: str) -> str:
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import InvalidVersion
+
+    from stoker.model.distribution import read_version
 
     try:
-        return str(Version(version))
+        return str(read_version(version))
     except InvalidVersion:
         return version
 

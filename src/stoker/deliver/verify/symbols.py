@@ -6,8 +6,11 @@ It tells of functions that are local to their file only; these follow the name o
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from stoker.artifact.elf import SYMBOL_TABLE, Elf, Section
+from stoker.artifact.table import Table
+from stoker.model.errors import ArtifactError
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FILE, _FUNCTION = 4, 2  # types of symbols
@@ -30,8 +33,12 @@ class LocalFunctions:
 
 
 def read_local_functions(file: Elf) -> LocalFunctions:
-    """None of a file without symbols, or of another word size."""
-    return LocalFunctions({address: (source, name) for address, source, name in _functions(file)})
+    """None of a file without symbols, of another word size, or with symbols that are broken."""
+    found = {}
+    with suppress(ArtifactError):
+        for address, source, name in _functions(file):
+            found[address] = (source, name)
+    return LocalFunctions(found)
 
 
 def _functions(file: Elf) -> Iterator[tuple[int, str, str]]:
@@ -41,21 +48,16 @@ def _functions(file: Elf) -> Iterator[tuple[int, str, str]]:
     names = file.sections[table.link]
     if max(table.file_size, names.file_size) > _LARGEST:
         return
-    strings, source = _read(file, names), ""
+    strings, source = Table(file.reader, "<", names.offset, _read(file, names)), ""
     # Local symbols come first; `info` is how many.
     count = min(table.info, table.file_size // _SYMBOL.size)
     symbols = _read(file, table)[: count * _SYMBOL.size]
     for name, kind, _, _, address, _ in _SYMBOL.iter_unpack(symbols):
         if kind & 15 == _FILE:
-            source = _string(strings, name)
+            source = strings.string(name)
         elif kind & 15 == _FUNCTION and source:
-            yield address, source, _string(strings, name)
+            yield address, source, strings.string(name)
 
 
 def _read(file: Elf, section: Section) -> bytes:
     return file.reader.read(section.offset, section.file_size)
-
-
-def _string(table: bytes, offset: int) -> str:
-    end = table.find(b"\0", offset)
-    return table[offset:end].decode(errors="replace") if end >= 0 else ""

@@ -115,8 +115,9 @@ def requirements_missing(missing: Sequence[str], python: PythonInstallation) -> 
 
 def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list[str]:
     """Those of the requirements that are not installed, without their markers."""
-    from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
+
+    from stoker.model.distribution import read_requirement
 
     of_python = {
         "python_version": ".".join(python.version.split(".")[:2]),
@@ -124,7 +125,7 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
     }
     missing = []
     for line in lines:
-        requirement = Requirement(line)
+        requirement = read_requirement(line)
         if requirement.marker and not requirement.marker.evaluate(of_python):
             continue
         version = python.packages.get(canonicalize_name(requirement.name))

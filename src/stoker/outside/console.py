@@ -1,0 +1,90 @@
+"""Standard output and standard error, made fit for anything that is written to them.
+
+A character that the encoding lacks is written as an escape that is valid in JSON. Output that
+cannot be written is an error that is raised once; what is written to standard error then is lost,
+since there is no other place to tell it.
+"""
+
+import codecs
+import io
+import sys
+from typing import Any
+
+from stoker.model.errors import StorageError
+
+_ESCAPED = "stoker-escaped"
+_BLOCKS = range(0x2580, 0x25A0)  # characters that bars are made of
+
+
+def prepare() -> None:
+    """Replace both streams. Those that something else has replaced, such as a test, are left."""
+    codecs.register_error(_ESCAPED, _escaped)
+    # Where a stream is closed, Python has none.
+    if sys.stdout is None:
+        sys.stdout = io.StringIO()
+    elif sys.stdout is sys.__stdout__:
+        sys.stdout = _text(sys.stdout, _Output)
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
+    elif sys.stderr is sys.__stderr__:
+        sys.stderr = _text(sys.stderr, _Errors)
+
+
+def finish() -> None:
+    """Write out what is left; raise the error of an earlier write if a library has caught it."""
+    sys.stdout.flush()
+    raw = getattr(sys.stdout, "buffer", None)
+    raw = getattr(raw, "raw", raw)
+    if isinstance(raw, _Output) and raw.problem:
+        raise raw.problem
+
+
+def _text(stream: Any, kind: type[io.FileIO]) -> io.TextIOWrapper:
+    raw = kind(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=_ESCAPED,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+class _Output(io.FileIO):
+    """Raises an error for the first write that fails and drops the rest, also when Python ends."""
+
+    problem: Exception | None = None
+
+    def write(self, data: Any) -> int:
+        if self.problem or not data:
+            return len(data)
+        try:
+            return super().write(data)
+        except BrokenPipeError as error:
+            self.problem = error
+        except OSError as error:
+            self.problem = StorageError(f"cannot write the output: {error.strerror}")
+        raise self.problem
+
+
+class _Errors(io.FileIO):
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Return what is written in the place of characters that the encoding does not have."""
+    assert isinstance(error, UnicodeEncodeError)
+    wrong = error.object[error.start : error.end]
+    return "".join("#" if ord(one) in _BLOCKS else _escape(one) for one in wrong), error.end
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    number -= 0x10000
+    return f"\\u{0xD800 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"

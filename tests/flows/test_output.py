@@ -1,0 +1,88 @@
+"""Where output goes: full disks, closed streams, poor encodings, readers that leave."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wheel_files
+from stoker.model.errors import ExitStatus
+
+PRINTING = (
+    "--help",
+    "--version",
+    "plan h100",
+    "plan h100 --json",
+    "plan h100 --shell",
+    "variants",
+    "variants --json",
+    "explain",
+    "explain blas-missing --json",
+    "completion bash",
+    "diagnose log",
+    "diagnose log --json",
+    "inspect mill-1.2-py3-none-any.whl",
+    "inspect mill-1.2-py3-none-any.whl --json",
+)
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> Path:
+    """A folder with what the commands above read."""
+    (tmp_path / "log").write_text("a.cpp:1:1: error: unknown\nninja: build stopped: failed.\n")
+    library = Path(shutil.which("sh") or "").read_bytes()
+    contents = {**wheel_files.members(), "mill/\u00e9\u2588.so": library}
+    wheel_files.make_wheel(tmp_path, wheel_files.wheel_bytes(contents))
+    return tmp_path
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", PRINTING)
+def test_output_that_cannot_be_written_is_told_once(
+    words: str, unbuffered: str, things: Path
+) -> None:
+    done = shell(f"stoker {words} > /dev/full", things, unbuffered)
+    assert done.returncode == ExitStatus.STORAGE, done.stderr
+    assert done.stderr == "stoker: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+@pytest.mark.parametrize("words", PRINTING)
+def test_any_encoding_of_the_output_will_do(words: str, encoding: str, things: Path) -> None:
+    done = shell(f"PYTHONIOENCODING={encoding} stoker {words} > out", things)
+    assert "Traceback" not in done.stderr
+    # click writes UTF-8 where Python was told ASCII.
+    text = (things / "out").read_text(encoding="latin-1" if encoding == "latin-1" else "utf-8")
+    if "--json" in words:
+        json.loads(text)
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full", "< /dev/null"])
+def test_closed_streams_are_no_traceback(redirection: str, things: Path) -> None:
+    done = shell(f"stoker plan h100 {redirection}", things)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = shell(f"stoker plan nonsense {redirection}", things)
+    assert done.returncode == ExitStatus.USAGE
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(things: Path) -> None:
+    done = shell("stoker variants | head -1", things)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def shell(line: str, folder: Path, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

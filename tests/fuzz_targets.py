@@ -1,0 +1,368 @@
+"""Every reader of foreign input as a function of bytes: what benchmarks/fuzz.py and tests call.
+
+A target raises nothing for an input it accepts, a ``REFUSED`` error for one it refuses; any other
+exception is a defect. ``folder`` is an empty folder, the only place where a target may write.
+"""
+
+import io
+import os
+import stat
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from rich.console import Console, RenderableType
+
+import wheel_files
+from built_libraries import BytesReader
+from stoker.artifact import relocations, wrappers
+from stoker.artifact.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
+from stoker.artifact.elf_edit import ElfEdit, make_patch
+from stoker.artifact.engine.edit import Edit
+from stoker.artifact.engine.packing import rewrite
+from stoker.artifact.engine.wheel import open_wheel
+from stoker.artifact.fatbin import read_regions
+from stoker.artifact.library import device_regions, read_library
+from stoker.artifact.unpacked import unpacked
+from stoker.build.acquire import naming
+from stoker.build.acquire.archive import unpack
+from stoker.build.acquire.index import parse_page
+from stoker.deliver.verify.symbols import read_local_functions
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.verdict import diagnose
+from stoker.flows.inspecting import inspect
+from stoker.govern import protocol
+from stoker.govern.command_line import step_of
+from stoker.govern.history import History
+from stoker.govern.policies import make_policy
+from stoker.govern.predict import Predictor
+from stoker.govern.simulate import simulate
+from stoker.govern.trace import read_trace, write_trace
+from stoker.model.errors import StokerError, UsageError
+from stoker.model.runs import Attempt, Outcome
+from stoker.model.units import byte_count, second_count
+from stoker.plan import grammar
+from stoker.report import diagnosis as diagnosis_report
+from stoker.report import inspect as inspect_report
+from stoker.settings.toml import read_file
+from stoker.settings.wishes import gather
+from stoker.source.ninja import read_durations, read_graph
+from stoker.source.tree import read_tree
+
+REFUSED = (StokerError, protocol.ProtocolError)
+Target = Callable[[bytes, Path], None]
+
+PART, FIELD = b"\x1e\n", b"\x1f"  # between the members of a described archive, and within one
+_MOST_STEPS = 50  # of a trace that is simulated
+
+
+class Member(NamedTuple):
+    """One member of a described archive: ``mode`` and ``kind`` as the formats write them."""
+
+    name: bytes
+    content: bytes
+    mode: int = 0o100644
+    kind: bytes = tarfile.REGTYPE
+
+
+def described(*members: Member) -> bytes:
+    """Members as bytes that can be mutated without breaking checksums and offsets."""
+    return PART.join(FIELD.join((m.name, m.kind, str(m.mode).encode(), m.content)) for m in members)
+
+
+def _members(data: bytes) -> list[Member]:
+    found = []
+    for part in data.split(PART)[:1000]:
+        name, kind, mode, content, *_ = [*part.split(FIELD, 3), b"", b"", b"", b""]
+        number = int(mode) if mode.isdigit() and len(mode) < 8 else 0o100644
+        found.append(Member(name, content, number & 0xFFFF, kind[:1] or tarfile.REGTYPE))
+    return found
+
+
+def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """A library: its facts, pointers, symbols, wrappers, and a changed search path."""
+    facts = read_library(BytesReader(data))
+    msgspec.json.encode(facts)
+    file = Elf(BytesReader(data))
+    everywhere = range(1 << 64)
+    for _ in relocations.read_pointers(file, everywhere):
+        pass
+    for kind in (SYMBOL_TABLE, DYNAMIC_SYMBOLS):
+        for _ in relocations.read_symbols(file, kind, everywhere):
+            pass
+    read_local_functions(file)
+    wrappers.read_wrappers(file)
+    edit = ElfEdit(rpath="$ORIGIN/../lib", needed={"libc.so.6": "libd.so.7"}, soname="x.so")
+    make_patch(file, edit)
+
+
+def fatbin(data: bytes, folder: Path) -> None:
+    """A section of device code, or a library that has one."""
+    reader = BytesReader(data)
+    if data.startswith(b"\x7fELF"):
+        regions = [region for _, region in device_regions(Elf(reader))]
+        path = folder / "lib.so"
+        path.write_bytes(data)
+        _shown(inspect_report.page(inspect(str(path))))
+    else:
+        name = ".cask_resource" if data.startswith(b"cask") else ".nv_fatbin"
+        regions = list(read_regions(reader, name, 0, len(data)))
+    for region in regions:
+        for entry in region.entries:
+            unpacked(reader, entry)
+
+
+def wheel(data: bytes, folder: Path) -> None:
+    """A wheel: inspected, compared with its RECORD, and written again."""
+    path = folder / "mill-1.2-py3-none-any.whl"
+    path.write_bytes(data if data.startswith(b"PK") else _zip(data, record=True))
+    facts = inspect(str(path))
+    msgspec.json.encode(facts)
+    if len(data) % 8 == 0:  # drawing a page takes longer than all else
+        _shown(inspect_report.page(facts))
+    (folder / "out").mkdir()
+    with open_wheel(path) as opened:
+        list(opened.mismatches())
+        list(opened.wrong_hashes(workers=1))
+        rewrite(opened, Edit(), folder / "out", workers=1)
+
+
+def archive(data: bytes, folder: Path) -> None:
+    """A source archive of any format; nothing may appear outside the folder it is unpacked to."""
+    path = folder / "source"
+    into = folder / "into"
+    into.mkdir()
+    path.write_bytes(_archive(data))
+    unpack(path, into)
+    real = os.path.realpath(into)
+    for place, folders, files in os.walk(into):
+        for name in (*folders, *files):
+            target = os.path.realpath(Path(place, name))
+            assert target == real or target.startswith(f"{real}/"), f"{name} leads to {target}"
+
+
+def _archive(data: bytes) -> bytes:
+    if data.startswith(b"zip:"):
+        return _zip(data[4:])
+    if data.startswith(b"tar:"):
+        return _tar(data[4:])
+    return _with_checksums(data) if data[257:262] == b"ustar" else data
+
+
+def log(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """The log of a build."""
+    diagnosis = diagnose(read_log(io.BytesIO(data)), file="build.log")
+    msgspec.json.encode(diagnosis)
+    diagnosis_report.fix_script(diagnosis).encode()
+    diagnosis_report.short(diagnosis).encode()
+    if len(data) % 8 == 0:
+        _shown(diagnosis_report.page(diagnosis))
+
+
+def cmake(data: bytes, folder: Path) -> None:
+    """The CMakeLists.txt of a tree."""
+    (folder / "CMakeLists.txt").write_bytes(data)
+    msgspec.json.encode(read_tree(folder))
+
+
+def tree(data: bytes, folder: Path) -> None:
+    """The other files of a tree that are read, each a member of a described archive."""
+    (folder / "CMakeLists.txt").write_bytes(b"project(mill LANGUAGES CXX)\n")
+    known = {*_TREE_FILES, "CMakeLists.txt"}
+    for member in _members(data):
+        name = member.name.decode(errors="replace")
+        if name in known:
+            (folder / name).write_bytes(member.content)
+    msgspec.json.encode(read_tree(folder))
+    read_graph(folder)
+    read_durations(folder)
+
+
+_TREE_FILES = (
+    *("pyproject.toml", "setup.py", "requirements-build.txt", "version.txt", "PKG-INFO"),
+    *(".gitmodules", "build.ninja", ".ninja_log"),
+)
+
+
+def toml(data: bytes, folder: Path) -> None:
+    """stoker.toml, and the variants it names."""
+    path = folder / "stoker.toml"
+    path.write_bytes(data)
+    file = read_file(path)
+    for name in ("", *list(file.variants)[:3]):
+        wishes = gather(file=file, environment={}, command_line={"variant": name} if name else {})
+        _variant(wishes.text("variant") or "")
+
+
+def words(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """What a user writes on the command line: a variant, an amount, a time, a source."""
+    text = data.decode(errors="surrogateescape").replace("\0", "")
+    accepted = sum(_accepts(read, text) for read in (_amount, _time, _variant, naming.parse))
+    if not accepted:
+        raise UsageError("not a word")
+
+
+def _accepts(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except REFUSED:
+        return False
+    return True
+
+
+def _amount(text: str) -> None:
+    amount = byte_count(text)
+    assert amount is None or amount >= 0
+    if amount is None:
+        raise UsageError("no amount")
+
+
+def _time(text: str) -> None:
+    if second_count(text) is None:
+        raise UsageError("no time")
+
+
+def _variant(text: str) -> None:
+    variant = grammar.parse(text)
+    again = grammar.parse(grammar.name(variant))
+    assert again == variant, f"{variant} is read back as {again}"
+
+
+def wire(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """What launchers and clients send to the governor."""
+    for line in data.split(b"\n"):
+        word, fields = protocol.decode(line)
+        match word:
+            case "ask":
+                ask = protocol.read_ask(fields)
+                step_of(ask.command, ask.directory, ask.directory, threads=ask.cpus)
+            case "done":
+                protocol.read_done(fields)
+            case "killed":
+                protocol.read_usage(fields)
+            case _:
+                protocol.read_numbers(fields, 1)
+        if word.isascii():
+            assert protocol.decode(protocol.encode(word, *fields)[:-1]) == (word, fields)
+
+
+def trace(data: bytes, folder: Path) -> None:
+    """A trace that is imported into the history, learned from and simulated."""
+    read = read_trace(data, "trace.json")
+    assert read_trace(write_trace(read), "again").steps == read.steps
+    history = History(folder / "history.sqlite")
+    try:
+        run = history.start_run(read.what, "/")
+        for record in read.steps:
+            history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
+        assert history.problem is None, history.problem
+        recent = history.recent()
+        history.runs()
+    finally:
+        history.close()
+    if len(read.steps) <= _MOST_STEPS and sum(record.seconds for record in read.steps) < 1e5:
+        policy = make_policy("adaptive", cpus=4)
+        simulate(read.steps, policy, cpus=4, memory=1 << 32, history=recent)
+
+
+def command(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """The command line of a compiler, and the response file it names."""
+    line, _, response = data.partition(b"\n")
+    step = step_of(
+        line.decode(errors="surrogateescape").split(),
+        "/build",
+        "/",
+        _Response(response.decode(errors="surrogateescape")),
+    )
+    Predictor(()).predict(step)
+
+
+class _Response:
+    """Files of which every one has the same content."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def size(self, path: str) -> int:
+        return len(path)
+
+    def text(self, path: str) -> str:  # noqa: ARG002
+        return self._text
+
+    def identity(self, program: str) -> str:
+        return program
+
+
+def page(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """A page of a package index, HTML or JSON."""
+    kind = "application/vnd.pypi.simple.v1+json" if data.startswith(b"{") else "text/html"
+    for file in parse_page(data, kind, "https://index.invalid/simple/mill/"):
+        _ = file.name
+        file.version_of("mill")
+
+
+TARGETS: dict[str, Target] = {
+    "elf": elf,
+    "fatbin": fatbin,
+    "wheel": wheel,
+    "archive": archive,
+    "log": log,
+    "cmake": cmake,
+    "tree": tree,
+    "toml": toml,
+    "words": words,
+    "wire": wire,
+    "trace": trace,
+    "command": command,
+    "page": page,
+}
+
+
+def _shown(page: RenderableType) -> None:
+    Console(file=io.StringIO(), highlight=False, width=200).print(page)
+
+
+def _zip(data: bytes, *, record: bool = False) -> bytes:
+    """A zip file of described members, with a true RECORD in the place of an empty one if asked."""
+    target, members = io.BytesIO(), _members(data)
+    if record:
+        listed = {m.name.decode(errors="replace"): m.content for m in members[:-1]}
+        if not members[-1].content:
+            members[-1] = members[-1]._replace(content=wheel_files.record(listed))
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as opened:
+        for member in members:
+            info = zipfile.ZipInfo("x", date_time=(2026, 7, 3, 22, 18, 34))
+            info.filename = member.name.decode(errors="replace")[:60_000]
+            info.compress_type = zipfile.ZIP_DEFLATED if member.kind == b"0" else 0
+            info.external_attr = member.mode << 16
+            with warnings.catch_warnings(action="ignore"), opened.open(info, "w") as stream:
+                stream.write(member.content)
+    return target.getvalue()
+
+
+def _tar(data: bytes) -> bytes:
+    blocks = []
+    for member in _members(data):
+        linked = member.kind in (tarfile.SYMTYPE, tarfile.LNKTYPE)
+        info = tarfile.TarInfo("x")
+        info.name = member.name.decode(errors="surrogateescape")
+        info.type, info.mode = member.kind, stat.S_IMODE(member.mode)
+        info.linkname = member.content.decode(errors="surrogateescape") if linked else ""
+        info.size = 0 if linked else len(member.content)
+        header = info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        blocks += [header, b"" if linked else member.content, bytes(-info.size % 512)]
+    return b"".join([*blocks, bytes(1024)])
+
+
+def _with_checksums(data: bytes) -> bytes:
+    """A tar file whose headers are as consistent as before a mutation."""
+    content = bytearray(data)
+    for start in range(0, len(content) - 511, 512):
+        if content[start + 257 : start + 262] == b"ustar":
+            content[start + 148 : start + 156] = b" " * 8
+            content[start + 148 : start + 156] = b"%06o\0 " % sum(content[start : start + 512])
+    return bytes(content)
