@@ -254,16 +254,12 @@ def trace(data: bytes, folder: Path) -> None:
     """A trace that is imported into the history, learned from and simulated."""
     read = read_trace(data, "trace.json")
     assert read_trace(write_trace(read), "again").steps == read.steps
-    history = History(folder / "history.sqlite")
-    try:
+    with History(folder / "history.sqlite") as history:
         run = history.start_run(read.what, "/")
         for record in read.steps:
             history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
-        assert history.problem is None, history.problem
         recent = history.recent()
         history.runs()
-    finally:
-        history.close()
     if len(read.steps) <= _MOST_STEPS and sum(record.seconds for record in read.steps) < 1e5:
         policy = make_policy("adaptive", cpus=4)
         simulate(read.steps, policy, cpus=4, memory=1 << 32, history=recent)
