@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governed import wait_until
+from stoker.govern.activation import listen
 from stoker.govern.client import Client
-from stoker.govern.daemon import Options
 from stoker.govern.protocol import VERSION, encode
+from stoker.model.govern import GovernorOptions
 
 PATIENCE = 60.0
 # A governor that took a number from a message for a process must find nobody to kill.
@@ -32,14 +32,16 @@ class RealGovernor:
 
     def __init__(self, folder: Path, code: str = "from stoker.govern import daemon"):
         folder.mkdir(exist_ok=True)
-        self.options = Options(socket=str(folder / "governor.sock"), policy="adaptive", cpus=2)
+        path = folder / "governor.sock"
+        self.options = GovernorOptions(socket=str(path), policy="adaptive", cpus=2)
         self.log = folder / "governor.log"
         words = [sys.executable, "-c", f"{code}\ndaemon.main()"]
-        with self.log.open("wb") as log:
+        said = msgspec.json.encode(self.options).decode()
+        with self.log.open("wb") as log, listen(path) as listener:
+            descriptor = listener.fileno()
             self._process = subprocess.Popen(
-                [*APART, *words, msgspec.json.encode(self.options).decode()], stderr=log
+                [*APART, *words, said, str(descriptor)], stderr=log, pass_fds=[descriptor]
             )
-        wait_until(Path(self.options.socket).exists, "the governor listens")
         self.client = self.greet(RUN)
 
     def greet(self, run: int) -> Client:
