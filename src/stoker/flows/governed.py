@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from shutil import which
 from typing import IO
 
 from msgspec.structs import replace
@@ -405,7 +404,8 @@ def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None)
     if "/" in program:
         found = os.access(Path(cwd or ".", program), os.X_OK)
     else:
-        found = which(program, path=env.get("PATH")) is not None
+        files = [Path(place, program) for place in os.get_exec_path(env)]
+        found = any(os.access(file, os.X_OK) and file.is_file() for file in files)
     if "STOKER_LAUNCHER" not in env or not found:
         return command
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *command]

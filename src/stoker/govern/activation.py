@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class Activation:
     A thread waits for the first connection: the run may be busy with other things than its command.
     """
 
-    def __init__(self, options: GovernorOptions, greeting: bytes):
+    def __init__(self, options: GovernorOptions, greeting: Callable[[], bytes]):
         """Raise ``BusyError`` where another process listens, or begins or ends to do so."""
         self.started: float | None = None  # when the governor was
         self.problem = ""  # why it could not be
@@ -114,4 +115,4 @@ class Activation:
         finally:
             self._closing.close()  # launchers must see it when the governor dies
         with suppress(OSError):  # it has died; reading tells
-            self.connection.sendall(self._greeting)
+            self.connection.sendall(self._greeting())

@@ -21,6 +21,7 @@ from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
 from stoker.model.govern import GovernorOptions
 from stoker.model.runs import RunSummary
+from stoker.model.secrets import redact
 from stoker.outside import locks
 from stoker.outside.folders import data, private_folder
 
@@ -83,7 +84,7 @@ class Client:
         """``options`` become those of the governor that is there, if there is one."""
         self.options = options
         self.alive = True
-        self._greeting = encode("client", run, command, directory)
+        self._run, self._command, self._directory = run, command, directory
         self._received = b""
         self._answered = False
         self._silence, self._looked = 0.0, time.monotonic()
@@ -94,6 +95,9 @@ class Client:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def _greeting(self) -> bytes:
+        return encode("client", self._run, redact(self._command), self._directory)
 
     def _found(self) -> socket.socket:
         """Return a connection to the governor that is there, else to the one that will be."""
@@ -117,7 +121,7 @@ class Client:
         connection.settimeout(_LONGEST_LOOK)
         self._received, began = b"", time.monotonic()
         try:
-            connection.sendall(self._greeting)
+            connection.sendall(self._greeting())
             while b"\n" not in self._received:
                 try:
                     chunk = connection.recv(1 << 16)
