@@ -192,6 +192,7 @@ class Client:
         self._looked = now
         if self.dormant:
             self._silence = 0.0
+            return False
         if self._silence < (_SILENCE if self._answered else START):
             return False
         self.alive = False
