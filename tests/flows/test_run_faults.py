@@ -90,9 +90,9 @@ def test_the_governor_hangs_and_the_build_continues_by_turns(build: Build) -> No
 
 
 def test_a_new_run_ends_a_governor_that_hangs(build: Build, tmp_path: Path) -> None:
-    build.step("one", WAIT)
+    build.step("one", f"echo $$ > pid\n{WAIT}")
     first = build.start()
-    wait_until(build.sockets, "the governor listens")
+    build.pid("pid")
     (hung,) = build.governors()
     os.kill(hung, signal.SIGSTOP)
     other = Build(tmp_path / "other", build.home)
@@ -385,8 +385,8 @@ def test_a_client_that_stops_reading_for_a_while(build: Build) -> None:
     """Its governor goes on, and tells it all once it reads again."""
     count = 1000
     script = (
-        f"kill -STOP $PPID; i=0; while [ $i -lt {count} ]; do '{build.launcher}' true; i=$((i+1));"
-        " done; kill -CONT $PPID"
+        f"'{build.launcher}' true; kill -STOP $PPID; i=1; while [ $i -lt {count} ];"
+        f" do '{build.launcher}' true; i=$((i+1)); done; kill -CONT $PPID"
     )
     done = build.run("sh", "-c", script, options=["--progress", "json"])
     assert done.status == 0

@@ -1,7 +1,6 @@
 """Commands under the governor: what `stoker run` and `stoker build` share."""
 
 import os
-import secrets
 import select
 import signal
 import subprocess
@@ -10,25 +9,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from shutil import which
 from typing import IO
 
 from msgspec.structs import replace
 
-from stoker.build.toolchain.store import held_for
+from stoker.build.toolchain.held import held_for
 from stoker.govern.cache_hits import CacheHits
 from stoker.govern.client import Client, NoGovernor, socket_path
-from stoker.govern.daemon import Options
 from stoker.govern.launcher import stable_native
-from stoker.govern.policies import make_policy
+from stoker.govern.policy import parse_policy
 from stoker.govern.room import Room
 from stoker.govern.scratch import ScratchFolder
+from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
-from stoker.machine.snapshot import read_machine
+from stoker.machine.file_tree import FileTree
+from stoker.machine.kills import KillCounter
+from stoker.machine.memory import read_memory
 from stoker.machine.written import read_written
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
-from stoker.model.machine import LimitKind, Machine
+from stoker.model.govern import GovernorOptions
+from stoker.model.machine import LimitKind, MemoryLimit
 from stoker.model.runs import RunSummary
 from stoker.model.scratch import Scratch, Tmp
 from stoker.model.value import Value
@@ -43,7 +44,7 @@ Echo = Callable[[bytes], None]
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
-_LOOK = 0.05  # seconds between looks at a command that says nothing
+_LOOK = 0.05  # seconds between looks at a command, where the system does not tell of its end
 _LOOK_ROUND = 0.5  # seconds between looks at what fills up
 _MORE_ROOM = ("what was built stays, and the same command goes on from there", "stoker gc")
 
@@ -79,8 +80,10 @@ class Session:
         show: Show,
         *,
         via: Via,
+        limit: int,
     ):
         self._client = client
+        self._limit = limit
         self._run = run
         self._via = via
         self._scratch = scratch
@@ -89,6 +92,8 @@ class Session:
         self._written = read_written()
         self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
         self._hits = CacheHits(self._cache_log)
+        self._kills = KillCounter(os.getpid())
+        self._kills_before = self._kills.read() or 0
         self._began = time.monotonic()
         self._next_look = self._began
         self.stopped_by: int | None = None  # the signal that told us to end
@@ -139,22 +144,54 @@ class Session:
         return self._room.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:
-        """Nothing where the governor died, or where there was none."""
+        """Nothing where the governor died, or where there can be none."""
         for event in self._client.finish(status):
             self._show(event)
         with suppress(OSError):
             self._cache_log.unlink(missing_ok=True)
-        summary, written = self._client.summary, read_written()
+        kills = (self._kills.read() or 0) - self._kills_before
+        self._kills.close()
+        dormant = self._client.dormant
+        summary = self._summary(status, kills) if dormant else self._client.summary
+        written = read_written()
         if summary is None or written is None or self._written is None:
             return summary
         return replace(summary, written_bytes=written - self._written)
 
+    def _summary(self, status: int, kills: int) -> RunSummary:
+        """Return that of a run in which nothing asked, so that no governor was started."""
+        options = self._client.options
+        limit = max(0, self._limit - options.keep_free)
+        return RunSummary(
+            status=status,
+            steps=0,
+            wall_s=time.monotonic() - self._began,
+            cpu_s=0.0,
+            governor_cpu_s=0.0,
+            peak_bytes=0,
+            limit_bytes=min(limit, options.cap or limit),
+            oom_kills=kills,
+            preemptions=0,
+            retries=0,
+            lower_bound_s=None,
+            reserving_bound_s=None,
+            policy=options.policy,
+            cpus=options.cpus,
+        )
+
     def _watch(self, child: subprocess.Popen[bytes], output: Echo | None) -> int:
         """Show events until the command has ended."""
-        pipe = child.stdout
+        with process.end_of(child) as end:
+            return self._watch_until(end, child, output)
+
+    def _watch_until(
+        self, end: int | None, child: subprocess.Popen[bytes], output: Echo | None
+    ) -> int:
+        pipe, look = child.stdout, _LOOK if end is None else _LOOK_ROUND
         while (status := child.poll()) is None:
-            sources = [source for source in (self._live_client(), pipe) if source is not None]
-            readable, _, _ = select.select(sources, [], [], _LOOK)
+            waiting = (self._live_client(), pipe, end)
+            sources = [source for source in waiting if source is not None]
+            readable, _, _ = select.select(sources, [], [], look)
             self._listen(self._client in readable)
             if pipe in readable and pipe and output and not _hand_on(pipe, output):
                 pipe = None
@@ -190,7 +227,7 @@ class Session:
         for event in self._client.events():
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
-            self._warn_of_turns("the governor has died")
+            self._warn_of_turns(self._client.why_gone)
 
     def _warn_of_turns(self, why: str) -> None:
         text = f"{why}; what is left of the build takes turns, one step per CPU"
@@ -235,29 +272,35 @@ def session(
 
     ``folder`` is where the build grows, here if not given; ``growth`` bytes are all that it may.
     """
-    machine, here = read_machine(), _here()
-    asked, run = _governor_options(options, machine), _run_number()
-    make_policy(asked.policy, cpus=asked.cpus)  # what it does not know is said here, not there
-    scratch = _scratch(options, asked, machine)
+    tree, here, run = FileTree(), _here(), _run_number()
+    limit = read_memory(tree).limit
+    asked = _governor_options(options, limit, read_usable(tree))
+    parse_policy(asked.policy)  # what it does not know is said here, not there
     with (
-        ScratchFolder(scratch) as temporary,
+        ScratchFolder(_scratch(options, asked, limit)) as temporary,
         held_for(os.environ),
-        _client(asked, machine, show, run=run, command=what, directory=here) as client,
+        _client(asked, limit, show, run=run, command=what, directory=here) as client,
     ):
         for text in _differences(asked, client.options):
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
         room = Room(folder or Path(here), growth)
-        yield Session(client, run, temporary, room, show, via=options.via)
+        yield Session(client, run, temporary, room, show, via=options.via, limit=limit.limit)
 
 
 def _client(
-    asked: Options, machine: Machine, show: Show, *, run: int, command: str, directory: str
+    asked: GovernorOptions,
+    limit: MemoryLimit,
+    show: Show,
+    *,
+    run: int,
+    command: str,
+    directory: str,
 ) -> Client | NoGovernor:
     """A build that cannot be governed goes on by itself, and is told so."""
     try:
-        asked = replace(asked, socket=str(socket_path(machine.memory.limit.where)))
+        asked = replace(asked, socket=str(socket_path(limit.where)))
         return Client(asked, run=run, command=command, directory=directory)
     except StokerError as error:
         show(_ungoverned(error))
@@ -275,7 +318,7 @@ def _ungoverned(error: StokerError) -> Warned:
 
 def _run_number() -> int:
     """A number for launchers to tell runs apart; beyond all process numbers, which it is not."""
-    return (1 << 30) + secrets.randbelow(1 << 30)
+    return (1 << 30) + (int.from_bytes(os.urandom(4), "little") & ((1 << 30) - 1))
 
 
 def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
@@ -285,28 +328,26 @@ def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
     return bool(chunk)
 
 
-def _governor_options(options: RunOptions, machine: Machine) -> Options:
-    limit = machine.memory.limit
+def _governor_options(options: RunOptions, limit: MemoryLimit, cpus: int) -> GovernorOptions:
     keep_free = options.keep_free
     if keep_free is None:
         whole = limit.kind is LimitKind.PHYSICAL
         keep_free = int(min(limit.limit * _SHARE_KEPT_FREE, _MOST_KEPT_FREE)) if whole else 0
-    return Options(
+    return GovernorOptions(
         socket="",
         policy=options.policy,
-        cpus=options.cpus or machine.cpu.usable,
+        cpus=options.cpus or cpus,
         cap=options.memory,
         keep_free=keep_free,
     )
 
 
-def _scratch(options: RunOptions, asked: Options, machine: Machine) -> Scratch:
-    limit = machine.memory.limit.limit
+def _scratch(options: RunOptions, asked: GovernorOptions, limit: MemoryLimit) -> Scratch:
     return choose_scratch(
         options.tmp,
         read_temporary(),
         named=any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP")),
-        memory=min(limit, asked.cap or limit) - asked.keep_free,
+        memory=min(limit.limit, asked.cap or limit.limit) - asked.keep_free,
         cpus=asked.cpus,
     )
 
@@ -318,7 +359,7 @@ def _here() -> str:
         raise StorageError("the folder we are in is gone") from error
 
 
-def _differences(asked: Options, found: Options) -> Iterator[str]:
+def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str]:
     """A governor that serves another run already stays as that one wanted it."""
     for name in ("policy", "cpus", "cap", "keep_free"):
         if getattr(asked, name) != getattr(found, name):
@@ -329,7 +370,7 @@ def _differences(asked: Options, found: Options) -> Iterator[str]:
 
 
 def _environment(
-    options: Options, base: Mapping[str, str], *, run: int, tmp: Path, via: Via
+    options: GovernorOptions, base: Mapping[str, str], *, run: int, tmp: Path, via: Via
 ) -> dict[str, str]:
     locks = private_folder(Path(options.socket).with_suffix(f".turns-of-{options.cpus}"))
     try:
@@ -363,7 +404,8 @@ def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None)
     if "/" in program:
         found = os.access(Path(cwd or ".", program), os.X_OK)
     else:
-        found = which(program, path=env.get("PATH")) is not None
+        files = [Path(place, program) for place in os.get_exec_path(env)]
+        found = any(os.access(file, os.X_OK) and file.is_file() for file in files)
     if "STOKER_LAUNCHER" not in env or not found:
         return command
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *command]

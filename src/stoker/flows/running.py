@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from stoker.flows.governed import RunOptions, Show, session
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
-from stoker.model.secrets import redact
 from stoker.model.value import Value
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
@@ -29,7 +28,7 @@ class Finished(Value, frozen=True, kw_only=True):
 
 def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
     """Give every event to ``show``; the command's own output goes where ours does."""
-    with session(options, what=redact(shlex.join(command)), show=show) as governed:
+    with session(options, what=shlex.join(command), show=show) as governed:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
             status = governed.run(command, env=governed.environment(os.environ))

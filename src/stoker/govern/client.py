@@ -4,7 +4,6 @@ import hashlib
 import os
 import socket
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,22 +11,24 @@ from pathlib import Path
 from types import TracebackType
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.govern.daemon import Options
-from stoker.govern.processes import kill_behind
+from stoker.govern.activation import START, Activation
+from stoker.govern.processes import command_line, is_stopped, kill_behind, process_behind
 from stoker.govern.protocol import decode, encode
-from stoker.model.errors import CommandError, StokerError, StorageError
+from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
+from stoker.model.govern import GovernorOptions
 from stoker.model.runs import RunSummary
-from stoker.outside import process
+from stoker.model.secrets import redact
+from stoker.outside import locks
 from stoker.outside.folders import data, private_folder
 
-_START = 30.0  # seconds for a governor to appear: a busy machine takes that long to start Python
 _PATIENCE = 10.0  # seconds for a governor to answer
 _SILENCE = 20.0  # seconds after which a governor hangs; it speaks every second
 _LONGEST_LOOK = 1.0  # seconds of silence that count between two looks: we may have been stopped
-_LONGEST_PATH = 100  # bytes that any system allows a socket's path to have, and a few less
+_LONGEST_PATH = 99  # bytes that any system allows a socket's path to have, and a few less
 
 
 def socket_path(limit: str) -> Path:
@@ -74,50 +75,89 @@ def _scope(limit: str) -> Iterator[str]:
 
 
 class Client:
-    """Use it in a ``with`` block: leaving it tells the governor that the run is over."""
+    """Use it in a ``with`` block: leaving it tells the governor that the run is over.
 
-    def __init__(self, options: Options, *, run: int, command: str, directory: str):
+    Where no governor serves another run already, this one has none until the first step asks.
+    """
+
+    def __init__(self, options: GovernorOptions, *, run: int, command: str, directory: str):
         """``options`` become those of the governor that is there, if there is one."""
         self.options = options
         self.alive = True
+        self._run, self._command, self._directory = run, command, directory
         self._received = b""
+        self._answered = False
         self._silence, self._looked = 0.0, time.monotonic()
         self._summary: RunSummary | None = None
-        greeting = encode("client", run, command, directory)
-        self._deadline = time.monotonic() + _START
-        self._socket = _connect(options, self._deadline)
-        while not self._welcomed(greeting):  # it hung, or was just about to end
-            self._socket.close()
-            self._socket = _connect(options, self._deadline)
+        self._activation: Activation | None = None
+        self._deadline = time.monotonic() + START
+        self._socket = self._found()
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def _welcomed(self, greeting: bytes) -> bool:
-        """Whether the governor takes us on. One that hangs is ended, and another may be started."""
-        self._received = b""
-        self._socket.settimeout(_PATIENCE)
+    def _greeting(self) -> bytes:
+        return encode("client", self._run, redact(self._command), self._directory)
+
+    def _found(self) -> socket.socket:
+        """Return a connection to the governor that is there, else to the one that will be."""
+        while time.monotonic() < self._deadline:
+            if connection := _try(self.options.socket):
+                if self._welcomed(connection):
+                    return connection
+                connection.close()
+            else:
+                with suppress(locks.BusyError):  # one is beginning, or ending
+                    self._activation = Activation(self.options, self._greeting)
+                    return self._activation.connection
+            time.sleep(0.01)
+        raise StokerError(
+            f"the governor of {self.options.socket} does not answer",
+            hints=["end its process yourself, or choose another folder by STOKER_HOME"],
+        )
+
+    def _welcomed(self, connection: socket.socket) -> bool:
+        """Return whether the governor takes us on. False: look again, another may be there."""
+        connection.settimeout(_LONGEST_LOOK)
+        self._received, began = b"", time.monotonic()
         try:
-            self._socket.sendall(greeting)
+            connection.sendall(self._greeting())
             while b"\n" not in self._received:
-                if not (chunk := self._socket.recv(1 << 16)):
+                try:
+                    chunk = connection.recv(1 << 16)
+                except TimeoutError:
+                    if self._gave_up(connection, time.monotonic() - began):
+                        return False
+                    continue
+                if not chunk:
                     return False
                 self._received += chunk
-        except TimeoutError as error:
-            if not kill_behind(self._socket):
-                raise StokerError(
-                    f"the governor of {self.options.socket} does not answer and cannot be ended",
-                    hints=["end its process yourself, or choose another folder by STOKER_HOME"],
-                ) from error
-            self._deadline = time.monotonic() + _START
-            return False
         except OSError:
             return False
-        self._socket.settimeout(None)
+        connection.settimeout(None)
         line, _, self._received = self._received.partition(b"\n")
-        _, fields = decode(line)
-        self.options = msgspec.json.decode(fields[0], type=Options)
+        self._welcome(decode(line)[1])
         return True
+
+    def _welcome(self, fields: tuple[bytes, ...]) -> None:
+        self._answered = True
+        self.options = msgspec.json.decode(fields[0], type=GovernorOptions)
+
+    def _gave_up(self, connection: socket.socket, waited: float) -> bool:
+        """Return whether waiting for an answer is useless, after having acted on the reason."""
+        if _is_governor(connection):
+            if waited < _PATIENCE:
+                return False
+            if kill_behind(connection):
+                self._deadline = time.monotonic() + START
+            return True
+        if is_stopped(process_behind(connection) or 0):
+            # A run that has no governor yet, and whose user has suspended it: it is left alone.
+            path = Path(self.options.socket)
+            aside = str(path.with_name(f"{path.stem}-{os.getpid()}.sock"))
+            self.options = replace(self.options, socket=aside)
+            return True
+        return waited > START  # a run that is about to start its governor
 
     def events(self) -> Iterator[AnyEvent]:
         """What has come; blocks until something does. ``alive`` turns false when it has gone."""
@@ -125,7 +165,7 @@ class Client:
             chunk = self._socket.recv(1 << 16)
         except TimeoutError:
             chunk = b""
-            kill_behind(self._socket)
+            self._kill()
         except OSError:
             chunk = b""
         self._silence, self._looked = 0.0, time.monotonic()
@@ -135,6 +175,8 @@ class Client:
         for line in lines:
             word, fields = decode(line)
             match word:
+                case "welcome":
+                    self._welcome(fields)
                 case "event":
                     yield msgspec.json.decode(fields[0], type=AnyEvent)
                 case "summary":
@@ -148,15 +190,45 @@ class Client:
         now = time.monotonic()
         self._silence += min(now - self._looked, _LONGEST_LOOK)
         self._looked = now
-        if self._silence < _SILENCE:
+        if self.dormant:
+            self._silence = 0.0
+            return False
+        if self._silence < (_SILENCE if self._answered else START):
             return False
         self.alive = False
-        kill_behind(self._socket)  # where that is impossible, launchers find out by themselves
+        self._kill()  # where that is impossible, launchers find out by themselves
         return True
+
+    @property
+    def dormant(self) -> bool:
+        """Whether nothing has asked so far, so that there is no governor."""
+        return self._activation is not None and self._activation.started is None
+
+    @property
+    def why_gone(self) -> str:
+        """Say why ``alive`` has turned false."""
+        if self._answered or self._activation is None:
+            return "the governor has died"
+        log = Path(self.options.socket).with_suffix(".log")
+        with suppress(OSError):
+            self._activation.problem = self._activation.problem or _last_line(log)
+        return f"the governor did not start: {self._activation.problem or 'it was killed'}"
+
+    def _kill(self) -> None:
+        if self._activation:
+            self._activation.kill()
+        elif connection := _try(self.options.socket):
+            # A connection made now has the governor behind it. Ours may have been made while the
+            # socket was still that of another run.
+            with connection:
+                if _is_governor(connection):
+                    kill_behind(connection)
 
     def finish(self, status: int) -> Iterator[AnyEvent]:
         """Ask for the summary; gives what happened until it came, or the governor hangs."""
-        self._socket.settimeout(_PATIENCE)
+        if self._activation and self._activation.withdraw():
+            return
+        self._socket.settimeout(_PATIENCE if self._answered else START)
         try:
             self._socket.sendall(encode("finish", status))
         except OSError:
@@ -166,7 +238,7 @@ class Client:
 
     @property
     def summary(self) -> RunSummary | None:
-        """There once ``finish`` is through, unless the governor died."""
+        """There once ``finish`` is through, unless the governor died or never was."""
         return self._summary
 
     def __enter__(self) -> "Client":
@@ -178,6 +250,8 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._activation:
+            self._activation.withdraw()
         self._socket.close()
 
 
@@ -185,9 +259,11 @@ class NoGovernor:
     """Stands in for a client where there can be no governor: nothing comes from it."""
 
     alive = False
+    dormant = False
+    why_gone = "there is no governor"
     summary: RunSummary | None = None
 
-    def __init__(self, options: Options):
+    def __init__(self, options: GovernorOptions):
         self.options = options
 
     def fileno(self) -> int:
@@ -209,24 +285,6 @@ class NoGovernor:
         pass
 
 
-def _connect(options: Options, deadline: float) -> socket.socket:
-    """To the governor that is there, else to the one we start."""
-    words = [sys.executable, "-m", "stoker.govern.daemon", msgspec.json.encode(options).decode()]
-    log = Path(options.socket).with_suffix(".log")
-    started = None
-    while time.monotonic() < deadline:
-        if connection := _try(options.socket):
-            return connection
-        status = started.poll() if started else 0
-        if status is not None and status > 0:
-            break
-        if status is not None:  # it was killed, or gave way to one that is beginning, or ending
-            started = process.detach(words, output=log)
-        time.sleep(0.01)
-    said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-    raise CommandError("the governor did not start", output=said)
-
-
 def _try(path: str) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(_PATIENCE)  # one that hangs may have a full queue
@@ -236,3 +294,12 @@ def _try(path: str) -> socket.socket | None:
         connection.close()
         return None
     return connection
+
+
+def _is_governor(connection: socket.socket) -> bool:
+    """Return whether a governor listens, and not a run that has none yet."""
+    return b"stoker.govern.daemon" in command_line(process_behind(connection) or 0)
+
+
+def _last_line(log: Path) -> str:
+    return next(reversed(log.read_text(errors="replace").splitlines()), "")

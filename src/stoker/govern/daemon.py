@@ -1,9 +1,9 @@
 """The governor's process: sockets, clock, meter and history round the state machine.
 
-One for each user, binding memory limit, pid namespace and boot. It begins with the first
-`stoker run` and ends with the last. Launchers speak the wire protocol; a `stoker run` speaks it
-too, as ``client``, and gets events back. Never spawns anything; kills only process groups of
-commands whose launcher is gone.
+One for each user, binding memory limit, pid namespace and boot. It begins with the first step of a
+`stoker run`, which listens in its place until then (activation.py), and ends with the last run.
+Launchers speak the wire protocol; a `stoker run` speaks it too, as ``client``, and gets events.
+Never spawns anything; kills only process groups of commands whose launcher is gone.
 
 A launcher that has heard nothing for a while asks with ``ping`` whether the governor is alive.
 """
@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -24,6 +25,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from stoker.govern.activation import BACKLOG, LOCK
 from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import custom_step, reads_files, step_of
 from stoker.govern.governor import Governor, MemoryReading
@@ -47,9 +49,8 @@ from stoker.govern.summary import Tally
 from stoker.machine.kills import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
-from stoker.model.govern import Step
+from stoker.model.govern import GovernorOptions, Step
 from stoker.model.runs import Attempt, Outcome, RunSummary
-from stoker.model.value import Value
 from stoker.outside import locks
 
 _TICK = 0.1  # seconds between looks at everything while anything runs
@@ -57,22 +58,10 @@ _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler ta
 _TICK_AT_THE_END = 0.01  # seconds between looks at whether the history has a run
 _LAST_WRITES = 2.0  # seconds that the end of a run waits for the history
 _VIEW = 0.25  # seconds between overviews
-_BACKLOG = 4096
 _LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
-_LOCK = ".lock"  # behind the name of a socket
 _FORGOTTEN = 7 * 86400.0  # seconds after which nobody takes turns any more
 _MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
-
-
-class Options(Value, frozen=True, kw_only=True):
-    """What the first run asks its governor to be; later runs join it as it is."""
-
-    socket: str
-    policy: str
-    cpus: int
-    cap: int | None = None
-    keep_free: int = 0
 
 
 class Peer:
@@ -117,8 +106,15 @@ class Peer:
 
 
 class Daemon:
-    def __init__(self, options: Options):
+    def __init__(
+        self,
+        options: GovernorOptions,
+        listener: socket.socket,
+        clients: Sequence[socket.socket] = (),
+    ):
+        """``clients`` are connections from the beginning; they greet before any launcher asks."""
         self._options = options
+        self._listener = listener
         self._history = HistoryWriter()
         self._meter = Meter()
         predictor = Predictor(self._history.recent())
@@ -149,12 +145,15 @@ class Daemon:
         self._viewed = self._metered = 0.0
         self._had_clients = False
         self._warned: str | None = None
+        for stream in clients:
+            self._add(stream)
 
     def serve(self) -> None:
         """Until the last client is gone."""
-        with _listening(self._options.socket) as self._listener:
-            self._selector.register(self._listener, selectors.EVENT_READ)
-            self._selector.register(self._reader, selectors.EVENT_READ)
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        if not self._peers:
+            self._open()
+        try:
             while not self._over():
                 for key, ready in self._selector.select(self._pause()):
                     if key.fileobj is self._listener:
@@ -162,6 +161,9 @@ class Daemon:
                     elif peer := self._peers.get(key.fd):  # one before it may have closed it
                         self._attend(peer, ready)
                 self._turn()
+        finally:
+            Path(self._options.socket).unlink(missing_ok=True)
+            self._listener.close()
         if self._orphans:
             time.sleep(_MERCY)
         self._bury_orphans(inf)
@@ -245,6 +247,11 @@ class Daemon:
 
     # -- connections -----------------------------------------------------------------------------
 
+    def _open(self) -> None:
+        """Take in new connections from now on."""
+        if self._listener not in self._selector.get_map():
+            self._selector.register(self._listener, selectors.EVENT_READ)
+
     def _accept(self) -> None:
         while True:
             try:
@@ -255,9 +262,12 @@ class Daemon:
                 # No file descriptor for one more: those outside wait until somebody leaves.
                 self._selector.unregister(self._listener)
                 return
-            stream.setblocking(False)
-            self._peers[stream.fileno()] = Peer(stream)
-            self._selector.register(stream, selectors.EVENT_READ)
+            self._add(stream)
+
+    def _add(self, stream: socket.socket) -> None:
+        stream.setblocking(False)
+        self._peers[stream.fileno()] = Peer(stream)
+        self._selector.register(stream, selectors.EVENT_READ)
 
     def _attend(self, peer: Peer, ready: int) -> None:
         if ready & selectors.EVENT_WRITE:
@@ -344,8 +354,7 @@ class Daemon:
         if peer.run is not None:
             self._clients.pop(peer.run, None)
             self._abandon(peer.run)
-        if self._listener not in self._selector.get_map():
-            self._selector.register(self._listener, selectors.EVENT_READ)
+        self._open()
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -363,6 +372,7 @@ class Daemon:
         self._read_meter()
         self._send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # it has not heard yet
+        self._open()
 
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         if peer.run is None:
@@ -436,44 +446,24 @@ def _text(words: str) -> str:
     return words.encode(errors="surrogateescape").decode(errors="replace")
 
 
-class _listening:  # noqa: N801
-    """A listening socket that appears at its path at once and vanishes with the block."""
-
-    def __init__(self, path: str):
-        self._path = Path(path)
-
-    def __enter__(self) -> socket.socket:
-        self._listener = socket.socket(socket.AF_UNIX)
-        aside = self._path.with_suffix(f".{os.getpid()}")
-        self._listener.bind(str(aside))
-        self._listener.listen(_BACKLOG)
-        self._listener.setblocking(False)
-        aside.rename(self._path)
-        return self._listener
-
-    def __exit__(self, *_: object) -> None:
-        self._path.unlink(missing_ok=True)
-        self._listener.close()
-
-
 def main() -> None:
-    """``python -m stoker.govern.daemon OPTIONS``: serve, unless another one does already."""
-    options = msgspec.json.decode(sys.argv[1], type=Options)
+    """``python -m stoker.govern.daemon OPTIONS LISTENER [CLIENT]``: serve on inherited sockets.
+
+    LISTENER is the descriptor of the listening socket, CLIENT that of a connection to a run. The
+    descriptor of the lock beside the socket is inherited too, and closed when we end.
+    """
+    options = msgspec.json.decode(sys.argv[1], type=GovernorOptions)
+    listener, *clients = (socket.socket(fileno=int(word)) for word in sys.argv[2:])
     os.umask(0o077)  # what it keeps is its user's alone
-    try:
-        with locks.held(Path(f"{options.socket}{_LOCK}")):
-            _serve(options)
-    except locks.BusyError:
-        return
-
-
-def _serve(options: Options) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
     _sweep(Path(options.socket).parent)
-    Daemon(options).serve()
+    # Again, so that those who connect from now on see our process behind the socket.
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    Daemon(options, listener, clients).serve()
 
 
 def _sweep(folder: Path) -> None:
@@ -481,10 +471,10 @@ def _sweep(folder: Path) -> None:
 
     A build whose governor was killed still takes turns in a folder of it, hence the long wait.
     """
-    for lock in folder.glob(f"*.sock{_LOCK}"):
+    for lock in folder.glob(f"*.sock{LOCK}"):
         with suppress(OSError):
             if time.time() - lock.stat().st_mtime > _FORGOTTEN and not locks.is_held(lock):
-                for left in folder.glob(f"{lock.name.removesuffix(f'.sock{_LOCK}')}.*"):
+                for left in folder.glob(f"{lock.name.removesuffix(f'.sock{LOCK}')}.*"):
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 

@@ -7,25 +7,16 @@ from math import inf
 from msgspec.structs import replace
 
 from stoker.govern.forecast import Forecast
-from stoker.govern.policy import Policy
-from stoker.model.errors import UsageError, unknown
+from stoker.govern.policy import Policy, parse_policy
 from stoker.model.govern import Basis, Decision, Request, Running, State
-from stoker.model.units import whole_number
 from stoker.model.value import Value
-
-_MOST_DIGITS = 6  # of a number of jobs
-NAMES = ("adaptive", "fixed", "levels", "two-phase")
 
 
 def make_policy(text: str, *, cpus: int) -> Policy:
     """By its name; ``fixed`` runs as many steps as there are CPUs, ``fixed:8`` eight."""
-    name, _, jobs = text.partition(":")
-    if name not in NAMES:
-        raise unknown("policy", text, NAMES)
-    if jobs and (name != "fixed" or not whole_number(jobs, _MOST_DIGITS)):
-        raise UsageError(f"'{text}' is not a policy", hints=["a number of jobs: fixed:8"])
+    name, jobs = parse_policy(text)
     if name == "fixed":
-        return Fixed(jobs=int(jobs or cpus))
+        return Fixed(jobs=jobs or cpus)
     makers: dict[str, Callable[[], Policy]] = {
         "adaptive": Adaptive,
         "levels": Levels,

@@ -9,8 +9,12 @@ from typing import Protocol, overload
 
 from msgspec.structs import replace
 
+from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Decision, Prediction, Request, Running, State
+from stoker.model.units import whole_number
 
+_MOST_DIGITS = 6  # of a number of jobs
+NAMES = ("adaptive", "fixed", "levels", "two-phase")
 MAXIMAL_OOMS = 3
 _LARGER = 1.25  # what a step asks for that was killed, over what was predicted
 
@@ -26,6 +30,16 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     def decide(self, state: State) -> Decision: ...
+
+
+def parse_policy(text: str) -> tuple[str, int | None]:
+    """Return the name of a policy and the number of jobs behind it: ``fixed:8`` runs eight."""
+    name, _, jobs = text.partition(":")
+    if name not in NAMES:
+        raise unknown("policy", text, NAMES)
+    if jobs and (name != "fixed" or not whole_number(jobs, _MOST_DIGITS)):
+        raise UsageError(f"'{text}' is not a policy", hints=["a number of jobs: fixed:8"])
+    return name, int(jobs) if jobs else None
 
 
 # A second of waiting counts as so many seconds of path: whoever asks much later cannot overtake.

@@ -24,11 +24,25 @@ def process_behind(stream: socket.socket) -> int | None:
     return int(process)
 
 
+def command_line(process: int) -> bytes:
+    """Return the words with which a process was started, each with a NUL behind it."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
+
+
+def is_stopped(process: int) -> bool:
+    """Return whether a process was suspended, as by Ctrl-Z."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b") ")[2][:1] in (b"T", b"t")
+    return False
+
+
 def kill_behind(stream: socket.socket) -> bool:
     """Kill the process that holds the other end, unless it is gone. False: that is impossible."""
     number = process_behind(stream) or 0
     try:
-        process = os.pidfd_open(number) if number > 1 else -1
+        process = os.pidfd_open(number) if number > 1 and number != os.getpid() else -1
     except ProcessLookupError:
         return True
     except OSError:

@@ -3,11 +3,11 @@
 A disk that is full to the last byte breaks the records by which a build goes on.
 """
 
-import shutil
 import signal
 from pathlib import Path
 
 from stoker.model.units import size
+from stoker.outside import files
 from stoker.plan.scratch import least_free
 
 _MERCY = 20.0  # seconds in which a command ends by itself when it is told to
@@ -25,17 +25,17 @@ class Room:
         self._found = 0.0
         # It may be made later, and then lies where the folder round it does.
         self._seen = next(path for path in (folder, *folder.parents) if path.exists())
-        usage = shutil.disk_usage(self._seen)
-        self._least = least_free(total=usage.total, free=usage.free)
+        total, free = files.room_on_disk(self._seen)
+        self._least = least_free(total=total, free=free)
         if growth is not None:
-            self._least = max(self._least, usage.free - growth)
+            self._least = max(self._least, free - growth)
 
     def look(self, now: float) -> signal.Signals | None:
         """The signal that the command must be sent now, if any."""
         if self.shortage is not None:
             return signal.SIGKILL if now - self._found > _MERCY else None
         try:
-            free = shutil.disk_usage(self._seen).free
+            _, free = files.room_on_disk(self._seen)
         except OSError:
             return None  # the folder is gone, which is for others to say
         if free >= self._least:

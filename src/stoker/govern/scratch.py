@@ -5,8 +5,6 @@ once, so that a step stays where it began when the link is switched.
 """
 
 import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -87,7 +85,7 @@ def folder_of_run(parent: Path) -> Iterator[Path]:
     """A folder that goes with its run; if that is killed, with the next."""
     base = private_folder(parent / f"stoker-{os.getuid()}-steps")
     _sweep(base)
-    path = base / f"{os.getpid()}-{secrets.token_hex(4)}"
+    path = base / f"{os.getpid()}-{os.urandom(4).hex()}"
     # The lock comes first and goes last: a folder without one that is held is nobody's.
     with locks.held(_lock_of(path)):
         try:
@@ -105,7 +103,10 @@ def _sweep(base: Path) -> None:
 
 def _remove(path: Path) -> None:
     """What cannot be removed stays: it must neither end a build nor hide how that ended."""
-    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        (path / "now").unlink(missing_ok=True)
+        (path / "steps").rmdir()
+    files.remove_tree(path)
     with suppress(OSError):
         _lock_of(path).unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ import re
 from stoker.machine import macos
 from stoker.machine.cgroup import Group, groups
 from stoker.machine.file_tree import FileTree
-from stoker.model.machine import Cpu
+from stoker.model.machine import Cpu, usable_cpus
 from stoker.model.units import whole_number
 
 # x86 and some Arm kernels; MIPS; POWER; RISC-V. Most Arm kernels give numbers only.
@@ -18,16 +18,26 @@ def read_cpu(tree: FileTree) -> Cpu:
     import archspec.cpu
 
     host = archspec.cpu.host()
-    online = os.cpu_count() or 1
     return Cpu(
         model=_read_model(tree) or f"{host.vendor} {host.name}",
         family=host.family.name,
         microarchitecture=host.name,
         features=tuple(sorted(host.features)),
-        online=online,
-        affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else online,
+        online=os.cpu_count() or 1,
+        affinity=_read_affinity(),
         quota=read_quota(tree),
     )
+
+
+def read_usable(tree: FileTree) -> int:
+    """Return how many compiles can really run at once, without asking what the CPUs are."""
+    return usable_cpus(_read_affinity(), read_quota(tree))
+
+
+def _read_affinity() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _read_model(tree: FileTree) -> str | None:

@@ -2,8 +2,6 @@
 
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from stoker.machine import macos
 from stoker.machine.file_tree import FileTree
 from stoker.machine.mounts import Mount, mount_of, parse_mounts
 from stoker.model.machine import Disk
-from stoker.outside import folders
+from stoker.outside import files, folders
 
 IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -24,10 +22,14 @@ def default_paths() -> tuple[Path, ...]:
 
 
 def _temporary() -> Path:
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError:  # nothing can be written to on this machine
-        return Path("/tmp")
+    """Return the folder that Python's tempfile takes. That one finds out by writing a file, and
+    takes a while to import.
+    """
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    for path in (*filter(None, named), "/tmp", "/var/tmp", "/usr/tmp"):
+        if Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK):
+            return Path(path).absolute()
+    return Path("/tmp")  # nothing can be written to on this machine
 
 
 def read_temporary() -> tuple[Disk, ...]:
@@ -36,12 +38,19 @@ def read_temporary() -> tuple[Disk, ...]:
     """
     paths = (_temporary(), Path("/dev/shm"), Path("/var/tmp"), folders.cache())
     usable = [path for path in paths if path == paths[-1] or os.access(path, os.W_OK | os.X_OK)]
-    return tuple(disk for path in usable for disk in read_disks(FileTree(), [path]))
+    tree = FileTree()
+    mounts = _read_mounts(tree)
+    return tuple(disk for path in usable for disk in _read_disks(tree, mounts, [path]))
 
 
 def read_disks(tree: FileTree, paths: Iterable[Path]) -> tuple[Disk, ...]:
     """One for each mount, under the first of the paths on it. A path need not exist yet."""
-    mounts = _read_mounts(tree)
+    return _read_disks(tree, _read_mounts(tree), paths)
+
+
+def _read_disks(
+    tree: FileTree, mounts: tuple[Mount, ...], paths: Iterable[Path]
+) -> tuple[Disk, ...]:
     disks: dict[object, Disk] = {}
     for path in paths:
         try:
@@ -66,12 +75,12 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _read_disk(path: Path, existing: Path, mount: Mount | None) -> Disk:
-    usage = shutil.disk_usage(existing)
+    total, free = files.room_on_disk(existing)
     filesystem = mount.filesystem if mount else "unknown"
     return Disk(
         path=str(path.absolute()),
         filesystem=filesystem,
-        total=usage.total,
-        free=usage.free,
+        total=total,
+        free=free,
         in_memory=filesystem in IN_MEMORY,
     )

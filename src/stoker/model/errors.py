@@ -5,7 +5,6 @@ keeps its traceback.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from enum import IntEnum
 
 
@@ -109,6 +108,8 @@ def nearest(
     """The known names closest to a misspelt one, best first; compared without case."""
     if len(word) > _LONGEST_NAME:  # comparing takes time with the square of the length
         return ()
+    from difflib import get_close_matches
+
     by_folded = {name.casefold(): name for name in known}
     matches = get_close_matches(word.casefold(), by_folded, n=count, cutoff=cutoff)
     return tuple(by_folded[match] for match in matches)

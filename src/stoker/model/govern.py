@@ -21,6 +21,16 @@ ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 
 
+class GovernorOptions(Value, frozen=True, kw_only=True):
+    """What the first run asks its governor to be; later runs join it as it is."""
+
+    socket: str
+    policy: str
+    cpus: int
+    cap: int | None = None
+    keep_free: int = 0
+
+
 class Role(StrEnum):
     """What a command does; with the folder of its source it is the step's rule."""
 

@@ -31,8 +31,11 @@ class Cpu(Value, frozen=True, kw_only=True):
     @property
     def usable(self) -> int:
         """How many compiles can really run at once."""
-        allowed = self.affinity if self.quota is None else min(self.affinity, int(self.quota))
-        return max(1, allowed)
+        return usable_cpus(self.affinity, self.quota)
+
+
+def usable_cpus(affinity: int, quota: float | None) -> int:
+    return max(1, affinity if quota is None else min(affinity, int(quota)))
 
 
 class LimitKind(StrEnum):

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 
 HIDDEN = "***"
 # A variable whose value nobody may see; PWD and OLDPWD are folders.
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|PASS(?![A-Z])|CREDENTIAL|PRIVATE|APIKEY|JWT|AUTHORIZATION|COOKIE"
-    r"|(?<![A-Z])(?:KEY|AUTH|PAT)(?![A-Z])|(?<=_)PWD(?![A-Z])",
-    re.IGNORECASE,
+_SECRET = (
+    r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|PASS(?![A-Z])|CREDENTIAL|PRIVATE|APIKEY|JWT|AUTHORIZATION|COOKIE"
+    r"|(?<![A-Z])(?:KEY|AUTH|PAT)(?![A-Z])|(?<=_)PWD(?![A-Z])"
 )
 _NAME = (
     r"(?:[\w.-]{0,40}(?i:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key"
@@ -19,38 +18,39 @@ _NAME = (
     r"|[A-Z0-9_]{0,40}(?:_PASS|SSHPASS|_PWD|JWT|AUTHORIZATION|_PAT)(?:_[A-Z0-9_]{0,20})?)"
 )
 
+# Compiled at first use, by re itself: most runs hide nothing.
 _RULES = (
     # user:password@ and token@ in addresses, up to the last @ of the host's part; a password may
     # hold a slash, but what stands behind a port is a path
-    (re.compile(r"(?<!ssh://)(?<=://)[^\s/'\"]{1,300}@"), HIDDEN + "@"),
-    (re.compile(r"(?<=://)[^\s/@:'\"]{1,100}:(?!\d{1,5}/)[^\s@'\"]{1,300}@"), HIDDEN + "@"),
+    (r"(?<!ssh://)(?<=://)[^\s/'\"]{1,300}@", HIDDEN + "@"),
+    (r"(?<=://)[^\s/@:'\"]{1,100}:(?!\d{1,5}/)[^\s@'\"]{1,300}@", HIDDEN + "@"),
     (
-        re.compile(
+        (
             r"(?i)\b(authorization['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?:basic|bearer|token)?\s{0,3})[^\s'\",]{4,}"
         ),
         rf"\1{HIDDEN}",
     ),
-    (re.compile(r"(?i)\b(bearer\s{1,3})[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (r"(?i)\b(bearer\s{1,3})[\w.~+/=-]{8,}", rf"\1{HIDDEN}"),
     # NAME_TOKEN=value, "password": "value", --api-key value
     (
-        re.compile(rf"(\b{_NAME}['\"]?\s{{0,3}}[=:]\s{{0,3}}['\"]?)(?!//)[^\s'\",;&]{{3,}}"),
+        (rf"(\b{_NAME}['\"]?\s{{0,3}}[=:]\s{{0,3}}['\"]?)(?!//)[^\s'\",;&]{{3,}}"),
         rf"\1{HIDDEN}",
     ),
-    (re.compile(rf"(--{_NAME}\s{{1,3}})(?!-)[^\s'\"]{{3,}}"), rf"\1{HIDDEN}"),
-    (re.compile(r"(?<![A-Za-z0-9/+])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"), HIDDEN),
+    (rf"(--{_NAME}\s{{1,3}})(?!-)[^\s'\"]{{3,}}", rf"\1{HIDDEN}"),
+    (r"(?<![A-Za-z0-9/+])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])", HIDDEN),
     (
-        re.compile(
+        (
             r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}"
             r"|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}|pypi-[\w-]{16,}|npm_[A-Za-z0-9]{16,}|dckr_pat_[\w-]{8,}"
             r"|AIza[\w-]{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
         ),
         HIDDEN,
     ),
-    (re.compile(r"^\s*[A-Za-z0-9+/]{60,}={0,2}$"), HIDDEN),  # a line of a key or certificate
-    (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,4096}"), HIDDEN),
+    (r"^\s*[A-Za-z0-9+/]{60,}={0,2}$", HIDDEN),  # a line of a key or certificate
+    (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,4096}", HIDDEN),
     # the signatures of signed addresses
     (
-        re.compile(r"(?i)([?&](?:x-amz-[\w-]{1,40}|sig|signature|key|auth)=)[^\s&'\"]{4,}"),
+        (r"(?i)([?&](?:x-amz-[\w-]{1,40}|sig|signature|key|auth)=)[^\s&'\"]{4,}"),
         rf"\1{HIDDEN}",
     ),
 )
@@ -59,13 +59,13 @@ _RULES = (
 def redact(text: str) -> str:
     """Any text without the secrets in it."""
     for rule, replacement in _RULES:
-        text = rule.sub(replacement, text)
+        text = re.sub(rule, replacement, text)
     return text
 
 
 def is_secret(name: str) -> bool:
     """Whether nobody may see the value of a variable or option, by its name alone."""
-    return bool(_SECRET.search(name))
+    return bool(re.search(_SECRET, name))
 
 
 def hide(name: str, value: str) -> str:

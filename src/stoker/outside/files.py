@@ -2,10 +2,7 @@
 
 import glob
 import os
-import secrets
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -55,7 +52,7 @@ def _opened_through(path: Path) -> BinaryIO | None:
 @contextmanager
 def file_made_whole(path: Path) -> Iterator[BinaryIO]:
     """Give a file beside ``path`` to write; it becomes ``path`` only if nothing failed."""
-    aside = path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(8)}")
+    aside = path.with_name(f".{path.name}{_ASIDE}{os.urandom(8).hex()}")
     try:
         if path.exists() and not (path.is_symlink() or path.is_file() or path.is_dir()):
             raise StorageError(f"cannot write {path}: it is a device or pipe, not a regular file")
@@ -79,6 +76,8 @@ def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
     """Give a folder beside ``path`` to fill; it becomes ``path`` only if nothing failed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        import tempfile
+
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))
     except OSError as error:
         raise StorageError(f"cannot write in {path.parent}: {error.strerror or error}") from error
@@ -89,7 +88,7 @@ def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
     except OSError as error:
         raise StorageError(f"cannot make {path}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_tree(aside)
 
 
 def remove_whole(path: Path) -> None:
@@ -102,9 +101,11 @@ def remove_whole(path: Path) -> None:
     if path.is_file():
         raise StorageError(f"cannot remove {path}: it is a file, not a folder")
     try:
-        aside = path.rename(path.with_name(f".{path.name}{_ASIDE}{secrets.token_hex(4)}"))
+        aside = path.rename(path.with_name(f".{path.name}{_ASIDE}{os.urandom(4).hex()}"))
         with suppress(FileNotFoundError):  # another process may be clearing leftovers
             open_up(aside)
+            import shutil
+
             shutil.rmtree(aside)
     except OSError as error:
         raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
@@ -138,3 +139,19 @@ def size_on_disk(folder: Path) -> int:
                 status = Path(place, name).lstat()
                 seen[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(seen.values())
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder and what is in it; what cannot be deleted stays."""
+    try:
+        folder.rmdir()  # most are empty, and shutil takes a while to import
+    except OSError:
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def room_on_disk(path: Path) -> tuple[int, int]:
+    """Return the size of the file system that holds ``path``, and what of it users can fill."""
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -4,7 +4,6 @@ import glob
 import os
 import re
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -83,6 +82,8 @@ def private_folder(path: Path) -> Path:
         for candidate in (path, *beside):
             if _is_made_private(candidate):
                 return candidate
+        import tempfile
+
         return Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
     except OSError as error:
         raise StorageError(f"cannot make {path}: {error.strerror}") from error

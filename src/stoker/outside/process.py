@@ -1,7 +1,6 @@
 """Every program stoker starts, starts here: logged as a quoted line, bounded in time."""
 
 import ctypes
-import logging
 import math
 import os
 import resource
@@ -20,8 +19,6 @@ from typing import IO
 from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.secrets import redact
 from stoker.model.value import Value
-
-log = logging.getLogger("stoker.process")
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _KEPT = 1 << 18  # characters of what a program streams that its outcome has
@@ -189,8 +186,12 @@ def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
         raise CommandError(f"`{redact(shlex.join(words))}` failed", output=tail[-2000:])
 
 
-def detach(command: Sequence[Argument], *, output: Path) -> subprocess.Popen[bytes]:
-    """Start a program that lives on by itself, what it prints going to a file."""
+def detach(
+    command: Sequence[Argument], *, output: Path, keep_open: Collection[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program that lives on by itself, what it prints going to a file. It inherits the
+    file descriptors ``keep_open``.
+    """
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
@@ -202,6 +203,7 @@ def detach(command: Sequence[Argument], *, output: Path) -> subprocess.Popen[byt
                 stderr=stream,
                 start_new_session=True,
                 cwd="/",
+                pass_fds=tuple(keep_open),
             )
     except OSError as error:
         raise MissingError(f"cannot start {words[0]}: {error.strerror}") from error
@@ -232,6 +234,22 @@ def start(
         )
     except OSError as error:
         raise NotStartedError(words[0], error) from error
+
+
+@contextmanager
+def end_of(child: subprocess.Popen[bytes]) -> Iterator[int | None]:
+    """Give a file descriptor that becomes readable when the child ends; none where the system has
+    no such thing.
+    """
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except (OSError, AttributeError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def end_all_with(variable: str, value: str) -> None:
@@ -283,5 +301,8 @@ def _prepare(files: int) -> None:
 
 
 def _log_command(words: list[str]) -> None:
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug("%s", redact(shlex.join(words)))
+    # Where nobody has imported it, nobody wants to read the log, and a run starts sooner.
+    if logging := sys.modules.get("logging"):
+        log = logging.getLogger("stoker.process")
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s", redact(shlex.join(words)))

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governed import wait_until
+from stoker.govern.activation import listen
 from stoker.govern.client import Client
-from stoker.govern.daemon import Options
 from stoker.govern.protocol import VERSION, encode
+from stoker.model.govern import GovernorOptions
 
 PATIENCE = 60.0
 # A governor that took a number from a message for a process must find nobody to kill.
@@ -32,14 +32,16 @@ class RealGovernor:
 
     def __init__(self, folder: Path, code: str = "from stoker.govern import daemon"):
         folder.mkdir(exist_ok=True)
-        self.options = Options(socket=str(folder / "governor.sock"), policy="adaptive", cpus=2)
+        path = folder / "governor.sock"
+        self.options = GovernorOptions(socket=str(path), policy="adaptive", cpus=2)
         self.log = folder / "governor.log"
         words = [sys.executable, "-c", f"{code}\ndaemon.main()"]
-        with self.log.open("wb") as log:
+        said = msgspec.json.encode(self.options).decode()
+        with self.log.open("wb") as log, listen(path) as listener:
+            descriptor = listener.fileno()
             self._process = subprocess.Popen(
-                [*APART, *words, msgspec.json.encode(self.options).decode()], stderr=log
+                [*APART, *words, said, str(descriptor)], stderr=log, pass_fds=[descriptor]
             )
-        wait_until(Path(self.options.socket).exists, "the governor listens")
         self.client = self.greet(RUN)
 
     def greet(self, run: int) -> Client:
@@ -104,7 +106,7 @@ class Line:
 
 
 def ask(*command: str, run: Field = RUN) -> Message:
-    return ("ask", VERSION, run, "/", 1, *(command or ("true",)))
+    return ("ask", VERSION, run, "/", 1, 0, "compile", *(command or ("true",)))
 
 
 @pytest.fixture(autouse=True)
@@ -132,13 +134,16 @@ BAD: dict[str, Sequence[Message]] = {
     "death of nobody": (("killed", *USAGE),),
     "ends twice": (ask(), ("done", 0, 0, *USAGE, ""), ("done", 0, 0, *USAGE, "")),
     "an empty ask": (("ask",),),
-    "an ask without a command": (("ask", VERSION, RUN, "/", 1),),
+    "an ask without a command": (("ask", VERSION, RUN, "/", 1, 0, "compile"),),
     "a client without a command": (("client", 1),),
     "a client that greets twice": (("client", 1, "a", "/"), ("client", 2, "a", "/")),
     "a client with the number of another": (("client", RUN, "a", "/"),),
     "an end of no client": (("finish", 0),),
     "an unknown word": (("attack",),),
-    "a bare backslash": (("ask", VERSION, RUN, "/", 1, "x"), ("memory", b"\xff", b"\xff")),
+    "a bare backslash": (
+        ("ask", VERSION, RUN, "/", 1, 0, "compile", "x"),
+        ("memory", b"\xff", b"\xff"),
+    ),
 }
 
 

@@ -1,5 +1,4 @@
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -71,7 +70,7 @@ def test_links_in_a_circle_are_noted_or_passed_over(tmp_path: Path, record: Reco
 
 def test_places_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual one first; none is merged with another on the same disk, nor with where we are."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     usual, *others = read_temporary()
     assert usual.path == str(tmp_path)

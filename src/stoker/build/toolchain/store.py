@@ -5,12 +5,11 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from stoker.build.toolchain import held
 from stoker.build.toolchain.assemble import INFORMATION, assemble
 from stoker.build.toolchain.fetch import Say, fetch
 from stoker.build.toolchain.making import Making, making, sweep
@@ -19,29 +18,9 @@ from stoker.build.toolchain.request import Request
 from stoker.build.toolchain.stub import make_stub
 from stoker.build.toolchain.verify import verify_proof, verify_version
 from stoker.model.errors import StorageError, UsageError, unknown
-from stoker.outside import files, folders, locks
+from stoker.outside import files
 
-
-def root() -> Path:
-    return folders.data() / "toolchains"
-
-
-def lock_of(path: Path) -> Path:
-    """Held by whoever builds with a toolchain of ours."""
-    return path.with_name(f".{path.name}.lock")
-
-
-@contextmanager
-def held_for(environment: Mapping[str, str]) -> Iterator[None]:
-    """Toolchains of ours that a build with this environment would use stay while the block runs."""
-    with ExitStack() as stack:
-        for path in root().glob("[!.]*/"):
-            if any(str(path) in value for value in environment.values()):
-                # Where we cannot write, a toolchain is not removed by us either.
-                with suppress(StorageError):
-                    held = locks.held(lock_of(path), shared=True, waiting=lambda: None)
-                    stack.enter_context(held)
-        yield
+root = held.root
 
 
 def install(request: Request, *, into: Path | None = None, say: Say) -> Toolchain:

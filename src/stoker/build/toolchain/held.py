@@ -1,0 +1,33 @@
+"""Where toolchains of ours are, and the locks that keep them there while a build uses them.
+
+Every run comes here, so it knows nothing of how toolchains are made.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from stoker.model.errors import StorageError
+from stoker.outside import folders, locks
+
+
+def root() -> Path:
+    return folders.data() / "toolchains"
+
+
+def lock_of(path: Path) -> Path:
+    """Held by whoever builds with a toolchain of ours."""
+    return path.with_name(f".{path.name}.lock")
+
+
+@contextmanager
+def held_for(environment: Mapping[str, str]) -> Iterator[None]:
+    """Toolchains of ours that a build with this environment would use stay while the block runs."""
+    with ExitStack() as stack:
+        for path in root().glob("[!.]*/"):
+            if any(str(path) in value for value in environment.values()):
+                # Where we cannot write, a toolchain is not removed by us either.
+                with suppress(StorageError):
+                    held = locks.held(lock_of(path), shared=True, waiting=lambda: None)
+                    stack.enter_context(held)
+        yield
