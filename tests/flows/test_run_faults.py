@@ -49,7 +49,7 @@ def most_at_once(build: Build) -> int:
 # -- who is killed -----------------------------------------------------------------------------
 
 
-def test_the_governor_is_killed_and_the_build_goes_on_by_turns(build: Build) -> None:
+def test_the_governor_is_killed_and_another_takes_its_place(build: Build) -> None:
     for number in range(8):
         build.step(f"step{number}", TURN)
     run = build.start(options=["--cpus", "2"])
@@ -60,7 +60,7 @@ def test_the_governor_is_killed_and_the_build_goes_on_by_turns(build: Build) -> 
     done = finished(run)
     assert done.status == 0, done
     assert len(build.made()) == 8
-    assert done.err.count("the governor has died") == 1
+    assert done.err.count("the governor has died; another one takes its place") == 1
     assert most_at_once(build) <= 2 + 2  # those who take turns, beside those who had a permit
 
 

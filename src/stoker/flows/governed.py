@@ -151,7 +151,7 @@ class Session:
             self._cache_log.unlink(missing_ok=True)
         kills = (self._kills.read() or 0) - self._kills_before
         self._kills.close()
-        dormant = self._client.dormant
+        dormant = self._client.dormant and not self._client.losses
         summary = self._summary(status, kills) if dormant else self._client.summary
         written = read_written()
         if summary is None or written is None or self._written is None:
@@ -221,17 +221,19 @@ class Session:
         if something_came:
             self._hear()
         elif self._client.ended_as_hung():
-            self._warn_of_turns("the governor did not answer any more and was ended")
+            self._replace("the governor did not answer any more and was ended")
 
     def _hear(self) -> None:
         for event in self._client.events():
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
-            self._warn_of_turns(self._client.why_gone)
+            self._replace(self._client.why_gone)
 
-    def _warn_of_turns(self, why: str) -> None:
-        text = f"{why}; what is left of the build takes turns, one step per CPU"
-        self._show(Warned(at=time.monotonic() - self._began, text=text))
+    def _replace(self, why: str) -> None:
+        after = "what is left of the build takes turns, one step per CPU"
+        if self._client.replaced():
+            after = "another one takes its place"
+        self._show(Warned(at=time.monotonic() - self._began, text=f"{why}; {after}"))
 
     def _with_hits(self, view: Overview) -> Overview:
         """What the cache had is done, too, though the governor never heard of it."""

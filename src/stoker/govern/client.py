@@ -28,6 +28,8 @@ from stoker.outside.folders import data, private_folder
 _PATIENCE = 10.0  # seconds for a governor to answer
 _SILENCE = 20.0  # seconds after which a governor hangs; it speaks every second
 _LONGEST_LOOK = 1.0  # seconds of silence that count between two looks: we may have been stopped
+_MOST_LOSSES = 3  # governors that are replaced when they die; one that always dies has a fault
+_REPLACE = 2.0  # seconds to find a place for another governor; launchers wait no longer
 _LONGEST_PATH = 99  # bytes that any system allows a socket's path to have, and a few less
 
 
@@ -84,6 +86,7 @@ class Client:
         """``options`` become those of the governor that is there, if there is one."""
         self.options = options
         self.alive = True
+        self.losses = 0  # governors that have died or were ended
         self._run, self._command, self._directory = run, command, directory
         self._received = b""
         self._answered = False
@@ -199,6 +202,26 @@ class Client:
         self._kill()  # where that is impossible, launchers find out by themselves
         return True
 
+    def replaced(self) -> bool:
+        """Find or await another governor in place of one that is gone. False: it is given up.
+
+        Steps that wait ask the new one. What runs goes on, and counts as memory in use.
+        """
+        self.losses += 1
+        if self.losses > _MOST_LOSSES:
+            return False
+        if self._activation:
+            self._activation.withdraw()
+        self._socket.close()
+        self._activation, self._answered, self._received = None, False, b""
+        self._silence, self._deadline = 0.0, time.monotonic() + _REPLACE
+        try:
+            self._socket = self._found()
+        except StokerError:
+            return False
+        self.alive = True
+        return True
+
     @property
     def dormant(self) -> bool:
         """Whether nothing has asked so far, so that there is no governor."""
@@ -260,6 +283,7 @@ class NoGovernor:
 
     alive = False
     dormant = False
+    losses = 0
     why_gone = "there is no governor"
     summary: RunSummary | None = None
 
@@ -270,6 +294,9 @@ class NoGovernor:
         raise ValueError("there is no connection")
 
     def ended_as_hung(self) -> bool:
+        return False
+
+    def replaced(self) -> bool:
         return False
 
     def events(self) -> Iterator[AnyEvent]:
