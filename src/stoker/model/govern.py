@@ -28,6 +28,7 @@ class Role(StrEnum):
     CXX = "compile C++"
     CUDA = "compile CUDA"
     FORTRAN = "compile Fortran"
+    RUST = "compile Rust"
     LINK = "link"
     ARCHIVE = "archive"
     OTHER = "other"
