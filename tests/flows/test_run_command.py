@@ -1,7 +1,6 @@
 """`stoker run` as a wrapper: the command is the same as without it, only better chosen."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import Stoker
 from governed import STOKER, Build, finished, wait_until
 from small_disks import small_disk
 from stoker.flows.running import jobs_of

@@ -258,7 +258,7 @@ def _role(compiler: str, sources: Sequence[str]) -> Role:
         return Role.LINK
     if not _is_compiler(compiler):
         return Role.OTHER
-    if "nvcc" in compiler and sources or compiler in ("cicc", "ptxas"):
+    if ("nvcc" in compiler and sources) or compiler in ("cicc", "ptxas"):
         return Role.CUDA
     if not sources:
         return Role.LINK

@@ -133,7 +133,9 @@ def test_a_compile_in_a_shell_is_the_same_step_as_without_it() -> None:
 
 
 def test_temporary_names_of_nvcc_do_not_matter() -> None:
-    line = "ptxas -arch=sm_90 /tmp/tmpxft_{0}_00000000-6_a.ptx -o /tmp/tmpxft_{0}_00000000-7_a.cubin"
+    line = (
+        "ptxas -arch=sm_90 /tmp/tmpxft_{0}_00000000-6_a.ptx -o /tmp/tmpxft_{0}_00000000-7_a.cubin"
+    )
     assert key(line.format("0003f5b1")) == key(line.format("000401aa"))
 
 
