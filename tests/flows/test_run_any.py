@@ -27,7 +27,7 @@ Need = Callable[[str], str]
 MIB = 1 << 20
 
 _PROBES = re.compile(
-    r"--version|-dump|-print-|^-[vV]$|-E |conftest|CMakeScratch|CMakeTmp|CompilerId|meson-private"
+    r"--version|-dump|-print-|^-[vV]$|-E |conftest|CMakeScratch|CMakeTmp|cmTC_|CompilerId|meson-private"
     r"|-Wl,--version|/dev/null|sanity"
 )
 
@@ -148,12 +148,13 @@ def test_a_plain_makefile(project: Project, need: Need, words: str) -> None:
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(p C CXX)
-add_custom_command(OUTPUT made.h COMMAND ${PYTHON} -c "open('made.h', 'w').close()")
+add_custom_command(OUTPUT made.h COMMAND ${PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/make.py)
 add_library(s STATIC s0.c s1.c s2.c s3.c)
 add_library(shared SHARED x.cc)
 add_executable(program main.c made.h)
 target_link_libraries(program s)
 """
+MAKE_HEADER = "open('made.h', 'w').close()\n"
 NINJAS = [shutil.which("ninja"), str(Path(sys.executable).with_name("ninja"))]
 
 
@@ -163,7 +164,7 @@ def test_a_folder_that_cmake_configured_without_stoker(
 ) -> None:
     """With the ninja of the system and the one of the package index."""
     project.sources()
-    project.write(x_cc="int x() { return 1; }\n", CMakeLists_txt=CMAKE)
+    project.write(x_cc="int x() { return 1; }\n", make_py=MAKE_HEADER, CMakeLists_txt=CMAKE)
     project.plain(need("cmake"), "-G", "Ninja", "-B", "out", f"-DPYTHON={sys.executable}")
     project.is_the_same_governed(ninja, "-C", "out", "-j1", steps=8)
 
@@ -186,6 +187,7 @@ def test_an_external_project_of_cmake(project: Project, need: Need, generator: s
     project.sources("inner/")
     project.write(
         inner__x_cc="int x() { return 1; }\n",
+        inner__make_py=MAKE_HEADER,
         inner__CMakeLists_txt=CMAKE,
         CMakeLists_txt=EXTERNAL,
         outer_c="int outer;\n",
@@ -297,7 +299,7 @@ setup(name="p", version="1", py_modules=[], cmdclass={"build_ext": Build},
 
 def test_a_cuda_extension_by_pip(project: Project, need: Need) -> None:
     need("nvcc")
-    kernel = '__global__ void kernel(int* out) { *out = 1; }\nextern "C" void NAME() {}\n'
+    kernel = 'static __global__ void kernel(int* out) { *out = 1; }\nextern "C" void NAME() {}\n'
     project.write(a_cu=kernel.replace("NAME", "a"), b_cu=kernel.replace("NAME", "b"))
     project.write(p_c=MODULE, setup_py=SETUP_CUDA)
     done = project.build.run(*wheel_words("governed"))
@@ -525,7 +527,7 @@ def test_a_custom_command_without_memory_is_not_started_twice(
     group.set_limit(400 * MIB)
     done = finished(project.build.start(prefix=group.enter))
     assert done.status != 0
-    assert b"FAILED: large" in done.out
+    assert b"FAILED: " in done.out
     assert (project.folder / "attempts").read_text() == "once\n"
 
 

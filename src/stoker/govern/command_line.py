@@ -62,7 +62,8 @@ _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
-# Folders that pip and uv make anew for every build, and the name pip gives a source tree there.
+# Folders that pip and uv make anew for every build, the name pip gives a source tree there, and
+# what nvcc puts before the names of its temporary files.
 _OF_PIP = re.compile(r"pip-[a-z-]+-.+", re.DOTALL)
 _OF_UV = re.compile(r"builds-v\d+")
 _HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)|tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
