@@ -27,8 +27,8 @@ Need = Callable[[str], str]
 MIB = 1 << 20
 
 _PROBES = re.compile(
-    r"--version|-dump|-print-|^-[vV]$|-E |conftest|CMakeScratch|CMakeTmp|cmTC_|CompilerId|meson-private"
-    r"|-Wl,--version|/dev/null|sanity"
+    r"--version|-dump|-print-|^-[vV]$|-E |conftest|CMakeScratch|CMakeTmp|cmTC_|CompilerId"
+    r"|meson-private|-Wl,--version|/dev/null|sanity"
 )
 
 
