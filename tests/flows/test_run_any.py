@@ -518,6 +518,27 @@ def test_a_custom_command_that_starts_compilers(project: Project, cpus: str) -> 
     assert len(project.started()) == len(project.compiles()) == 12
 
 
+def test_a_run_in_a_custom_command(project: Project) -> None:
+    """The one CPU is free for its compiles, though they belong to another run."""
+    project.file("run.sh", f"sleep 0\n'{STOKER}' run -- gcc -c a.c -o a.o\n")
+    project.write(a_c="int a;\n", build_ninja=ninja_file({"x": "sh run.sh"}))
+    done = project.build.run("ninja", options=["--cpus", "1"])
+    assert done.status == 0, done
+    assert len(project.started()) == 1
+
+
+def test_a_make_in_a_script_shares_the_jobs(project: Project, need: Need) -> None:
+    need("make")
+    project.sources("sub/")
+    project.file("sub.sh", "sleep 0\nmake -C sub $1.o\n")
+    project.write(sub__Makefile="%.o: %.c\n\tgcc -c $< -o $@\n")
+    project.write(Makefile="all: s0 s1 s2\ns%:\n\t+sh ./sub.sh $@\n")
+    done = project.build.run("make", "-j4", options=["--cpus", "1"])
+    assert done.status == 0, done
+    assert "jobserver" not in done.err
+    assert len(project.started()) == len(project.compiles()) == 3
+
+
 def test_a_custom_command_without_memory_is_not_started_twice(
     project: Project, make_group: MakeGroup
 ) -> None:
