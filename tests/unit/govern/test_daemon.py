@@ -104,7 +104,7 @@ class Line:
 
 
 def ask(*command: str, run: Field = RUN) -> Message:
-    return ("ask", VERSION, run, "/", 1, *(command or ("true",)))
+    return ("ask", VERSION, run, "/", 1, 0, "compile", *(command or ("true",)))
 
 
 @pytest.fixture(autouse=True)
@@ -132,13 +132,13 @@ BAD: dict[str, Sequence[Message]] = {
     "death of nobody": (("killed", *USAGE),),
     "ends twice": (ask(), ("done", 0, 0, *USAGE, ""), ("done", 0, 0, *USAGE, "")),
     "an empty ask": (("ask",),),
-    "an ask without a command": (("ask", VERSION, RUN, "/", 1),),
+    "an ask without a command": (("ask", VERSION, RUN, "/", 1, 0, "compile"),),
     "a client without a command": (("client", 1),),
     "a client that greets twice": (("client", 1, "a", "/"), ("client", 2, "a", "/")),
     "a client with the number of another": (("client", RUN, "a", "/"),),
     "an end of no client": (("finish", 0),),
     "an unknown word": (("attack",),),
-    "a bare backslash": (("ask", VERSION, RUN, "/", 1, "x"), ("memory", b"\xff", b"\xff")),
+    "a bare backslash": (ask("x"), ("memory", b"\xff", b"\xff")),
 }
 
 
