@@ -8,13 +8,6 @@ import pytest
 from unit.launcher.scripted import Launch, ScriptedGovernor, result
 
 
-def write_script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
 def test_it_becomes_the_command(plain: Launch) -> None:
     process = plain("/bin/sh", "-c", "echo $$; echo err >&2; exit 3")
     assert result(process) == (3, b"%d\n" % process.pid, b"err\n")
