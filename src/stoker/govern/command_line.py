@@ -12,7 +12,7 @@ from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
 from stoker.model.govern import Role, Step
-from stoker.model.secrets import hide_in_word, is_secret
+from stoker.model.secrets import hide_in_word, is_secret, redact
 
 # The names that the preloaded library knows (launcher/compilers.c); a test holds both equal.
 COMPILERS = (
@@ -185,8 +185,9 @@ def custom_step(command: Sequence[str], directory: str, root: str) -> Step:
     place = _Place(directory, root)
     text = command[-1] if "-c" in command[1:-1] else " ".join(command)
     text = place.without_root(_ENTERING.sub("", text))
+    title = redact(text[: 10 * _TITLE])[:_TITLE]
     program = basename(command[0]) if command else ""
-    return Step(key=_key(Role.OTHER, text), role=Role.OTHER, source=text[:_TITLE], compiler=program)
+    return Step(key=_key(Role.OTHER, text), role=Role.OTHER, source=title, compiler=program)
 
 
 def role_of_source(path: str) -> Role:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.govern.command_line import reads_files, role_of_source, step_of
+from stoker.govern.command_line import custom_step, reads_files, role_of_source, step_of
 from stoker.model.govern import Role, Step
 
 
@@ -334,6 +334,15 @@ def test_any_words_are_some_step(words: list[str], directory: str, root: str) ->
 )
 def test_roles_of_sources(path: str, role: Role) -> None:
     assert role_of_source(path) is role
+
+
+def test_a_custom_command_is_its_text_without_folders_and_secrets() -> None:
+    text = "cd /src/build && python gen.py --api-key 0123456789abcdef -o /src/build/x.h"
+    step = custom_step(["/bin/sh", "-c", text], "/src/build", "/src")
+    assert step.role is Role.OTHER
+    assert step.source == "python gen.py --api-key *** -o build/x.h"
+    assert custom_step(["python", "x" * 500], "/b", "/b").source == "python " + "x" * 113
+    assert custom_step([], "/b", "/b").source == ""
 
 
 def test_secrets_in_definitions_are_not_kept() -> None:
