@@ -22,11 +22,10 @@ static const char *const LINKERS[] = {
     "ld", "lld", "mold", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "ld64.lld", NULL,
 };
 
-/* Programs that stand under a compiler's name and start the compiler only where they need it. Our
- * launcher is one of them: a link to it asks by itself. */
+/* Programs that stand under a compiler's name and start the compiler only where they need it. */
 static const char *const WRAPPERS[] = {
     "ccache", "sccache", "distcc", "icecc", "buildcache", "gomacc", "rewrapper", "recc",
-    "rustup", "stoker-launcher", NULL,
+    "rustup", NULL,
 };
 
 static const char *const BUILD_TOOLS[] = {"ninja", "samu", "n2", "make", "gmake", NULL};
@@ -35,7 +34,7 @@ static const char *const BUILD_TOOLS[] = {"ninja", "samu", "n2", "make", "gmake"
  * own children's. */
 static const char *const BUILDERS[] = {
     "ninja", "samu", "make", "gmake", "meson", "scons", "cargo", "bazel", "pip", "pip3", "ctest",
-    "setup.py", "stoker", NULL,
+    "setup.py", "stoker", "stoker-launcher", NULL,
 };
 
 static const char *const TRIVIAL[] = {

@@ -384,7 +384,9 @@ static enum verdict judge(const struct call *call, char *path)
     bool governs = launcher && launcher[0] == '/';
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
         return judge_compiler(call, path);
-    if (governs && program == NATIVE && is_build_tool(program_name(path)))
+    bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||
+                      is_out_of_reach(call->environment);
+    if (governs && !without_us && is_build_tool(program_name(path)))
         return judge_build_tool(call, path);
     /* In an environment made from nothing, as SCons makes it, the shell has to stand for what it
      * starts: there our library cannot see that. */
@@ -394,8 +396,7 @@ static enum verdict judge(const struct call *call, char *path)
     if (governs && is_set(call->environment, "STOKER_GOVERN_CUSTOM") &&
         is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
         return CUSTOM;
-    bool foreign = program == FOREIGN || is_emulator(program_name(path));
-    return foreign || is_out_of_reach(call->environment) ? WITHOUT_US : UNCHANGED;
+    return without_us ? WITHOUT_US : UNCHANGED;
 }
 
 /* ---- doing it --------------------------------------------------------------------------------*/

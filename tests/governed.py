@@ -4,13 +4,17 @@ Everything a test starts carries the test's own STOKER_HOME in its environment, 
 outlives it is found.
 """
 
+import fcntl
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -176,3 +180,38 @@ class Finished:
 def finished(process: subprocess.Popen[bytes]) -> Finished:
     out, err = process.communicate(timeout=120)
     return Finished(process.returncode, out, err.decode())
+
+
+class Terminal:
+    """A command at a pseudoterminal of its own."""
+
+    def __init__(self, pid: int, keyboard: int):
+        self.pid = pid
+        self.keyboard = keyboard
+
+    def screen(self) -> bytes:
+        """All that was written there; reading ends when nobody holds the other side."""
+        shown = b""
+        while True:
+            try:
+                chunk = os.read(self.keyboard, 1 << 16)
+            except OSError:
+                return shown
+            shown += chunk
+
+
+@contextmanager
+def at_terminal(build: Build) -> Iterator[Terminal]:
+    pid, keyboard = pty.fork()
+    if pid:
+        fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    if pid == 0:
+        os.chdir(build.folder)
+        os.environ.update(build.environment | {"TERM": "xterm"})
+        os.execv(STOKER, ["stoker", "run", "--", "ninja"])
+    try:
+        yield Terminal(pid, keyboard)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(keyboard)

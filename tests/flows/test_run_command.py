@@ -1,7 +1,6 @@
 """`stoker run` as a wrapper: the command is the same as without it, only better chosen."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import Stoker
 from governed import STOKER, Build, finished, wait_until
 from small_disks import small_disk
 from stoker.flows.running import jobs_of
@@ -26,6 +24,7 @@ for i in $(seq 600); do
 done
 exit 1
 """
+AT_ONCE = ("--policy", "fixed:8")  # as many as the steps above want
 SUMMARY = {
     "status", "steps", "wall_s", "cpu_s", "governor_cpu_s", "peak_bytes", "limit_bytes",
     "oom_kills", "preemptions", "retries", "lower_bound_s", "reserving_bound_s",
@@ -174,7 +173,7 @@ def test_a_summary_of_a_failed_build_says_so(build: Build) -> None:
 
 @pytest.fixture
 def together(build: Build) -> Build:
-    """A build that ends well only if eight jobs run at once. They do not ask: they only wait."""
+    """A build that ends well only if eight jobs run at once."""
     for number in range(8):
         build.step(f"step{number}", f"set -- {number}\n({TOGETHER})", before="")
     steps = " ".join(f"step{number}" for number in range(8))
@@ -191,12 +190,11 @@ def together(build: Build) -> Build:
         ("ninja",),
         ("ninja", "-j1"),
         ("ninja", "-j", "1", "-d", "stats"),
-        ("make",),
         ("make", "-j2"),
         ("make", "--jobs=2"),
         ("make", "-j", "2", "all"),
         ("make", "through-ninja"),
-        ("make", "through-make"),
+        ("make", "-j2", "through-make"),
         ("sh", "-c", "ninja -j1"),
     ],
     ids=" ".join,
@@ -205,14 +203,22 @@ def test_the_jobs_of_a_command_give_way_to_the_window(
     together: Build, words: tuple[str, ...], need: Need
 ) -> None:
     need(words[0])
-    done = together.run(*words)
+    done = together.run(*words, options=AT_ONCE)
     assert done.status == 0, done
     assert len(together.made()) == 8
 
 
+def test_a_make_that_was_told_no_jobs_stays_serial(build: Build, need: Need) -> None:
+    """Its Makefile may be written for that."""
+    need("make")
+    (build.folder / "Makefile").write_text("all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n")
+    done = build.run("make", options=AT_ONCE)
+    assert done.status == 0, done
+
+
 def test_jobs_in_makes_own_variable_give_way_too(together: Build, need: Need) -> None:
     need("make")
-    done = together.run("make", MAKEFLAGS="-k -j2")
+    done = together.run("make", options=AT_ONCE, MAKEFLAGS="-k -j2")
     assert done.status == 0, done
 
 
@@ -323,17 +329,6 @@ def test_a_home_too_deep_for_a_socket(tmp_path: Path, build: Build) -> None:
     assert build.summary(STOKER_HOME=str(home)).steps == 1
 
 
-def test_only_compilers_that_are_there_seem_to_be(build: Build) -> None:
-    done = build.run("sh", "-c", "command -v cc && ! command -v no-such-arch-linux-gcc")
-    assert done.status == 0
-    assert done.out.startswith(os.fsencode(build.home))
-    bare = build.folder / "bare"
-    bare.mkdir()
-    for tool in ("sh", "env"):
-        (bare / tool).symlink_to(shutil.which(tool) or "")
-    assert build.run("sh", "-c", "command -v cc", PATH=str(bare)).status == 127
-
-
 # -- what cannot be written, or opened ----------------------------------------------------------
 
 
@@ -389,49 +384,23 @@ def test_the_limit_of_files_is_raised_no_further_than_the_window_needs(build: Bu
     assert int(done.out) == 512
 
 
-# -- CUDA ---------------------------------------------------------------------------------------
-
-
-def test_a_script_named_nvcc_is_not_the_toolkit(build: Build) -> None:
-    home, scripts = build.folder / "cuda", build.folder / "local/bin"
-    for folder, body in (
-        (home / "bin", f'[ "$1" != --dryrun ] || echo "#$ TOP={home}/bin/.." >&2'),
-        (scripts, f'exec {home}/bin/nvcc "$@"'),
-    ):
-        folder.mkdir(parents=True)
-        (folder / "nvcc").write_text(f"#!/bin/sh\n{body}\n")
-        (folder / "nvcc").chmod(0o755)
-    path = f"{scripts}:{os.environ['PATH']}"
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        build.environment.pop(name, None)
-    done = build.run("sh", "-c", 'printf %s "$CUDA_HOME"', PATH=path)
-    assert done.out.decode() == str(home)
-    done = build.run("sh", "-c", 'printf %s "$CUDA_HOME"', PATH=path, CUDA_PATH="/named")
-    assert done.out.decode() == "/named"
-
-
 # -- ccache ------------------------------------------------------------------------------------
 
 
 def test_a_hit_of_ccache_never_asks(build: Build, need: Need) -> None:
     need("ccache")
+    need("make")
     (build.folder / "one.c").write_text("int one(void) { return 1; }\n")
-    compiles = "echo compiled >> compiled\nccache cc -c one.c -o one.o"
-    build.step("one", compiles, before="")
+    recipe = "echo compiled >> compiled; ccache cc -c one.c -o one.o"
+    (build.folder / "Makefile").write_text(f"one.o: ; {recipe}\n")
     cache = {"CCACHE_DIR": str(build.folder / "cache")}
-    assert build.summary(**cache).steps == 1
-    (build.folder / "one").unlink()
-    assert build.summary(**cache).steps == 0
+    assert build.summary("make", **cache).steps == 1
+    (build.folder / "one.o").unlink()
+    assert build.summary("make", **cache).steps == 0
     assert (build.folder / "compiled").read_text() == "compiled\n" * 2
 
 
 # -- CMake -------------------------------------------------------------------------------------
-
-
-SLOW = """
-#include <regex>
-bool a(const char* text) { return std::regex_match(text, std::regex("a+")); }
-"""
 
 
 @pytest.fixture
@@ -447,59 +416,23 @@ def project(build: Build, need: Need) -> Build:
     return build
 
 
-def configure(build: Build, *options: str) -> None:
-    subprocess.run(
-        ["cmake", "-G", "Ninja", "-B", "out", *options],
-        cwd=build.folder,
-        env=build.environment,
-        check=True,
-        capture_output=True,
-    )
-
-
-def test_what_never_asked_is_said_and_attach_mends_it(project: Build) -> None:
-    (project.folder / "a.cpp").write_text(SLOW)  # some seconds of a compiler's time
-    configure(project)
-    done = project.run("cmake", "--build", "out", "-j1")
-    assert done.status == 0, done
-    assert "stoker attach" in done.err
-    words = [STOKER, "attach", "out"]
-    asked = subprocess.run(
-        words, cwd=project.folder, env=project.environment, input="n\n", capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert "2 objects will be compiled again" in asked.stdout
-    for said in ("attached", "nothing to do"):
-        done2 = subprocess.run(
-            [*words, "--yes"], cwd=project.folder, env=project.environment, capture_output=True,
-            text=True, check=True,
-        )  # fmt: skip
-        assert said in done2.stdout
-    (project.folder / "a.cpp").write_text("int a() { return 1; }\n")
-    assert project.summary("cmake", "--build", "out").steps == 2
-
-
-def test_attach_leaves_a_cache_where_it_is(project: Build) -> None:
-    configure(project, "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
-    attached = subprocess.run(
-        [STOKER, "attach", "out"], cwd=project.folder, env=project.environment,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "CXX: ccache is in place" in attached.stdout
-    assert "nothing to do" in attached.stdout
-
-
-def test_attach_to_what_is_no_build_folder(stoker: Stoker) -> None:
-    done = stoker("attach", ".")
-    assert done.returncode == 2
-    assert "no build folder" in done.stderr
+def cache_of(project: Build) -> str:
+    return (project.folder / "out/CMakeCache.txt").read_text()
 
 
 def test_cmake_under_stoker_finds_the_compiler_itself(project: Build) -> None:
+    """Nothing of stoker's is left in the folder: ninja, run by hand, is the user's own."""
     done = project.run("cmake", "-G", "Ninja", "-B", "out")
     assert done.status == 0, done
-    cache = (project.folder / "out/CMakeCache.txt").read_text()
-    compiler = next(line for line in cache.splitlines() if line.startswith("CMAKE_CXX_COMPILER:"))
-    assert str(project.home) not in compiler
-    assert project.launcher in cache
+    assert project.attempts() == []
+    assert "CMAKE_CXX_COMPILER:" in cache_of(project)
+    for file in (project.folder / "out").rglob("*"):
+        assert not file.is_file() or os.fsencode(project.home) not in file.read_bytes()
+    assert project.summary("cmake", "--build", "out").steps == 2
+
+
+def test_the_launcher_variables_on_request(project: Build) -> None:
+    done = project.run("cmake", "-G", "Ninja", "-B", "out", options=["--via", "launcher"])
+    assert done.status == 0, done
+    assert f"CMAKE_CXX_COMPILER_LAUNCHER:STRING={project.launcher}" in cache_of(project)
     assert project.summary("cmake", "--build", "out").steps == 2

@@ -1,20 +1,23 @@
 """Builds that are hurt: whoever is killed, whatever is full, the rest goes on, nobody is left."""
 
-import fcntl
 import os
-import pty
 import signal
-import struct
 import subprocess
-import sys
-import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from governed import Build, above, alive, command_of, finished, parent_of, wait_until
+from governed import (
+    Build,
+    above,
+    alive,
+    at_terminal,
+    command_of,
+    finished,
+    parent_of,
+    wait_until,
+)
 from small_disks import small_disk
 
 WAIT = "until [ -e go ]; do sleep 0.05; done"
@@ -240,41 +243,6 @@ def test_ctrl_c_at_a_terminal(build: Build) -> None:
     assert b"Traceback" not in screen
     assert screen.rindex(b"\x1b[r") > screen.rindex(b"\x1b[1;")  # all of it scrolls again
     build.wait_for_end()
-
-
-class Terminal:
-    """A command at a pseudoterminal of its own."""
-
-    def __init__(self, pid: int, keyboard: int):
-        self.pid = pid
-        self.keyboard = keyboard
-
-    def screen(self) -> bytes:
-        """All that was written there; reading ends when nobody holds the other side."""
-        shown = b""
-        while True:
-            try:
-                chunk = os.read(self.keyboard, 1 << 16)
-            except OSError:
-                return shown
-            shown += chunk
-
-
-@contextmanager
-def at_terminal(build: Build) -> Iterator[Terminal]:
-    pid, keyboard = pty.fork()
-    if pid:
-        fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    if pid == 0:
-        os.chdir(build.folder)
-        os.environ.update(build.environment | {"TERM": "xterm"})
-        os.execv(str(Path(sys.executable).with_name("stoker")), ["stoker", "run", "--", "ninja"])
-    try:
-        yield Terminal(pid, keyboard)
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(keyboard)
 
 
 # -- two at once -------------------------------------------------------------------------------

@@ -12,22 +12,38 @@ from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
 from stoker.model.govern import Role, Step
-from stoker.model.secrets import hide_in_word, is_secret
+from stoker.model.secrets import hide_in_word, is_secret, redact
 
-_WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
-# As in launcher/compilers.c, under any prefix and version.
-_COMPILERS = re.compile(
-    r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc|hipcc|icx|icpx|icc|icpc|dpcpp|nvc|nvc\+\+"
-    r"|amdclang|amdclang\+\+|gfortran|ifx|ifort|nvfortran|flang|flang-new)(?:-[\d.]+)?"
+# The names that the preloaded library knows (launcher/compilers.c); a test holds both equal.
+COMPILERS = (
+    *("cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", "hipcc", "icx", "icpx", "icc", "icpc"),
+    *("ifx", "ifort", "dpcpp", "nvc", "nvc++", "nvfortran", "amdclang", "amdclang++", "gfortran"),
+    *("flang", "flang-new", "rustc"),
 )
-_ARCHIVERS = re.compile(r"(?:.*-)?(?:ar|ranlib)(?:-[\d.]+)?")
-_LINKERS = re.compile(r"(?:.*-)?(?:ld|ld\.\w+|mold)")
-_CUDA = (".cu",)
-_CXX = (".cc", ".cpp", ".cxx", ".c++", ".C", ".mm", ".hip")
-_C = (".c", ".m", ".s", ".S")
-_FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")  # in capitals, too
+BACK_ENDS = ("cc1", "cc1plus", "f951", "cicc", "ptxas")
+LINKERS = ("ld", "lld", "mold", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "ld64.lld")
+_WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
+_ENDS = ("&&", "||", "|", "&", ";")  # words after which a shell starts another command
+
+
+def _named(names: Sequence[str]) -> re.Pattern[str]:
+    """Match the names with a target's prefix and a version, as in aarch64-linux-gnu-gcc-13."""
+    return re.compile(rf"(?:.*-)?(?:{'|'.join(map(re.escape, names))})(?:-[\d.]+)?")
+
+
+_COMPILERS = _named(COMPILERS)
+_ARCHIVERS = _named(["ar", "ranlib"])
+_LINKERS = _named(LINKERS)
+_FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")
+_SUFFIXES = {
+    Role.CUDA: (".cu",),
+    Role.CXX: (".cc", ".cpp", ".cxx", ".c++", ".C", ".mm", ".hip"),
+    Role.C: (".c", ".m", ".s", ".S"),
+    Role.FORTRAN: (*_FORTRAN, *(suffix.upper() for suffix in _FORTRAN)),
+    Role.RUST: (".rs",),
+}
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN)
 # Options that name what is made or where it is noted down, and what they name.
 _OUTPUTS = {
     "-o": "output",
@@ -46,10 +62,11 @@ _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
-# Folders that pip and uv make anew for every build, and the name pip gives a source tree there.
+# Folders that pip and uv make anew for every build, the name pip gives a source tree there, and
+# what nvcc puts before the names of its temporary files.
 _OF_PIP = re.compile(r"pip-[a-z-]+-.+", re.DOTALL)
 _OF_UV = re.compile(r"builds-v\d+")
-_HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)")
+_HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)|tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 # A word as a shell would read it, else a quotation mark or backslash that is never closed. Nothing
 # in it is read twice, so that a response file takes time in proportion to its length.
 _WORD = re.compile(r"""((?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++)|["'\\]""", re.DOTALL)
@@ -139,13 +156,13 @@ def step_of(
     ``threads`` is what nvcc was told: the launcher, who sees its environment too, knows.
     """
     place, files = _Place(directory, root), files or NoFiles()
-    program, *words = _without_wrapper(command) or [""]
+    program, *words = _compiler_command(command) or [""]
     words = list(_expanded(words, place, files))
     named = dict(_named_outputs(words))
     sources = [word for word in words if _is_source(word)]
     role = _role(basename(program), sources)
     output = named.get("output") or _default_output(role, words)
-    source = place.relative(sources[0] if role in _COMPILES else output)
+    source = place.relative(sources[0] if sources and role in _SUFFIXES else output)
     flags = tuple(_flags(words, sources, place))
     links = role in (Role.LINK, Role.ARCHIVE)
     return Step(
@@ -168,31 +185,41 @@ def custom_step(command: Sequence[str], directory: str, root: str) -> Step:
     place = _Place(directory, root)
     text = command[-1] if "-c" in command[1:-1] else " ".join(command)
     text = place.without_root(_ENTERING.sub("", text))
+    title = redact(text[: 10 * _TITLE])[:_TITLE]
     program = basename(command[0]) if command else ""
-    return Step(key=_key(Role.OTHER, text), role=Role.OTHER, source=text[:_TITLE], compiler=program)
+    return Step(key=_key(Role.OTHER, text), role=Role.OTHER, source=title, compiler=program)
 
 
 def role_of_source(path: str) -> Role:
     """By its suffix."""
-    if path.endswith(_CUDA):
-        return Role.CUDA
-    if path.endswith(_CXX):
-        return Role.CXX
-    if path.endswith(_C):
-        return Role.C
-    return Role.FORTRAN if path.lower().endswith(_FORTRAN) else Role.OTHER
+    return next((role for role, ends in _SUFFIXES.items() if path.endswith(ends)), Role.OTHER)
 
 
 def reads_files(command: Sequence[str]) -> bool:
     """Whether telling the step takes time: it depends on files, or the command line is long."""
     return len(command) > _MANY_WORDS or any(
-        word.startswith("@") or word in _RESPONSE or _is_input(word) for word in command
+        word.startswith("@") or word in _RESPONSE or _is_input(word)
+        for word in _compiler_command(command)
     )
 
 
-def _without_wrapper(command: Sequence[str]) -> list[str]:
+def _compiler_command(command: Sequence[str]) -> list[str]:
+    """Return the compiler's own words, without those of a cache or of a shell around it."""
+    if len(command) > 2 and basename(command[0]) in _SHELLS and "-c" in command[1:-1]:
+        command = _compile_of(command[-1]) or command
     wrappers = takewhile(lambda word: basename(word) in _WRAPPERS, command[:-1])
     return list(command[sum(1 for _ in wrappers) :])
+
+
+def _compile_of(text: str) -> list[str]:
+    """Return the words of the first compile or link in a shell's text."""
+    words = _split(text)
+    before = takewhile(lambda word: not _is_compiler(basename(word)), words)
+    return list(takewhile(lambda word: word not in _ENDS, words[sum(1 for _ in before) :]))
+
+
+def _is_compiler(name: str) -> bool:
+    return any(names.fullmatch(name) for names in (_COMPILERS, _LINKERS)) or name in BACK_ENDS
 
 
 def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str]:
@@ -231,14 +258,16 @@ def _role(compiler: str, sources: Sequence[str]) -> Role:
         return Role.ARCHIVE
     if _LINKERS.fullmatch(compiler):
         return Role.LINK
-    if not _COMPILERS.fullmatch(compiler):
+    if not _is_compiler(compiler):
         return Role.OTHER
+    if ("nvcc" in compiler and sources) or compiler in ("cicc", "ptxas"):
+        return Role.CUDA
     if not sources:
         return Role.LINK
-    if "nvcc" in compiler:
-        return Role.CUDA
     by_suffix = role_of_source(sources[0])
-    return Role.CXX if by_suffix is Role.C and "++" in compiler else by_suffix
+    if by_suffix is Role.C and ("++" in compiler or compiler == "cc1plus"):
+        return Role.CXX
+    return by_suffix
 
 
 def _is_source(word: str) -> bool:

@@ -133,7 +133,7 @@ class Governor:
         if ask.version != VERSION:
             self._send(connection, encode("wrong_version"))
             return
-        self._enclose(ask.within, ask.run)
+        self._enclose(ask.within)
         prediction = self._predictor.predict(step)
         request = Request(
             id=self._next,
@@ -186,12 +186,13 @@ class Governor:
         self._forget(entry)
         return True
 
-    def _enclose(self, identity: int, run: int) -> None:
-        """Take back the permit of a custom command that has started a governed one: it waits for
-        that, which would wait for its permit. What such a command takes is not its own.
+    def _enclose(self, identity: int) -> None:
+        """Take back the permit of a custom command that has started a governed one, perhaps by a
+        run within the run: it waits for that, which would wait for its permit. What such a command
+        takes is not its own.
         """
         entry = self._holding.get(identity)
-        if entry and entry.run == run and not entry.request.restarts:
+        if entry and not entry.request.restarts:
             del self._holding[identity]
             entry.phase = Phase.ENCLOSING
 

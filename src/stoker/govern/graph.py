@@ -30,7 +30,9 @@ class Graphs:
     def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
         """Seconds from the start of the step that makes ``output`` to the end of the build.
 
-        ``asker`` is the process that asks: a ninja above it knows what is to be made.
+        What a custom command makes is not known (``""``), but is often needed by many, so it counts
+        as the first step of the longest path. ``asker`` is the process that asks: a ninja above it
+        knows what is to be made.
         """
         key = run, folder
         if key not in self._paths:
@@ -53,7 +55,8 @@ class Graphs:
     ) -> None:
         folder = Path(key[1])
         graph, durations = read_graph(folder), {**read_durations(folder), **known}
-        self._paths[key] = longest_paths(graph.edges, durations)
+        paths = longest_paths(graph.edges, durations)
+        self._paths[key] = {"": max(paths.values(), default=0.0), **paths}
         ages = _Ages(folder)
         self._left.append((key[0], steps_left(graph, durations, targets, ages.of)))
 

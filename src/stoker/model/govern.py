@@ -38,6 +38,7 @@ class Role(StrEnum):
     CXX = "compile C++"
     CUDA = "compile CUDA"
     FORTRAN = "compile Fortran"
+    RUST = "compile Rust"
     LINK = "link"
     ARCHIVE = "archive"
     OTHER = "other"

@@ -60,6 +60,8 @@ def governed_environment(
         "STOKER_GOVERN_CUSTOM": "1",
         "STOKER_JOBS": jobs,
     }
+    if base.get("STOKER_SOCKET") != said.get("STOKER_SOCKET"):
+        environment.pop("STOKER_CUSTOM", None)  # the number of a step that another governor knows
     # CMake's own Makefiles can run jobs at once; make is told so only where this is set.
     environment.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", jobs)
     if flags := base.get("MAKEFLAGS"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.govern.command_line import role_of_source, step_of
+from stoker.govern.command_line import custom_step, reads_files, role_of_source, step_of
 from stoker.model.govern import Role, Step
 
 
@@ -102,13 +102,41 @@ def test_threads_are_for_device_code_alone() -> None:
         ("ccache g++ -c a.cpp", Role.CXX),
         ("python generate.py", Role.OTHER),
         ("protoc a.proto", Role.OTHER),
-        ("cc1plus a.cpp", Role.OTHER),
+        ("cc1plus -quiet a.cpp -dumpbase a.cpp -o /tmp/x.s", Role.CXX),
+        ("cc1plus -quiet a.c -o /tmp/x.s", Role.CXX),
+        ("cicc --orig_src_file_name a.cu /tmp/tmpxft_1_0-5_a.cpp1.ii -o /tmp/a.ptx", Role.CUDA),
+        ("ptxas -arch=sm_90 /tmp/tmpxft_1_0-6_a.ptx -o /tmp/tmpxft_1_0-7_a.cubin", Role.CUDA),
+        ("gfortran-12 -c a.f90 -o a.o", Role.FORTRAN),
+        ("flang-new -c a.F90", Role.FORTRAN),
+        ("rustc --crate-name a src/main.rs", Role.RUST),
+        ("icpc -c a.cpp", Role.CXX),
+        ("ifort -o a a.o", Role.LINK),
+        ("ld64.lld-18 -o x a.o", Role.LINK),
+        ("/bin/sh -c 'gcc -o a.o -c a.c'", Role.C),
+        ("sh -c 'cd x && g++ -c \"a b.cpp\" -o a.o && touch a.d'", Role.CXX),
+        ("bash -e -c 'ccache nvcc -c a.cu'", Role.CUDA),
+        ("sh -c 'python generate.py'", Role.OTHER),
+        ("sh -c", Role.OTHER),
         ("ccache", Role.OTHER),
         ("", Role.OTHER),
     ],
 )
 def test_roles(line: str, role: Role) -> None:
     assert read(line).role is role
+
+
+def test_a_compile_in_a_shell_is_the_same_step_as_without_it() -> None:
+    """As SCons starts it."""
+    words = ["sh", "-c", f"{COMPILE} && touch made"]
+    assert step_of(words, "/src/build", "/src", Folder()) == read(COMPILE)
+    assert reads_files(["sh", "-c", "gcc a.o -o a"])
+
+
+def test_temporary_names_of_nvcc_do_not_matter() -> None:
+    line = (
+        "ptxas -arch=sm_90 /tmp/tmpxft_{0}_00000000-6_a.ptx -o /tmp/tmpxft_{0}_00000000-7_a.cubin"
+    )
+    assert key(line.format("0003f5b1")) == key(line.format("000401aa"))
 
 
 @pytest.mark.parametrize(
@@ -306,6 +334,15 @@ def test_any_words_are_some_step(words: list[str], directory: str, root: str) ->
 )
 def test_roles_of_sources(path: str, role: Role) -> None:
     assert role_of_source(path) is role
+
+
+def test_a_custom_command_is_its_text_without_folders_and_secrets() -> None:
+    text = "cd /src/build && python gen.py --api-key 0123456789abcdef -o /src/build/x.h"
+    step = custom_step(["/bin/sh", "-c", text], "/src/build", "/src")
+    assert step.role is Role.OTHER
+    assert step.source == "python gen.py --api-key *** -o build/x.h"
+    assert custom_step(["python", "x" * 500], "/b", "/b").source == "python " + "x" * 113
+    assert custom_step([], "/b", "/b").source == ""
 
 
 def test_secrets_in_definitions_are_not_kept() -> None:

@@ -140,10 +140,7 @@ BAD: dict[str, Sequence[Message]] = {
     "a client with the number of another": (("client", RUN, "a", "/"),),
     "an end of no client": (("finish", 0),),
     "an unknown word": (("attack",),),
-    "a bare backslash": (
-        ("ask", VERSION, RUN, "/", 1, 0, "compile", "x"),
-        ("memory", b"\xff", b"\xff"),
-    ),
+    "a bare backslash": (ask("x"), ("memory", b"\xff", b"\xff")),
 }
 
 

@@ -69,8 +69,18 @@ class World:
         *,
         source: str = "a.cpp",
         path: Callable[[], float] = lambda: 0.0,
+        custom: bool = False,
+        within: int = 0,
     ) -> None:
-        ask = Ask(version=VERSION, run=run, directory="/b", cpus=1, command=("g++", source))
+        ask = Ask(
+            version=VERSION,
+            run=run,
+            directory="/b",
+            cpus=1,
+            command=("g++", source),
+            custom=custom,
+            within=within,
+        )
         step = Step(key=source, role=Role.CXX, source=source, output=f"{source}.o")
         self.governor.asked(connection, ask, step, path, 1.0)
 
@@ -99,6 +109,41 @@ def done(status: int = 0, signal: int = 0, tail: bytes = b"", peak: int = 100) -
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+@pytest.mark.parametrize("run", [100, 101], ids=["the same run", "a run within the run"])
+def test_a_custom_command_has_no_permit_while_its_own_steps_ask(world: World, run: int) -> None:
+    """With one CPU both would wait for each other. What it takes is not recorded as its own."""
+    world.ask(7, custom=True)
+    world.governor.decide(1.0)
+    assert [step.id for step in world.governor.state(1.0).running] == [1]
+    world.ask(8, run, within=1)
+    assert world.governor.state(1.0).running == ()
+    world.governor.decide(1.0)
+    assert world.words(8) == ["run"]
+    world.governor.grown(7, 50, 50, 2.0)
+    world.governor.ended(8, done(), 3.0)
+    world.governor.ended(7, done(status=1), 3.0)
+    assert world.words(7) == ["run", "release"]
+    assert [kept for kept, _ in world.kept] == [run]
+    assert not world.governor.busy
+
+
+def test_a_step_keeps_its_permit_whatever_asks_within_it(world: World) -> None:
+    """Only a custom command's number can come with an ask; this one would be forged."""
+    world.ask(7)
+    world.governor.decide(1.0)
+    world.ask(8, within=1)
+    assert [step.id for step in world.governor.state(1.0).running] == [1]
+
+
+def test_a_custom_command_that_runs_out_of_memory_is_not_repeated(world: World) -> None:
+    world.ask(custom=True)
+    world.governor.decide(1.0)
+    world.read(kills=1)
+    world.governor.ended(7, done(status=1, tail=KILLED), 2.0)
+    assert world.words() == ["run", "release"]
+    assert [attempt.outcome for _, attempt in world.kept] == [Outcome.FAILED]
 
 
 def test_a_pause_is_told_and_does_not_count(world: World) -> None:

@@ -47,6 +47,7 @@ def test_what_the_governor_saw_counts_more_than_ninjas_log(tmp_path: Path) -> No
     assert read_by(graphs, tmp_path) == {"a.o": 5.0, "b.o": 30.0, "lib": 2.0}
     paths = [graphs.path(1, str(tmp_path), output, None) for output in ("a.o", "b.o", "lib")]
     assert paths == [7.0, 32.0, 2.0]
+    assert graphs.path(1, str(tmp_path), "", None) == 32.0  # a custom command
 
 
 def test_another_projects_output_of_the_same_name_says_nothing(tmp_path: Path) -> None:

@@ -1,21 +1,11 @@
 """Without a governor the launcher is the command; with a compiler's name it finds the real one."""
 
-import os
-import shutil
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from unit.launcher.scripted import Launch, ScriptedGovernor, result
-
-
-def write_script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def test_it_becomes_the_command(plain: Launch) -> None:
@@ -71,72 +61,6 @@ def test_its_own_options(plain: Launch) -> None:
     assert b"CCACHE_PREFIX" in result(plain("--help"))[1]
     assert result(plain("--no-such-option"))[0] == 2
     assert result(plain())[0] == 2
-
-
-@pytest.mark.parametrize("link", [os.symlink, os.link, shutil.copy2], ids=lambda f: f.__name__)
-def test_a_link_stands_for_the_program_behind_it(
-    plain: Launch, tmp_path: Path, link: Callable[[str, str], object]
-) -> None:
-    links, real = tmp_path / "links", tmp_path / "real"
-    links.mkdir()
-    for name in ("gcc", "cc1"):
-        link(str(plain.launcher), str(links / name))
-    write_script(real / "gcc", 'echo "$0" "$@"; echo "$PATH"')
-    plain.environment["PATH"] = f"{links}:{links}:{real}:/bin"
-    wanted = f"{real}/gcc -c a b\n{real}:/bin\n".encode()
-    assert result(plain.program([links / "gcc", "-c", "a b"])) == (0, wanted, b"")
-    assert result(plain.program(["/bin/sh", "-c", "gcc -c 'a b'"]))[1] == wanted
-    status, _, err = result(plain.program([links / "cc1"]))
-    assert (status, err) == (127, b"stoker-launcher: cc1: not found\n")
-
-
-def test_a_folder_and_a_plain_file_of_that_name_are_not_programs(
-    plain: Launch, tmp_path: Path
-) -> None:
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links/gcc").symlink_to(plain.launcher)
-    (tmp_path / "folder/gcc").mkdir(parents=True)
-    (tmp_path / "file").mkdir()
-    (tmp_path / "file/gcc").touch(mode=0o644)
-    write_script(tmp_path / "real/gcc", "echo real")
-    plain.environment["PATH"] = ":".join(
-        str(tmp_path / name) for name in ("folder", "links", "file", "real")
-    )
-    assert result(plain.program([tmp_path / "links/gcc"])) == (0, b"real\n", b"")
-
-
-def test_wrappers_that_look_for_the_next_of_their_name(plain: Launch, tmp_path: Path) -> None:
-    """Two launchers of different builds, and a wrapper that, like ccache, skips only itself."""
-    for copy in ("old", "new"):
-        (tmp_path / copy).mkdir()
-        shutil.copy2(plain.launcher, tmp_path / copy / "gcc")
-    write_script(
-        tmp_path / "wrapper/gcc",
-        'PATH=$(echo "$PATH" | sed "s|$(dirname "$0"):||"); echo wrapped; exec gcc "$@"',
-    )
-    write_script(tmp_path / "real/gcc", "echo real")
-    folders = [tmp_path / name for name in ("old", "wrapper", "new", "real")]
-    plain.environment["PATH"] = ":".join(map(str, [*folders, "/bin", "/usr/bin"]))
-    process = plain.program([tmp_path / "old/gcc"])
-    assert result(process) == (0, b"wrapped\nreal\n", b"")
-
-
-def test_programs_that_find_each_other_forever_are_stopped(plain: Launch, tmp_path: Path) -> None:
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links/gcc").symlink_to(plain.launcher)
-    write_script(tmp_path / "wrapper/gcc", f'exec {tmp_path}/links/gcc "$@"')
-    plain.environment["PATH"] = f"{tmp_path}/wrapper:/bin:/usr/bin"
-    status, _, err = result(plain.program([tmp_path / "links/gcc"]))
-    assert (status, err) == (127, b"stoker-launcher: gcc: not found\n")
-
-
-def test_a_path_with_empty_parts_means_the_working_folder(plain: Launch, tmp_path: Path) -> None:
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links/gcc").symlink_to(plain.launcher)
-    write_script(tmp_path / "here/gcc", 'echo "$0 $PATH"')
-    plain.environment["PATH"] = f":{tmp_path}/links:"
-    process = plain.program([tmp_path / "links/gcc"], cwd=tmp_path / "here")
-    assert result(process) == (0, b"./gcc .:.\n", b"")
 
 
 def test_it_builds_as_a_mere_pass_through(tmp_path: Path, plain: Launch) -> None:

@@ -51,27 +51,6 @@ def test_ccache_asks_only_for_what_it_has_not(
     assert len([ask for ask in asked if b"-c" in ask]) == 1
 
 
-def test_the_link_of_ccache_behind_ours(
-    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, need: Need
-) -> None:
-    """As /usr/lib/ccache does it. ccache then looks for gcc on the PATH: it must not find us."""
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "ours/gcc").symlink_to(launch.launcher)
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs/gcc").symlink_to(need("ccache"))
-    asked = governor.permit_everything()
-    launch.environment["PATH"] = f"{tmp_path}/ours:{tmp_path}/theirs:{launch.environment['PATH']}"
-    launch.environment["CCACHE_DIR"] = str(tmp_path / "cache")
-    (tmp_path / "a.c").write_text("int f(void) { return 1; }\n")
-    for _ in range(2):
-        compiled = launch.program([tmp_path / "ours/gcc", "-c", "a.c"], cwd=tmp_path)
-        assert result(compiled) == (0, b"", b"")
-    assert [ask[4] for ask in asked] == [os.fsencode(tmp_path / "theirs/gcc")] * 2
-    statistics = result(launch.program([need("ccache"), "--print-stats"]))[1].decode().split("\n")
-    hits = [line.split()[1] for line in statistics if "_cache_hit" in line]
-    assert sorted(hits) == ["0", "1"]
-
-
 def test_nvcc_with_a_host_compiler_of_ours(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path, need: Need
 ) -> None:
@@ -79,7 +58,9 @@ def test_nvcc_with_a_host_compiler_of_ours(
     nvcc = need("nvcc")
     (tmp_path / "ours").mkdir()
     for name in ("gcc", "g++"):
-        (tmp_path / "ours" / name).symlink_to(launch.launcher)
+        script = f"#!/bin/sh\nexec '{launch.launcher}' {need(name)} \"$@\"\n"
+        (tmp_path / "ours" / name).write_text(script)
+        (tmp_path / "ours" / name).chmod(0o755)
     (tmp_path / "a.cu").write_text(KERNEL)
     launch.environment["PATH"] = f"{tmp_path}/ours:{launch.environment['PATH']}"
     process = launch(

@@ -18,7 +18,8 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
     assert ask[:2] == [b"3", b"1"]
-    assert ask[2:] == [os.fsencode(folder), b"1", b"/bin/true", b"a b", b"\xff\t\\\n", b""]
+    assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"compile"]
+    assert ask[6:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_an_enormous_command_line(launch: Launch, governor: ScriptedGovernor) ->
     arguments = [f"-Dname{number}={'x' * 100}" for number in range(10_000)]
     process = launch("/bin/true", *arguments)
     step = governor.accept()
-    assert step.expect("ask")[5:] == [argument.encode() for argument in arguments]
+    assert step.expect("ask")[7:] == [argument.encode() for argument in arguments]
     step.permit()
     step.expect("done")
     step.say("release")

@@ -1,11 +1,13 @@
 """What the preloaded library takes programs and command lines for."""
 
 import ctypes
+import re
 import shlex
 import subprocess
 
 import pytest
 
+from stoker.govern import command_line
 from unit.launcher.conftest import ROOT
 
 
@@ -50,6 +52,14 @@ def test_other_programs(compilers: ctypes.CDLL, name: str) -> None:
     assert not compilers.is_compiler(name.encode(), None)
     assert not compilers.is_compiler(name.encode(), b"")
     assert not compilers.is_compiler(name.encode(), b":xx:zi:zigg:")
+
+
+@pytest.mark.parametrize("group", ["COMPILERS", "BACK_ENDS", "LINKERS"])
+def test_the_governor_knows_the_same_names(group: str) -> None:
+    text = (ROOT / "launcher" / "compilers.c").read_text()
+    found = re.search(rf"\*const {group}\[\] = \{{(.*?)\}};", text, re.DOTALL)
+    assert found
+    assert re.findall('"(.*?)"', found[1]) == [*getattr(command_line, group)]
 
 
 def test_names_of_the_users(compilers: ctypes.CDLL) -> None:

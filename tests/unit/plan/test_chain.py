@@ -25,6 +25,11 @@ def test_what_launchers_are_told_and_what_was_there_both_stand() -> None:
     assert (told["MAX_JOBS"], told["PATH"]) == ("2", "/usr/bin")
 
 
+def test_a_custom_command_around_the_run_is_named_to_its_own_governor_alone() -> None:
+    assert environment(STOKER_CUSTOM="12", STOKER_SOCKET="/s")["STOKER_CUSTOM"] == "12"
+    assert "STOKER_CUSTOM" not in environment(STOKER_CUSTOM="12", STOKER_SOCKET="/other")
+
+
 def test_the_library_is_preloaded_once_and_before_others() -> None:
     assert environment()["LD_PRELOAD"] == NATIVE.library
     twice = environment(LD_PRELOAD=f"{NATIVE.library}:/usr/lib/jemalloc.so /x.so")

@@ -1,0 +1,590 @@
+"""Builds that know nothing of stoker, under `stoker run` and the real governor.
+
+How many compilers started is counted by the compilers: the tests put scripts in their place that
+write down each start.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from governed import STOKER, Build, Finished, at_terminal, finished, wait_until
+from memory_groups import MakeGroup
+from stoker.model.govern import Role
+from stoker.model.runs import Attempt, RunSummary
+
+Need = Callable[[str], str]
+MIB = 1 << 20
+
+_PROBES = re.compile(
+    r"--version|-dump|-print-|^-[vV]$|-E |conftest|CMakeScratch|CMakeTmp|cmTC_|CompilerId"
+    r"|meson-private|-Wl,--version|/dev/null|sanity"
+)
+
+
+class Project:
+    """A project in a folder of its own, and compilers that are counted."""
+
+    def __init__(self, build: Build, need: Need):
+        self.build = build
+        self.folder = build.folder
+        self._log = build.home / "compilers"
+        scripts = build.home / "compilers-of-the-test"
+        scripts.mkdir()
+        for name in ("cc", "gcc", "c++", "g++", "nvcc"):
+            if name != "nvcc" or shutil.which(name):
+                script = (
+                    f'#!/bin/sh\nprintf "%s\\n" "$*" >> "{self._log}"\nexec {need(name)} "$@"\n'
+                )
+                (scripts / name).write_text(script)
+                (scripts / name).chmod(0o755)
+        build.environment |= {
+            "PATH": f"{scripts}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "CC": f"{scripts}/gcc",
+            "CXX": f"{scripts}/g++",
+        }
+
+    def write(self, **files: str) -> None:
+        """Write files; ``a_c`` is the name a.c."""
+        for name, text in files.items():
+            self.file(name.replace("__", "/").replace("_", "."), text)
+
+    def file(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def sources(self, folder: str = "") -> list[str]:
+        """Write a program of five files."""
+        for i in range(4):
+            self.file(f"{folder}s{i}.c", f"int s{i}(void) {{ return {i}; }}\n")
+        self.file(f"{folder}main.c", "int s0(void);\nint main(void) { return s0(); }\n")
+        return [*(f"s{i}" for i in range(4)), "main"]
+
+    def plain(self, *command: str) -> None:
+        """Run it without stoker."""
+        subprocess.run(
+            command, cwd=self.folder, env=self.build.environment, check=True, capture_output=True
+        )
+
+    def started(self) -> list[str]:
+        """The command lines of compilers since the last call, without probes."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        self._log.unlink(missing_ok=True)
+        return [line for line in lines if not _PROBES.search(line)]
+
+    def objects(self) -> dict[str, bytes]:
+        """What compilers and linkers have made, by name."""
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        return {
+            str(file.relative_to(self.folder)): file.read_bytes()
+            for file in files
+            if file.suffix in (".o", ".so") or file.name == "program"
+        }
+
+    def compiles(self) -> list[Attempt]:
+        """What the history has of the last run: compiles and links."""
+        attempts = self.build.attempts()
+        return [attempt for attempt in attempts if attempt.record.step.role is not Role.OTHER]
+
+    def is_the_same_governed(self, *command: str, steps: int) -> Finished:
+        """Build it without stoker, then with it: the same objects, and each compiler a step."""
+        self.started()
+        self.plain(*command)
+        expected = self.objects()
+        assert len(self.started()) == steps
+        for name in expected:
+            (self.folder / name).unlink()
+        done = self.build.run(*command)
+        assert done.status == 0, done
+        started = self.started()
+        assert (len(started), len(self.compiles())) == (steps, steps), started
+        assert self.objects() == expected
+        return done
+
+
+@pytest.fixture
+def project(build: Build, need: Need) -> Project:
+    return Project(build, need)
+
+
+# -- build systems -------------------------------------------------------------------------------
+
+MAKEFILE = """
+CC = gcc
+VERSION := $(shell $(CC) -dumpversion)
+program: main.o s1.o s2.o s3.o sub
+	$(CC) -o $@ main.o s0.o s1.o s2.o s3.o
+s0.o: s0.c
+	@mkdir -p made && $(CC) -c $< -o $@ && touch made/$@
+%.o: %.c
+	$(CC) -c $< -o $@
+sub:
+	$(MAKE) s0.o
+.PHONY: sub
+"""
+
+
+@pytest.mark.parametrize("words", ["make", "make -j4", "make -j4 SHELL=/bin/bash", "make -j"])
+def test_a_plain_makefile(project: Project, need: Need, words: str) -> None:
+    """With a make below make, which shares its jobs."""
+    need("make")
+    project.sources()
+    project.write(Makefile=MAKEFILE)
+    done = project.is_the_same_governed(*words.split(), steps=6)
+    assert "jobserver unavailable" not in done.err
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(p C CXX)
+add_custom_command(OUTPUT made.h COMMAND ${PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/make.py)
+add_library(s STATIC s0.c s1.c s2.c s3.c)
+add_library(shared SHARED x.cc)
+add_executable(program main.c made.h)
+target_link_libraries(program s)
+"""
+MAKE_HEADER = "open('made.h', 'w').close()\n"
+NINJAS = [shutil.which("ninja"), str(Path(sys.executable).with_name("ninja"))]
+
+
+@pytest.mark.parametrize("ninja", [*dict.fromkeys(name for name in NINJAS if name)])
+def test_a_folder_that_cmake_configured_without_stoker(
+    project: Project, need: Need, ninja: str
+) -> None:
+    """With the ninja of the system and the one of the package index."""
+    project.sources()
+    project.write(x_cc="int x() { return 1; }\n", make_py=MAKE_HEADER, CMakeLists_txt=CMAKE)
+    project.plain(need("cmake"), "-G", "Ninja", "-B", "out", f"-DPYTHON={sys.executable}")
+    project.is_the_same_governed(ninja, "-C", "out", "-j1", steps=8)
+
+
+EXTERNAL = """
+cmake_minimum_required(VERSION 3.16)
+project(outer C)
+include(ExternalProject)
+ExternalProject_Add(inner SOURCE_DIR ${CMAKE_SOURCE_DIR}/inner INSTALL_COMMAND ""
+    CMAKE_ARGS -DPYTHON=${PYTHON} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
+    -DCMAKE_CXX_COMPILER=${CXX} BUILD_ALWAYS ON)
+add_library(outer OBJECT outer.c)
+"""
+
+
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_an_external_project_of_cmake(project: Project, need: Need, generator: str) -> None:
+    """It is configured and built within a custom command."""
+    need("make")
+    project.sources("inner/")
+    project.write(
+        inner__x_cc="int x() { return 1; }\n",
+        inner__make_py=MAKE_HEADER,
+        inner__CMakeLists_txt=CMAKE,
+        CMakeLists_txt=EXTERNAL,
+        outer_c="int outer;\n",
+    )
+    compiler = f"-DCXX={project.build.environment['CXX']}"
+    options = ["-G", generator, "-B", "out", compiler, f"-DPYTHON={sys.executable}"]
+    project.plain(need("cmake"), *options)
+    project.is_the_same_governed("cmake", "--build", "out", "-j2", steps=9)
+
+
+def test_meson(project: Project, need: Need) -> None:
+    names = ", ".join(f"'{name}.c'" for name in project.sources())
+    project.write(meson_build=f"project('p', 'c')\nexecutable('program', {names})\n")
+    done = project.build.run(need("meson"), "setup", "out")
+    assert done.status == 0, done
+    assert project.compiles() == []
+    project.is_the_same_governed("meson", "compile", "-C", "out", steps=6)
+
+
+AUTOCONF = """
+AC_INIT([p], [1.0])
+AM_INIT_AUTOMAKE([foreign])
+AC_PROG_CC
+AC_CHECK_HEADERS([stdio.h])
+AC_CHECK_FUNCS([malloc])
+AC_CONFIG_FILES([Makefile])
+AC_OUTPUT
+"""
+
+
+def test_autotools(project: Project, need: Need) -> None:
+    """None of the tests of configure is a step."""
+    need("make")
+    need("automake")
+    names = " ".join(f"{name}.c" for name in project.sources())
+    project.write(configure_ac=AUTOCONF)
+    project.write(Makefile_am=f"bin_PROGRAMS = program\nprogram_SOURCES = {names}\n")
+    project.plain(need("autoreconf"), "-i")
+    done = project.build.run("./configure")
+    assert done.status == 0, done
+    assert project.compiles() == []
+    project.is_the_same_governed("make", "-j4", steps=6)
+
+
+def test_scons(project: Project, need: Need) -> None:
+    """It starts compilers by a shell, in an environment that it makes from nothing."""
+    names = " ".join(f"{name}.c" for name in project.sources())
+    compiler = project.build.environment["CC"]
+    project.write(SConstruct=f"Environment(CC='{compiler}').Program('program', Split('{names}'))\n")
+    project.is_the_same_governed(need("scons"), "-j2", steps=6)
+    assert {attempt.record.step.role for attempt in project.compiles()} == {Role.C, Role.LINK}
+
+
+SETUP = """
+from setuptools import Extension, setup
+setup(name="p", version="1", py_modules=[], ext_modules=[
+    Extension("p", ["p.c", "s0.c", "s1.c", "s2.c", "s3.c"])])
+"""
+MODULE = """
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "p"};
+PyMODINIT_FUNC PyInit_p(void) { return PyModule_Create(&module); }
+"""
+
+
+def wheel_words(folder: str) -> list[str]:
+    options = ["--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, "."]
+    return [sys.executable, "-m", "pip", "wheel", *options]
+
+
+def module_in(folder: Path) -> bytes:
+    """The extension module in the only wheel there."""
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(next(name for name in archive.namelist() if name.endswith(".so")))
+
+
+def test_an_extension_of_setuptools_by_pip(project: Project) -> None:
+    project.sources()
+    project.write(p_c=MODULE, setup_py=SETUP)
+    project.plain(*wheel_words("plain"))
+    assert len(project.started()) == 6
+    shutil.rmtree(project.folder / "build")
+    done = project.build.run(*wheel_words("governed"))
+    assert done.status == 0, done
+    assert len(project.started()) == len(project.compiles()) == 6
+    assert module_in(project.folder / "governed") == module_in(project.folder / "plain")
+
+
+SETUP_CUDA = """
+import subprocess
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+class Build(build_ext):
+    def build_extension(self, extension):
+        made = []
+        for source in [word for word in extension.sources if word.endswith(".cu")]:
+            made.append(source + ".o")
+            subprocess.check_call(["nvcc", "-Xcompiler", "-fPIC", "-c", source, "-o", made[-1]])
+        extension.sources = [word for word in extension.sources if word.endswith(".c")]
+        extension.extra_objects = made
+        super().build_extension(extension)
+
+setup(name="p", version="1", py_modules=[], cmdclass={"build_ext": Build},
+      ext_modules=[Extension("p", ["p.c", "a.cu", "b.cu"])])
+"""
+
+
+def test_a_cuda_extension_by_pip(project: Project, need: Need) -> None:
+    need("nvcc")
+    kernel = 'static __global__ void kernel(int* out) { *out = 1; }\nextern "C" void NAME() {}\n'
+    project.write(a_cu=kernel.replace("NAME", "a"), b_cu=kernel.replace("NAME", "b"))
+    project.write(p_c=MODULE, setup_py=SETUP_CUDA)
+    done = project.build.run(*wheel_words("governed"))
+    assert done.status == 0, done
+    device = [line for line in project.started() if ".cu " in line]
+    roles = [attempt.record.step.role for attempt in project.compiles()]
+    assert (len(device), roles.count(Role.CUDA)) == (2, 2)
+    assert len(roles) == 4
+
+
+# -- what starts compilers -----------------------------------------------------------------------
+
+FORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True, preexec_fn=int)"
+VFORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
+SPAWN = (
+    "import os, shutil, sys; words = sys.argv[1:];"
+    " pid = os.posix_spawn(shutil.which(words[0]), words, os.environ);"
+    " sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+)
+JAVA = """
+public class Start {
+    public static void main(String[] words) throws Exception {
+        System.exit(new ProcessBuilder(words).inheritIO().start().waitFor());
+    }
+}
+"""
+COMPILE = "gcc -c a.c -o a.o"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        (),
+        ("env",),
+        ("nice", "-n1"),
+        ("bash", "-c", COMPILE),
+        ("dash", "-c", f"{COMPILE}; true"),
+        ("sh", "-c", f"exec {COMPILE}"),
+        ("sh", "-c", f"env -i PATH=$PATH {COMPILE}"),
+        ("xargs", "-a", "words", "gcc"),
+        (sys.executable, "-c", FORK),
+        (sys.executable, "-c", VFORK),
+        (sys.executable, "-c", SPAWN),
+        ("java", "Start.java"),
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_what_starts_a_compiler(project: Project, start: tuple[str, ...]) -> None:
+    if start and not shutil.which(start[0]):
+        pytest.skip(f"{start[0]} is not on the PATH")
+    project.write(a_c="int a;\n", words="-c a.c -o a.o\n", Start_java=JAVA)
+    whole = ("-c" in start[:2] and start[0] != sys.executable) or "xargs" in start
+    done = project.build.run(*start, *(() if whole else COMPILE.split()))
+    assert done.status == 0, done
+    assert len(project.started()) == len(project.compiles()) == 1
+    assert (project.folder / "a.o").exists()
+
+
+STATIC = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words)
+{
+    for (int i = 1; i < count; i++)
+        printf("%s ", words[i]);
+    return system("gcc -c a.c -o a.o") != 0;
+}
+"""
+
+
+def test_a_static_build_tool_keeps_its_jobs_and_says_so(project: Project, need: Need) -> None:
+    """What it starts by a shell is governed all the same."""
+    project.write(tool_c=STATIC, a_c="int a;\n")
+    project.plain(need("gcc"), "-static", "tool.c", "-o", "ninja")
+    project.started()
+    done = project.build.run("./ninja", "-j3")
+    assert (done.status, done.out) == (0, b"-j3 "), done
+    assert "is linked statically" in done.err
+    assert "--via launcher" in done.err
+    assert len(project.compiles()) == 1
+
+
+def test_a_run_within_a_run(project: Project, need: Need) -> None:
+    """Both ask the same governor."""
+    need("make")
+    project.sources()
+    project.write(Makefile=MAKEFILE)
+    script = f"gcc -c main.c -o main.o && exec {STOKER} run -- make -j2"
+    done = project.build.run("sh", "-c", script)
+    assert done.status == 0, done
+    assert len(project.started()) == 6
+    assert len(project.compiles()) == 5  # of the inner one; main.o was made before
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may read and write."""
+    folder = Path(f"/tmp/stoker-test-open-{os.getpid()}")
+    folder.mkdir()
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755], ids=["closed home", "open home"])
+def test_a_command_of_another_user_builds_without_a_word(
+    open_folder: Path, need: Need, mode: int
+) -> None:
+    """It can neither ask the governor nor, where the home is closed, load the library."""
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes another user")
+    home, folder = open_folder / "home", open_folder / "source"
+    home.mkdir()
+    home.chmod(mode)
+    folder.mkdir()
+    folder.chmod(0o777)
+    own = Build(folder, home)
+    own.environment["TMPDIR"] = "/tmp"
+    (folder / "Makefile").write_text("all: a.o b.o\n%.o: %.c\n\tgcc -c $< -o $@\n")
+    for name in ("a", "b"):
+        (folder / f"{name}.c").write_text("int x;\n")
+    words = [need("setpriv"), "--reuid=65534", "--clear-groups", need("make"), "-j2"]
+    done = own.run(*words, options=["--progress", "quiet"])
+    own.wait_for_end()
+    assert (done.status, done.err) == (0, ""), done
+    assert {file.name for file in folder.glob("*.o")} == {"a.o", "b.o"}
+
+
+# -- a limit -------------------------------------------------------------------------------------
+
+TENFOLD = "".join(f"#define E{level} {' '.join([f'E{level - 1}'] * 10)}\n" for level in range(1, 6))
+LARGE = "#define E0 1,\n{tenfold}int table_{index}[] = {{ {elements} }};\n"
+
+
+def test_a_folder_configured_without_stoker_under_a_limit(
+    project: Project, make_group: MakeGroup, need: Need
+) -> None:
+    """Its largest step fits, but no two of them; ninja was told one job, and gets many."""
+    count = 5
+    for i in range(count):
+        text = LARGE.format(tenfold=TENFOLD, index=i, elements=" ".join(["E5"] * 7))
+        project.file(f"t{i}.cpp", text)
+    sources = " ".join(f"t{i}.cpp" for i in range(count))
+    project.write(CMakeLists_txt=f"project(p CXX)\nadd_library(p OBJECT {sources})\n")
+    project.plain(need("cmake"), "-G", "Ninja", "-Wno-dev", "-B", "out")
+    measured = project.build.summary("ninja", "-C", "out", "CMakeFiles/p.dir/t0.cpp.o")
+    group = make_group("any")
+    group.set_limit(int(1.2 * measured.peak_bytes) + 128 * MIB)  # and what stoker itself takes
+    file = project.folder / "summary.json"
+    options = ["--summary", str(file), "--cpus", "4"]
+    words = ["ninja", "-C", "out", "-j1"]
+    shutil.rmtree(project.build.home / "state")  # nothing is known of these steps
+    (project.folder / "out/CMakeFiles/p.dir/t0.cpp.o").unlink()
+    done = finished(project.build.start(*words, options=options, prefix=group.enter))
+    assert done.status == 0, done
+    summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
+    assert (summary.steps, summary.oom_kills) == (count, 0)
+    assert len(project.objects()) == count
+
+
+# -- custom commands -----------------------------------------------------------------------------
+
+
+def ninja_file(commands: dict[str, str], *more: str) -> str:
+    """A build file with custom commands, by what they make."""
+    statements = [
+        f"rule {name}\n  command = {command} && touch {name}\nbuild {name}: {name}\n"
+        for name, command in commands.items()
+    ]
+    return "\n".join([*statements, *more]) + "\n"
+
+
+def python(code: str) -> str:
+    return shlex.join([sys.executable, "-S", "-c", code])
+
+
+@pytest.mark.parametrize("words", ["ninja", "ninja -j4", "make -j4"])
+def test_sixty_custom_commands_under_a_limit(
+    project: Project, make_group: MakeGroup, need: Need, words: str
+) -> None:
+    """A window of them at once would not fit."""
+    command = python("import time; memory = b'x' * (60 << 20); time.sleep(0.1)")
+    names = [f"c{i}" for i in range(60)]
+    project.write(
+        build_ninja=ninja_file(dict.fromkeys(names, command)),
+        Makefile=f"all: {' '.join(names)}\nc%:\n\t{command} && touch $@\n",
+    )
+    need(words.split()[0])
+    group = make_group("custom")
+    group.set_limit(700 * MIB)
+    file = project.folder / "summary.json"
+    run = project.build.start(*words.split(), options=["--summary", str(file)], prefix=group.enter)
+    done = finished(run)
+    assert done.status == 0, done
+    assert all((project.folder / name).exists() for name in names)
+    assert msgspec.json.decode(file.read_bytes(), type=RunSummary).oom_kills == 0
+    assert len(project.build.attempts()) == 60
+
+
+COMPILES = """
+import subprocess, sys
+words = ["gcc", "-c", "a.c", "-o"]
+running = [subprocess.Popen([*words, f"{sys.argv[1]}-{i}.o"]) for i in range(4)]
+sys.exit(any([each.wait() for each in running]))
+"""
+
+
+@pytest.mark.parametrize("cpus", ["1", "2"])
+def test_a_custom_command_that_starts_compilers(project: Project, cpus: str) -> None:
+    """It gives its permit back for them, so even one CPU is enough."""
+    command = f"{sys.executable} compiles.py"
+    project.write(a_c="int a;\n", compiles_py=COMPILES)
+    project.write(build_ninja=ninja_file({name: f"{command} {name}" for name in ("x", "y", "z")}))
+    done = project.build.run("ninja", options=["--cpus", cpus])
+    assert done.status == 0, done
+    assert len(project.started()) == len(project.compiles()) == 12
+
+
+def test_a_run_in_a_custom_command(project: Project) -> None:
+    """The one CPU is free for its compiles, though they belong to another run."""
+    project.file("run.sh", f"sleep 0\n'{STOKER}' run -- gcc -c a.c -o a.o\n")
+    project.write(a_c="int a;\n", build_ninja=ninja_file({"x": "sh run.sh"}))
+    done = project.build.run("ninja", options=["--cpus", "1"])
+    assert done.status == 0, done
+    assert len(project.started()) == 1
+
+
+def test_a_make_in_a_script_shares_the_jobs(project: Project, need: Need) -> None:
+    need("make")
+    project.sources("sub/")
+    project.file("sub.sh", "sleep 0\nmake -C sub $1.o\n")
+    project.write(sub__Makefile="%.o: %.c\n\tgcc -c $< -o $@\n")
+    project.write(Makefile="all: s0 s1 s2\ns%:\n\t+sh ./sub.sh $@\n")
+    done = project.build.run("make", "-j4", options=["--cpus", "1"])
+    assert done.status == 0, done
+    assert "jobserver" not in done.err
+    assert len(project.started()) == len(project.compiles()) == 3
+
+
+def test_a_custom_command_without_memory_is_not_started_twice(
+    project: Project, make_group: MakeGroup
+) -> None:
+    command = "echo once >> attempts && " + python("memory = b'x' * (1 << 30)")
+    project.write(build_ninja=ninja_file({"large": command}))
+    group = make_group("once")
+    group.set_limit(400 * MIB)
+    done = finished(project.build.start(prefix=group.enter))
+    assert done.status != 0
+    assert b"FAILED: " in done.out
+    assert (project.folder / "attempts").read_text() == "once\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("exit 7", "Error 7"), ("kill -SEGV $$$$", "Segmentation fault")]
+)
+def test_how_a_custom_command_fails_is_seen(
+    project: Project, need: Need, command: str, said: str
+) -> None:
+    need("make")
+    project.write(Makefile=f'all: ; @sh -c "sleep 0; {command}"\n')
+    done = project.build.run("make", LC_ALL="C")
+    assert done.status == 2
+    assert said in done.err, done
+    assert len(project.build.attempts()) == 1
+
+
+def test_an_interrupt_ends_custom_commands(project: Project) -> None:
+    command = "echo $$$$ > pid && (setsid sleep 1000 & sleep 1000)"
+    project.write(build_ninja=ninja_file({"long": command}))
+    run = project.build.start()
+    project.build.pid("pid")
+    run.send_signal(signal.SIGINT)
+    assert finished(run).status != 0
+    project.build.wait_for_end()
+
+
+def test_a_custom_command_at_a_terminal_has_it(project: Project) -> None:
+    """ninja gives its terminal to the jobs of the pool `console`."""
+    console = "rule ask\n  command = python3 ask.py\n  pool = console\nbuild answer: ask"
+    ask = "open('answer', 'w').write(input('Which? '))\n"
+    project.write(build_ninja=ninja_file({}, console), ask_py=ask)
+    with at_terminal(project.build) as terminal:
+        os.write(terminal.keyboard, b"this one\n")
+        wait_until((project.folder / "answer").exists, "it is answered")
+        terminal.screen()
+    project.build.wait_for_end()
+    assert (project.folder / "answer").read_text() == "this one"
+    assert project.build.attempts() == []
