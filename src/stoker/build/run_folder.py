@@ -16,8 +16,6 @@ from stoker.outside.files import write_whole
 
 RECORD = "record.json"
 LOCK = "lock"  # held while the build runs
-_ERROR = ("error", "failed", "fatal", "undefined reference", "no such file", "killed")
-_MOST_LINES = 15
 
 
 def root() -> Path:
@@ -66,13 +64,3 @@ class RunFolder:
 
     def attach(self, name: str, content: bytes) -> None:
         write_whole(self.path / name, content, private=True)
-
-
-def error_lines(log: Path) -> str:
-    """The last lines of a log that say what went wrong, or just its last lines."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    wrong = [line for line in lines if any(word in line.lower() for word in _ERROR)]
-    return "\n".join((wrong or lines)[-_MOST_LINES:])
