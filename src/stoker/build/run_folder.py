@@ -1,8 +1,8 @@
 """The folder that each build leaves: its record, the log of each stage, what the governor told."""
 
-import os
 import time
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -27,13 +27,13 @@ class RunFolder:
 
     def __init__(self, name: str):
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        self.path = root() / f"{moment}-{folders.slug(name)}-{os.getpid()}"
+        self.path = root() / f"{moment}-{folders.short_name(name)}"
         self._begun: list[Stage] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> "RunFolder":
         try:
-            self.path.mkdir(mode=0o700, parents=True)  # logs hold what commands print
+            self._make()
             self._stack.enter_context(locks.held(self.path / LOCK))
             self._events = self._stack.enter_context((self.path / "events.jsonl").open("wb", 0))
         except OSError as error:
@@ -47,6 +47,16 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    def _make(self) -> None:
+        """Builds that begin in the same second have numbers."""
+        root().mkdir(parents=True, exist_ok=True)
+        first = self.path
+        for number in count(2):
+            try:
+                return self.path.mkdir(mode=0o700)  # logs hold what commands print
+            except FileExistsError:
+                self.path = first.with_name(f"{first.name}-{number}")
 
     def log(self, stage: Stage) -> Path:
         if stage not in self._begun:

@@ -30,10 +30,8 @@ class Stamp(Value, frozen=True, kw_only=True):
 
 def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
     """Another tree, variant or Python has another folder; changed options keep the same."""
-    readable = folders.slug(variant)
-    if readable != variant:  # two variants must not come to the same name
-        python = f"{python} {variant}"
-    return root() / f"{folders.slug(name)}-{readable}-{_sign(str(tree))}-{_sign(python)}"
+    readable = folders.short_name(f"{name}-{variant}")
+    return root() / f"{readable}-{_sign(str(tree))}-{_sign(python)}"
 
 
 def work_folders(tree: Path) -> list[Path]:
