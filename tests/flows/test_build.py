@@ -159,6 +159,17 @@ set(CMAKE_CXX_STANDARD 17)
     assert "optional-dep" not in done.stderr
 
 
+def test_a_newer_cmake_beside_stoker_is_used_where_that_of_the_path_is_too_old(
+    project: Project, tmp_path: Path
+) -> None:
+    old = tmp_path / "old" / "cmake"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho cmake version 3.5.0; test $1 = --version\n")
+    old.chmod(0o755)
+    path = f"{old.parent}{os.pathsep}{os.environ['PATH']}"
+    project.built("--target", "generate_parts", PATH=path)
+
+
 def test_code_generation_fails_as_itself(project: Project) -> None:
     project.change("tools/generate.py", "import sys", "import sys, no_such_module")
     done = project.build()

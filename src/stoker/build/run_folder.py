@@ -54,7 +54,8 @@ class RunFolder:
         first = self.path
         for number in count(2):
             try:
-                return self.path.mkdir(mode=0o700)  # logs hold what commands print
+                self.path.mkdir(mode=0o700)  # logs hold what commands print
+                break
             except FileExistsError:
                 self.path = first.with_name(f"{first.name}-{number}")
 

@@ -16,8 +16,7 @@ Excerpt = Callable[[Path], str]
 
 
 class StageError(CommandError):
-    """A stage that failed, with the lines of its log that say why; the status is that of the cause.
-    """
+    """A stage that failed, with the error in its log; the status is that of the cause."""
 
     def __init__(self, stage: Stage, log: Path, cause: StokerError, excerpt: Excerpt):
         output = cause.output if isinstance(cause, CommandError) else ""

@@ -88,6 +88,7 @@ class Work:
         self.path = path
         self.build = path / "build"
         self.environment = path / "environment"  # of an isolated back end
+        self.tools = path / "tools"  # links to programs that the PATH lacks
         self.wheel = path / "wheel"  # as the back end made it
         self.packed = path / "packed"
         self._stamps = path / "stamps"

@@ -137,8 +137,6 @@ def test_folders_have_short_names(tmp_path: Path) -> None:
 def test_runs_of_one_second_have_folders_of_their_own() -> None:
     variant = "cpu-genericblas-nodistributed-nofbgemm-noitt-nokineto-nomkldnn-noqnnpack"
     with ExitStack() as stack:
-        names = [
-            stack.enter_context(RunFolder(f"torch-{variant}")).path.name for _ in range(3)
-        ]
+        names = [stack.enter_context(RunFolder(f"torch-{variant}")).path.name for _ in range(3)]
     assert len(set(names)) == 3
     assert all(re.fullmatch(r"\d{8}-\d{6}-torch-cpu-genericblas-\w{6}(-\d)?", one) for one in names)
