@@ -334,7 +334,7 @@ class Staging:
         return Isolated.version(self._work.environment, "torch")
 
     def _verify(self, wheel: Path, log: Log) -> tuple[Path, ...]:
-        check(wheel, log)
+        check(wheel, log, self._request.mode)
         return ()
 
     # -- commands ------------------------------------------------------------------------------
