@@ -137,6 +137,39 @@ def test_a_feature_that_switched_itself_off_stops_before_compiling(project: Proj
     assert not project.out.exists()
 
 
+def test_a_refusal_of_cmake_is_shown_whole_and_without_what_surrounds_it(project: Project) -> None:
+    broken = """include(CheckCXXCompilerFlag)
+message(WARNING "MPI is not there. Turning the option off")
+foreach(number RANGE 20)
+  check_cxx_compiler_flag(-no-such-${number} HAS_${number})
+endforeach()
+macro(choose)
+  set(USE_ITT ON STRING "a set with FORCE needs CACHE" FORCE)
+endmacro()
+choose()
+set(CMAKE_CXX_STANDARD 17)
+"""
+    project.change("CMakeLists.txt", "set(CMAKE_CXX_STANDARD 17)\n", broken)
+    done = project.build()
+    assert done.returncode == 1
+    assert "configure failed: " in done.stderr
+    assert "set given invalid arguments" in done.stderr
+    assert "(choose)" in done.stderr
+    assert "HAS_" not in done.stderr
+    assert "optional-dep" not in done.stderr
+
+
+def test_a_newer_cmake_beside_stoker_is_used_where_that_of_the_path_is_too_old(
+    project: Project, tmp_path: Path
+) -> None:
+    old = tmp_path / "old" / "cmake"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho cmake version 3.5.0; test $1 = --version\n")
+    old.chmod(0o755)
+    path = f"{old.parent}{os.pathsep}{os.environ['PATH']}"
+    project.built("--target", "generate_parts", PATH=path)
+
+
 def test_code_generation_fails_as_itself(project: Project) -> None:
     project.change("tools/generate.py", "import sys", "import sys, no_such_module")
     done = project.build()

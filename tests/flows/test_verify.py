@@ -6,8 +6,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from built_libraries import Need, build
+from conftest import Stoker
+from stoker.build.stages import Log
 from stoker.cli.verify import command
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.flows.finishing import check
+from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
 from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 
 
@@ -108,3 +112,40 @@ def test_a_wheel_that_cannot_be_installed(
     findings = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert "nowhere-to-be-found" in findings["trial-install"]["evidence"]
     assert not [name for name in findings if name.startswith("trial-import")]
+
+
+def test_what_is_piped_has_no_blanks_at_the_ends_of_lines(
+    stoker: Stoker, tmp_path: Path, need: Need
+) -> None:
+    """Long lines are wrapped in tables, which rich pads."""
+    wheel = _lacking(tmp_path, need, *(f"lib{number}_{'x' * 190}.so" for number in range(3)))
+    for words in (("verify", str(wheel)), ("explain", "optional-dep-silently-off"), ("explain",)):
+        done = stoker(*words)
+        assert len(done.stdout.splitlines()) > 5
+        assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []
+
+
+def _lacking(folder: Path, need: Need, *names: str) -> Path:
+    """A wheel with a library that needs others, which nobody has."""
+    for name in names:
+        build(need, folder, f"-Wl,-soname,{name}", source="int a;", name=name)
+    library = build(
+        need,
+        folder,
+        "-Wl,--no-as-needed",
+        "-L.",
+        *(f"-l:{name}" for name in names),
+        source="int b;",
+    )
+    return _wheel(folder, **{"mill/libmill.so": library.read_bytes()})
+
+
+@pytest.mark.parametrize(("mode", "said"), [("plain", True), ("bundle", False)])
+def test_a_build_says_how_a_wheel_gets_the_libraries_it_lacks(
+    tmp_path: Path, need: Need, mode: str, said: bool
+) -> None:
+    wheel = _lacking(tmp_path, need, "libnobody.so")
+    with (tmp_path / "log").open("wb") as stream, pytest.raises(StokerError) as raised:
+        check(wheel, Log(tmp_path / "log", stream, None), mode)
+    assert "libnobody.so, needed by mill/libmill.so" in raised.value.hints
+    assert any("--mode bundle" in hint for hint in raised.value.hints) is said

@@ -1,8 +1,8 @@
 """The folder that each build leaves: its record, the log of each stage, what the governor told."""
 
-import os
 import time
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -16,8 +16,6 @@ from stoker.outside.files import write_whole
 
 RECORD = "record.json"
 LOCK = "lock"  # held while the build runs
-_ERROR = ("error", "failed", "fatal", "undefined reference", "no such file", "killed")
-_MOST_LINES = 15
 
 
 def root() -> Path:
@@ -29,13 +27,13 @@ class RunFolder:
 
     def __init__(self, name: str):
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        self.path = root() / f"{moment}-{folders.slug(name)}-{os.getpid()}"
+        self.path = root() / f"{moment}-{folders.short_name(name)}"
         self._begun: list[Stage] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> "RunFolder":
         try:
-            self.path.mkdir(mode=0o700, parents=True)  # logs hold what commands print
+            self._make()
             self._stack.enter_context(locks.held(self.path / LOCK))
             self._events = self._stack.enter_context((self.path / "events.jsonl").open("wb", 0))
         except OSError as error:
@@ -49,6 +47,17 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    def _make(self) -> None:
+        """Builds that begin in the same second have numbers."""
+        root().mkdir(parents=True, exist_ok=True)
+        first = self.path
+        for number in count(2):
+            try:
+                self.path.mkdir(mode=0o700)  # logs hold what commands print
+                break
+            except FileExistsError:
+                self.path = first.with_name(f"{first.name}-{number}")
 
     def log(self, stage: Stage) -> Path:
         if stage not in self._begun:
@@ -66,13 +75,3 @@ class RunFolder:
 
     def attach(self, name: str, content: bytes) -> None:
         write_whole(self.path / name, content, private=True)
-
-
-def error_lines(log: Path) -> str:
-    """The last lines of a log that say what went wrong, or just its last lines."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    wrong = [line for line in lines if any(word in line.lower() for word in _ERROR)]
-    return "\n".join((wrong or lines)[-_MOST_LINES:])

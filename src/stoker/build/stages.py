@@ -5,22 +5,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.build.run_folder import RunFolder, error_lines
+from stoker.build.run_folder import RunFolder
 from stoker.build.work import Work
 from stoker.model.build import Stage, StageEnd, StageResult
 from stoker.model.errors import CommandError, StokerError, StorageError
 
 Tell = Callable[[StageResult], None]
 Echo = Callable[[bytes], None]
+Excerpt = Callable[[Path], str]
 
 
 class StageError(CommandError):
-    """A stage that failed, with the end of its log; the status is that of the cause."""
+    """A stage that failed, with the error in its log; the status is that of the cause."""
 
-    def __init__(self, stage: Stage, log: Path, cause: StokerError):
+    def __init__(self, stage: Stage, log: Path, cause: StokerError, excerpt: Excerpt):
         output = cause.output if isinstance(cause, CommandError) else ""
         if isinstance(cause, CommandError) and not output:
-            output = error_lines(log)
+            output = excerpt(log)
         super().__init__(
             f"{stage} failed: {cause}", output=output, hints=[*cause.hints, f"whole log: {log}"]
         )
@@ -58,14 +59,17 @@ Inputs = Callable[[], Mapping[str, str]]
 
 
 class Stages:
-    """``tell`` hears of each when it has ended."""
+    """``tell`` hears of each when it has ended; ``excerpt`` finds the error in a log."""
 
-    def __init__(self, work: Work, folder: RunFolder, *, tell: Tell, echo: Echo | None):
+    def __init__(
+        self, work: Work, folder: RunFolder, *, tell: Tell, echo: Echo | None, excerpt: Excerpt
+    ):
         self.results: list[StageResult] = []
         self._work = work
         self._folder = folder
         self._tell = tell
         self._echo = echo
+        self._excerpt = excerpt
 
     def do(
         self,
@@ -108,10 +112,10 @@ class Stages:
             end = StageEnd.DONE if why else StageEnd.SKIPPED
         except StokerError as error:
             why = error.message
-            raise StageError(stage, path, error) from error
+            raise StageError(stage, path, error, self._excerpt) from error
         except OSError as error:
             why = f"{error.filename or path}: {error.strerror or error}"
-            raise StageError(stage, path, StorageError(why)) from error
+            raise StageError(stage, path, StorageError(why), self._excerpt) from error
         finally:
             result = StageResult(
                 stage=stage, end=end, seconds=time.monotonic() - began, log=str(path), why=why

@@ -30,10 +30,8 @@ class Stamp(Value, frozen=True, kw_only=True):
 
 def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
     """Another tree, variant or Python has another folder; changed options keep the same."""
-    readable = folders.slug(variant)
-    if readable != variant:  # two variants must not come to the same name
-        python = f"{python} {variant}"
-    return root() / f"{folders.slug(name)}-{readable}-{_sign(str(tree))}-{_sign(python)}"
+    readable = folders.short_name(f"{name}-{variant}")
+    return root() / f"{readable}-{_sign(str(tree))}-{_sign(python)}"
 
 
 def work_folders(tree: Path) -> list[Path]:
@@ -90,6 +88,7 @@ class Work:
         self.path = path
         self.build = path / "build"
         self.environment = path / "environment"  # of an isolated back end
+        self.tools = path / "tools"  # links to programs that the PATH lacks
         self.wheel = path / "wheel"  # as the back end made it
         self.packed = path / "packed"
         self._stamps = path / "stamps"

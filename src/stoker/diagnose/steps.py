@@ -5,9 +5,10 @@ Knows how tools speak (compilers, linkers, make, ninja, CMake, pip, Python, dock
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
+from stoker.diagnose.paragraphs import messages
 from stoker.diagnose.values import Line
 from stoker.knowledge.patterns import literals
 from stoker.model.value import Value
@@ -153,6 +154,8 @@ class Steps(Value, frozen=True, kw_only=True):
     fences: tuple[int, ...]  # where one step of ninja ends and the next begins
     errors: tuple[int, ...]  # without the echoes and the harmless
     echoes: frozenset[int]
+    refusals: dict[int, range]  # errors of CMake that no success took back, with their messages
+    notices: frozenset[int]  # lines of CMake's warnings
     last_failure: dict[Level, int]
     last_success: dict[Level, int]
 
@@ -162,11 +165,20 @@ class Steps(Value, frozen=True, kw_only=True):
         return any(not self._taken_back(*failure) for failure in self.last_failure.items())
 
     def _taken_back(self, level: Level, line: int) -> bool:
-        return any(at > line for outer, at in self.last_success.items() if outer >= level)
+        return _succeeded_after(line, level, self.last_success)
 
     def taken_back(self, line: int) -> bool:
         """Whether anything succeeded after a line."""
         return self._taken_back(Level.LINE, line)
+
+    @property
+    def first_error(self) -> int | None:
+        """The first error that nothing took back, or the first line that says that it failed.
+
+        An error of CMake comes first: others in the log of a configure are what programs printed.
+        """
+        left = [line for line in self.errors if not self.taken_back(line)]
+        return next(iter([*self.refusals, *left, *self.errors, *sorted(self.echoes)]), None)
 
     def near(self, line: int) -> range:
         """The lines that may have to do with one."""
@@ -178,6 +190,11 @@ class Steps(Value, frozen=True, kw_only=True):
     def block(self, error: int) -> range:
         """An error and the lines of its step round it, as they are shown."""
         begin, end = error, error + 1
+        if error in self.refusals:
+            others = set(self.errors)
+            while begin - 1 in others:  # printed by what CMake ran
+                begin -= 1
+            return range(begin, self.refusals[error].stop)
         while begin > max(0, error - _ABOVE) and self.step[begin - 1] == self.step[error]:
             begin -= 1
         while end < min(len(self.step), begin + _MOST_SHOWN) and self.step[end] == self.step[error]:
@@ -205,9 +222,19 @@ def find_steps(lines: Sequence[Line]) -> Steps:
         fences=tuple(_fences(lines)),
         errors=tuple(errors),
         echoes=frozenset(echoes),
+        refusals={
+            span.start: span
+            for span in messages(lines, "Error")
+            if not _succeeded_after(span.start, Level.BUILD, successes)
+        },
+        notices=frozenset(line for span in messages(lines, "Warning") for line in span),
         last_failure=failures,
         last_success=successes,
     )
+
+
+def _succeeded_after(line: int, level: Level, successes: Mapping[Level, int]) -> bool:
+    return any(at > line for outer, at in successes.items() if outer >= level)
 
 
 def _fences(lines: Sequence[Line]) -> Iterator[int]:

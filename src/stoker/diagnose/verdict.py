@@ -43,7 +43,7 @@ def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None
     return Diagnosis(
         status=Status.FAILED if findings else Status.UNKNOWN,
         findings=tuple(apart(findings)),
-        unexplained=() if findings else tuple(_first_error(log.lines, steps, file)),
+        unexplained=() if findings else _first_error(log.lines, steps, file),
         lines=log.total,
     )
 
@@ -106,7 +106,12 @@ def filled(cause: Failure, known: Mapping[str, str]) -> tuple[Fix, ...]:
 
 
 def _counts(match: Match, steps: Steps) -> bool:
-    """What successful builds show too, and what was mended later, is no sign."""
+    """What successful builds show too, and what was mended later, is no sign.
+
+    What CMake only warned of is none where it says itself why it refused the project.
+    """
+    if steps.refusals and (match.sign.quiet or match.line in steps.notices):
+        return any(match.line in message for message in steps.refusals.values())
     return not steps.taken_back(match.line) or (steps.failed and not match.sign.quiet)
 
 
@@ -160,8 +165,12 @@ def _evidence(line: Line, file: str) -> Evidence:
     return Evidence(line=line.number, text=redact(line.text), file=file)
 
 
-def _first_error(lines: Sequence[Line], steps: Steps, file: str) -> Iterator[Evidence]:
-    """The first error that nothing took back, or the first line that says that something failed."""
-    errors = [line for line in steps.errors if not steps.taken_back(line)] or steps.errors
-    for index in steps.block((errors or sorted(steps.echoes))[0]):
-        yield _evidence(lines[index], file)
+def first_error(log: Log) -> tuple[Evidence, ...]:
+    """The first error of a log with the lines that belong to it; empty where it has none."""
+    return _first_error(log.lines, find_steps(log.lines), "")
+
+
+def _first_error(lines: Sequence[Line], steps: Steps, file: str) -> tuple[Evidence, ...]:
+    first = steps.first_error
+    block = () if first is None else steps.block(first)
+    return tuple(_evidence(lines[index], file) for index in block)

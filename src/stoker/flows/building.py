@@ -14,6 +14,7 @@ from stoker.build.acquire.store import acquired
 from stoker.build.run_folder import RunFolder
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
+from stoker.flows.diagnosing import excerpt
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
 from stoker.flows.planning import survey
@@ -156,7 +157,9 @@ class _Case:
         watcher = self._watcher
         if self._request.fresh:
             self._work.start_over()
-        stages = Stages(self._work, self._folder, tell=watcher.tell, echo=watcher.echo)
+        stages = Stages(
+            self._work, self._folder, tell=watcher.tell, echo=watcher.echo, excerpt=excerpt
+        )
         staging = Staging(
             subject=self._subject,
             plan=self._plan,

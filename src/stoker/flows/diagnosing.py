@@ -12,7 +12,7 @@ from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_mea
 from stoker.diagnose.parameters import parameters
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis
-from stoker.diagnose.verdict import diagnose, merged
+from stoker.diagnose.verdict import diagnose, first_error, merged
 from stoker.flows.kept_output import Kept, opened
 from stoker.govern.history import History
 from stoker.machine.snapshot import read_machine
@@ -20,10 +20,12 @@ from stoker.machine.tools import read_toolbox
 from stoker.model.build import StageEnd, StageResult
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.runs import Run, RunSummary
+from stoker.model.secrets import redact
 from stoker.model.value import UNDECODABLE, Value
 
 T = TypeVar("T")
 
+_LAST_LINES = 15  # of a log without an error
 _HINTS = ("give a log file, - for standard input, a run folder, or a run of `stoker history`",)
 
 
@@ -67,6 +69,17 @@ def diagnose_outputs(outputs: tuple[Kept, ...], summary: RunSummary | None) -> D
     """Of a command of `stoker run`: what is left of its output, and what was measured."""
     found = [diagnose(read_log(stream)) for stream in opened(outputs)]
     return with_measured(merged(found), of_summary(summary), {})
+
+
+def excerpt(log: Path) -> str:
+    """The first error of a stage's log, whole; its last lines where it has none."""
+    try:
+        with log.open("rb") as stream:
+            read = read_log(stream)
+    except OSError:
+        return ""
+    lines = first_error(read) or read.lines[-_LAST_LINES:]
+    return "\n".join(redact(line.text) for line in lines)
 
 
 def _of_stream(stream: BinaryIO, run: str | None, file: str = "") -> Diagnosis:

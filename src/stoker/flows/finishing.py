@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.build.inputs import file_digest
 from stoker.build.stages import Log
-from stoker.deliver.package.values import PackageRequest
+from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.deliver.verify.case import PLAN_MEMBER
 from stoker.flows.hints import mending
 from stoker.flows.packaging import package
@@ -17,6 +18,12 @@ from stoker.flows.verifying import verify
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.outside import files
+
+_OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling mends
+_BUNDLE = (
+    "next: --mode bundle takes these libraries into the wheel and sets its search paths; or add "
+    "the packages that bring them to the project's requirements"
+)
 
 
 def packed(
@@ -35,7 +42,7 @@ def packed(
     return Path(packaged.path)
 
 
-def check(wheel: Path, log: Log) -> None:
+def check(wheel: Path, log: Log, mode: str) -> None:
     """Hold it against what it says itself; an error where that is wrong."""
     verification = verify(wheel)
     for finding in verification.findings:
@@ -44,7 +51,12 @@ def check(wheel: Path, log: Log) -> None:
             log.line(f"    {line}")
     if not verification.ok:
         wrong = [one for one in verification.findings if one.severity is Severity.ERROR]
-        raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=mending(wrong))
+        hints = mending(
+            [replace(one, fix=()) for one in wrong]
+        )  # their wheel is not yet the user's
+        if mode != Mode.BUNDLE and any(one.name in _OF_BUNDLES for one in wrong):
+            hints.append(_BUNDLE)
+        raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
 
 
 def handed_over(wheel: Path, out: Path) -> Path:

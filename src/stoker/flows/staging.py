@@ -96,6 +96,7 @@ class Staging:
             files.remove_whole(self.way.build)
 
     def run(self) -> tuple[Path, ...]:
+        self._link_tools()
         self._do(Stage.PREPARE, self._prepare, self._prepare_inputs)
         if self.way.configure:
             self._compile_all()
@@ -333,7 +334,7 @@ class Staging:
         return Isolated.version(self._work.environment, "torch")
 
     def _verify(self, wheel: Path, log: Log) -> tuple[Path, ...]:
-        check(wheel, log)
+        check(wheel, log, self._request.mode)
         return ()
 
     # -- commands ------------------------------------------------------------------------------
@@ -344,10 +345,8 @@ class Staging:
     def _base(self, git: GitState | None) -> dict[str, str]:
         """What the stages are given, before the governor adds its part."""
         path = os.environ.get("PATH", os.defpath)
-        for name in ("cmake", "ninja"):
-            tool = self._subject.toolbox.tool(name)
-            if tool and not shutil.which(name):
-                path = f"{path}:{Path(tool.path).parent}"
+        if self._tools_to_link():
+            path = f"{self._work.tools}:{path}"
         base = {**os.environ, MARK: str(self._work.path)}
         if self._isolated:
             path = f"{self._work.environment}/bin:{path}"
@@ -358,6 +357,22 @@ class Staging:
             maps=self._maps(),
             epoch=git.time if git else None,
         )
+
+    def _link_tools(self) -> None:
+        """A folder of its own: beside the chosen CMake lie other programs, such as a Python."""
+        shutil.rmtree(self._work.tools, ignore_errors=True)
+        for name, path in self._tools_to_link().items():
+            self._work.tools.mkdir(parents=True, exist_ok=True)
+            (self._work.tools / name).symlink_to(path)
+
+    def _tools_to_link(self) -> dict[str, str]:
+        """CMake and ninja where the PATH has none of that name, or another than was chosen."""
+        chosen = {name: self._subject.build_tool(name) for name in ("cmake", "ninja")}
+        return {
+            name: tool.path
+            for name, tool in chosen.items()
+            if tool and not tool.problem and shutil.which(name) != tool.path
+        }
 
     def _maps(self) -> dict[Path, str]:
         """Folders, and what compilers are to call them."""

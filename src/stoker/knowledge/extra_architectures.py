@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from stoker.knowledge.loader import Row, load
+from stoker.knowledge.sonames import unversioned
 
 
 class _Added(Row, frozen=True, kw_only=True):
@@ -36,4 +37,5 @@ def added(project: str, asked: Iterable[str]) -> frozenset[str]:
 
 def holds_foreign_code(project: str, library: str) -> bool:
     """Whether the architectures in a library are not the build's own choice."""
-    return any(row.project == project and row.library == library for row in _table().linked)
+    name = unversioned(library)
+    return any(row.project == project and row.library == name for row in _table().linked)

@@ -6,6 +6,8 @@ from functools import cache
 
 from stoker.knowledge.loader import Row, load
 
+_VERSION = re.compile(r"(?<=\.so)(?:\.\d+)+$")
+
 
 class Bringer(Row, frozen=True, kw_only=True):
     """A package and the libraries in it. ``extra``: of the cuda-toolkit package."""
@@ -36,13 +38,19 @@ def is_of_driver(library: str) -> bool:
 
 
 def bringer(library: str) -> Bringer | None:
-    """The package known to bring a library."""
-    if not _any_package().match(library):  # one search for the many names that none brings
+    """The package known to bring a library, with or without a version behind its name."""
+    names = (library, unversioned(library))
+    if not any(map(_any_package().match, names)):  # one search for the many names that none brings
         return None
     for package in _table().package:
-        if any(fnmatchcase(library, pattern) for pattern in package.libraries):
+        if any(fnmatchcase(name, pattern) for pattern in package.libraries for name in names):
             return package
     return None
+
+
+def unversioned(library: str) -> str:
+    """``libc10.so.2.6`` as ``libc10.so``: distributions give versions to what has none upstream."""
+    return _VERSION.sub("", library)
 
 
 def is_nvidias(library: str) -> bool:

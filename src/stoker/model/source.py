@@ -59,6 +59,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     front_end: FrontEnd
     options: tuple[CMakeOption, ...] = ()
     variables: tuple[str, ...] = ()  # names the CMake files read or set otherwise
+    cmake_minimum: str | None = None  # the oldest CMake that the tree accepts
     submodules: tuple[Submodule, ...] = ()
     requirements: tuple[str, ...] = ()  # PEP 508 lines needed before building
     own_protobuf: bool | None = None  # third_party/protobuf is there; None: not PyTorch

@@ -1,6 +1,7 @@
 """Where stoker keeps things: XDG folders, moved together by ``STOKER_HOME``."""
 
 import glob
+import hashlib
 import os
 import re
 import stat
@@ -10,6 +11,8 @@ from pathlib import Path
 from stoker.model.errors import StorageError, UsageError
 
 _LONGEST = 100  # characters of a name; a file system takes 255 with what is added
+_READABLE = 32  # characters of a name that people read often
+_DIGEST = 6
 
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
@@ -47,7 +50,23 @@ def data() -> Path:
 
 def slug(text: str) -> str:
     """A name for a folder, still readable, from words that may come from anybody."""
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip(".-")[:_LONGEST] or "unnamed"
+    return _plain(text)[:_LONGEST] or "unnamed"
+
+
+def short_name(text: str) -> str:
+    """A folder's name for a text: the text itself, or its start and a digest of it all."""
+    plain = _plain(text)
+    if plain == text and 0 < len(text) <= _READABLE:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    head = plain[: _READABLE - _DIGEST - 1]
+    if head != plain:
+        head = head.rpartition("-")[0] or head  # whole words
+    return f"{head or 'unnamed'}-{digest}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip(".-")
 
 
 def data_folder(*names: str) -> Path:

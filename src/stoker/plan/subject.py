@@ -7,7 +7,7 @@ from stoker.knowledge.gpus import gpus
 from stoker.knowledge.platforms import PlatformRow, platforms
 from stoker.knowledge.torch import TorchRelease, torch_release
 from stoker.model.errors import UsageError
-from stoker.model.machine import CudaToolkit, Machine, Toolbox
+from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value
@@ -89,6 +89,18 @@ class Subject(Value, frozen=True, kw_only=True):
     def toolkit_origin(self) -> Origin:
         return self.origins.get("toolkit", Origin(kind=OriginKind.MACHINE))
 
+    def build_tool(self, name: str) -> Tool | None:
+        """The first CMake or ninja that works and is new enough for the tree, else the first."""
+        found = [tool for tool in self.toolbox.tools if tool.name == name]
+        fitting = (tool for tool in found if not tool.problem and not self.is_too_old(tool))
+        return next(fitting, found[0] if found else None)
+
+    def is_too_old(self, tool: Tool) -> bool:
+        minimum = self.tree.cmake_minimum if self.tree else None
+        if tool.name != "cmake" or minimum is None or tool.version is None:
+            return False
+        return _numbers(tool.version) < _numbers(minimum)
+
     @property
     def compiler(self) -> tuple[str, str]:
         """Kind and version of the C++ compiler a build would take: ``("gcc", "12.2.0")``."""
@@ -113,6 +125,12 @@ class Subject(Value, frozen=True, kw_only=True):
     def feature(self, name: str) -> bool | None:
         """Asked for, refused, or left to the project."""
         return next((f.on for f in self.variant.features if f.name == name), None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """As many as CMake compares."""
+    numbers = [int(part) for part in version.split(".")[:3] if part.isdecimal()]
+    return (*numbers, 0, 0, 0)[:3]
 
 
 def target_platform(variant: Variant, here: Platform) -> Platform:

@@ -1,6 +1,7 @@
 """A plan as a terminal page, as shell lines or as a .env file."""
 
 import shlex
+import sys
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -11,6 +12,8 @@ from stoker.model.plan import Plan, Setting
 from stoker.model.units import duration, size
 from stoker.plan.compare import Difference
 from stoker.report.findings import finding_lines
+
+_PIPED = 200  # columns where no terminal says how many
 
 
 def shell_lines(plan: Plan) -> str:
@@ -114,8 +117,12 @@ def differences_page(
 
 
 def show(page: RenderableType) -> None:
-    """Print a page; as wide as it likes when no terminal limits it."""
+    """Print a page; without the blanks that fill lines where no terminal limits it."""
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
-    console.print(page)
+    if console.is_terminal:
+        console.print(page)
+        return
+    console = Console(highlight=False, width=_PIPED)
+    with console.capture() as captured:
+        console.print(page)
+    sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))

@@ -173,6 +173,8 @@ def bar(part: float, whole: float, width: int) -> str:
 
 
 def status_line(view: Overview) -> str:
+    # The build tool starts more steps than there are CPUs: the governor chooses among them.
+    queued = f", {view.waiting} queued" if view.waiting else ""
     hits = f", {view.cache_hits} from the cache" if view.cache_hits else ""
     repeats = f", {view.repeats} repeated" if view.repeats else ""
     left = f" | {duration(view.seconds_left)} left" if view.seconds_left is not None else ""
@@ -180,8 +182,8 @@ def status_line(view: Overview) -> str:
     memory = f"{size(view.used)} of {size(view.limit)}{others}"
     return (
         f"memory {bar(view.used, view.limit, 20)} {memory} | "
-        f"{view.done} of {view.total} done, {len(view.running)} running, {view.waiting} waiting"
-        f"{hits}{repeats}{left}"
+        f"{view.done} of {view.total} done, {len(view.running)} running"
+        f"{queued}{hits}{repeats}{left}"
     )
 
 

@@ -20,6 +20,7 @@ _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
 # In upper case, perhaps after the name of a package; other names are a file's own business.
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
 _SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
+_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}(?=\.\.\.|$)")
 _GPU_LANGUAGES = {"CUDA", "HIP"}
 # Characters of the condition round an option, and what each part counts besides: of very deep
 # nesting only the outer part is told.
@@ -40,6 +41,7 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     variables: tuple[str, ...]
     gpu_languages: frozenset[str]
     project: CMakeProject | None
+    minimum: str | None = None  # the oldest CMake that the root accepts
 
 
 def read_options(files: TreeFiles) -> CMakeFacts:
@@ -48,6 +50,7 @@ def read_options(files: TreeFiles) -> CMakeFacts:
     names: set[str] = set()
     languages: set[str] = set()
     project: CMakeProject | None = None
+    minimum: str | None = None
     for file in sorted(filter(_is_cmake, files.walk()), key=_reading_order):
         commands = _commands(files, file)
         options.extend(_declarations(file, commands))
@@ -55,13 +58,14 @@ def read_options(files: TreeFiles) -> CMakeFacts:
             names.update(_names_used(command))
             languages.update(_gpu_languages(command))
         if file == ROOT:
-            project = _project(commands)
+            project, minimum = _project(commands), _minimum(commands)
     variables = {name for name in names if _NAME.fullmatch(name)}
     return CMakeFacts(
         options=tuple(options),
         variables=tuple(sorted(variables - {option.name for option in options})),
         gpu_languages=frozenset(languages),
         project=project,
+        minimum=minimum,
     )
 
 
@@ -185,6 +189,14 @@ def _gpu_languages(command: Command) -> set[str]:
     if command.name not in {"project", "enable_language"}:
         return set()
     return _GPU_LANGUAGES & {argument.value for argument in command.arguments}
+
+
+def _minimum(commands: Sequence[Command]) -> str | None:
+    """``3.18`` of ``cmake_minimum_required(VERSION 3.18...3.31)``."""
+    wanted = (command for command in commands if command.name == "cmake_minimum_required")
+    values = [argument.value for command in wanted for argument in command.arguments]
+    found = _VERSION.match(values[1]) if values[:1] == ["VERSION"] and values[1:] else None
+    return found[0] if found else None
 
 
 def _project(commands: Sequence[Command]) -> CMakeProject | None:

@@ -51,6 +51,7 @@ def read_tree(path: Path) -> SourceTree:
         front_end=package.front_end or FrontEnd.CMAKE,
         options=cmake.options,
         variables=cmake.variables,
+        cmake_minimum=cmake.minimum,
         submodules=_submodules(files),
         requirements=_requirements(kind, files, package),
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,

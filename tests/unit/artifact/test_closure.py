@@ -80,6 +80,16 @@ def test_required_packages_bring_their_libraries() -> None:
     assert found["libcudnn.so.9"].package == "nvidia-cudnn"
 
 
+def test_libraries_of_packages_may_carry_versions() -> None:
+    needed = "libc10.so.2.6", "libtorch_cpu.so.2.6", "libtorch_python.so.2.6.0", "libnvperf_host.so"
+    found = _resolve(
+        _library("plusone.so", *needed, "libc10.so.debug"),
+        requires=("torch==2.6.0", "nvidia-cuda-cupti"),
+    )
+    assert [found[name].package for name in needed] == ["torch"] * 3 + ["nvidia-cuda-cupti"]
+    assert found["libc10.so.debug"].origin is LibraryOrigin.MISSING
+
+
 def test_what_nobody_brings_is_missing() -> None:
     """As in an official wheel, whose libgfortran wants a library that is not bundled."""
     rpath = "$ORIGIN/../../nvidia/cublas/lib:$ORIGIN"

@@ -1,6 +1,8 @@
 """Stamps: what a stage was done with, and why it must be done again."""
 
 import os
+import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,3 +120,23 @@ def test_long_variants_have_folders_of_their_own(tmp_path: Path) -> None:
     paths = {work_folder(tmp_path, name="a", variant=v, python="3.11") for v in variants}
     assert len(paths) == len(variants)
     assert all(len(path.name) < 230 for path in paths)
+
+
+def test_folders_have_short_names(tmp_path: Path) -> None:
+    variant = "cpu-genericblas-nodistributed-nofbgemm-noitt-nokineto-nomkldnn-noqnnpack"
+    others = (variant, f"{variant}-noxnnpack", "cpu")
+    works = [work_folder(tmp_path, name="torch", variant=one, python="3.13") for one in others]
+    assert len(set(works)) == 3
+    for path in works:
+        assert path.name.startswith("torch-cpu")
+        assert len(path.name) <= 50
+        path.mkdir(parents=True)
+    assert work_folders(tmp_path) == sorted(works)
+
+
+def test_runs_of_one_second_have_folders_of_their_own() -> None:
+    variant = "cpu-genericblas-nodistributed-nofbgemm-noitt-nokineto-nomkldnn-noqnnpack"
+    with ExitStack() as stack:
+        names = [stack.enter_context(RunFolder(f"torch-{variant}")).path.name for _ in range(3)]
+    assert len(set(names)) == 3
+    assert all(re.fullmatch(r"\d{8}-\d{6}-torch-cpu-genericblas-\w{6}(-\d)?", one) for one in names)

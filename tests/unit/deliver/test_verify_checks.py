@@ -129,6 +129,20 @@ def test_the_package_that_has_a_missing_library_is_named() -> None:
     assert "nvidia-cublas has it" in found(wheel, "missing-library").evidence
 
 
+@pytest.mark.parametrize(
+    ("needed", "options"),
+    [
+        (("libfmt.so.10", "libgomp.so.1"), "--mode bundle"),
+        (("libfmt.so.10", "libcublas.so.13"), "--mode bundle"),
+        (("libcublas.so.13",), "--mode pypi"),
+        (("libc10.so.2.6",), "--mode pypi --torch VERSION"),
+    ],
+)
+def test_what_brings_missing_libraries_is_said(needed: tuple[str, ...], options: str) -> None:
+    wheel = case(library(needed=needed))
+    assert found(wheel, "missing-library").fix == (f"stoker package {wheel.file_name} {options}",)
+
+
 def test_what_only_a_program_lacks_is_a_warning() -> None:
     program = library("mill/bin/grind", kind=ElfKind.PROGRAM, needed=("libfar.so",))
     assert bad(case(program)) == {"missing-library": Severity.WARNING}

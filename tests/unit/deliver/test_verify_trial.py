@@ -1,20 +1,26 @@
 """Which interpreter a wheel is tried with, and what of it is imported."""
 
+import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from packaging import tags
 
 from stoker.deliver.verify.case import Case
-from stoker.deliver.verify.trial import fitting_python, top_modules
+from stoker.deliver.verify.trial import fitting_python, top_modules, try_wheel
 from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
 from stoker.model.errors import MissingError, UsageError
+from stoker.model.finding import Finding, Severity
+from wheel_files import make_wheel, members, wheel_bytes
 
+PYTHON = sys.executable
 HERE = next(iter(tags.platform_tags()))
 
 
-def _case(*told: str) -> Case:
-    wheel = WheelFacts(name="mill", version="1.2", tags=told, members=0, unpacked=0)
+def _case(*told: str, name: str = "mill") -> Case:
+    wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked=0)
     facts = ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
@@ -60,3 +66,55 @@ def test_what_users_import() -> None:
         "mill-1.2.dist-info/METADATA",
     ]
     assert top_modules(members) == ["mill", "native", "press", "sift", "stable"]
+
+
+# As much of PyTorch as the trial of an extension uses; it runs the real ninja.
+TORCH = {
+    "torch/__init__.py": b"def ones(count): return [1.0] * count\n",
+    "torch/utils/__init__.py": b"",
+    "torch/utils/cpp_extension.py": b"""
+import setuptools, subprocess
+from types import SimpleNamespace
+def load_inline(**_):
+    subprocess.run(["ninja", "--version"], check=True)
+    return SimpleNamespace(twice=lambda x: SimpleNamespace(tolist=lambda: [2.0 * y for y in x]))
+""",
+    # Newer Pythons make environments without it.
+    "setuptools/__init__.py": b"",
+}
+
+
+def _extension_trial(folder: Path, path: str) -> Finding:
+    wheel = make_wheel(folder, wheel_bytes(members(**TORCH)))
+    case = _case("py3-none-any", name="torch")
+    environment = {**os.environ, "PATH": path, "PIP_NO_INDEX": "1"}
+    found = try_wheel(wheel, case, python=PYTHON, gpus=(), environment=environment)
+    return next(finding for finding in found if finding.name == "trial-extension")
+
+
+def _only(folder: Path, **programs: str) -> str:
+    folder.mkdir()
+    for name, program in programs.items():
+        (folder / name.replace("cxx", "c++").replace("_", "-")).symlink_to(program)
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["ninja", "ninja_build"])
+def test_the_ninja_of_the_machine_serves_where_there_is_no_index(
+    name: str, need: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _only(tmp_path / "bin", cxx=need("c++"), **{name: need("ninja")})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
+    finding = _extension_trial(tmp_path, path)
+    assert (finding.severity, finding.evidence) == (Severity.OK, "compiled, loaded and called")
+
+
+def test_without_ninja_and_an_index_an_extension_is_not_tried(
+    need: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _only(tmp_path / "bin", cxx=need("c++"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
+    finding = _extension_trial(tmp_path, path)
+    assert finding.severity is Severity.NOTE
+    assert finding.title.startswith("not tried: ")
+    assert finding.evidence.startswith("ninja is not here and cannot be installed: ")

@@ -103,6 +103,83 @@ def test_an_unknown_failure_shows_its_first_error() -> None:
     assert 5 in [evidence.line for evidence in found.unexplained]
 
 
+CONFIGURED = """
+-- Performing Test C_HAS_AVX_1
+-- Performing Test C_HAS_AVX_1 - Failed
+CMake Warning at cmake/Dependencies.cmake:753 (message):
+  Turning USE_FAKELOWP off as it depends on USE_FBGEMM.
+Call Stack (most recent call first):
+  CMakeLists.txt:861 (include)
+
+
+-- Performing Test HAS_FLTO - Failed
+-- MAGMA not found. Compiling without MAGMA support
+CMake Warning at cmake/Dependencies.cmake:9 (find_package):
+  By not providing "FindNoSuch.cmake" in CMAKE_MODULE_PATH this project has
+  asked CMake to find a package configuration file provided by "NoSuch", but
+  CMake did not find one.
+
+  Could not find a package configuration file provided by "NoSuch" with any
+  of the following names:
+
+    NoSuchConfig.cmake
+
+
+disabling CUDA because USE_CUDA is set false
+-- USE_MPI               : OFF
+"""
+REFUSED = """
+CMake Error at third_party/ittapi/CMakeLists.txt:31 (set):
+  set given invalid arguments: FORCE specified without CACHE
+Call Stack (most recent call first):
+  cmake/Dependencies.cmake:141 (add_subdirectory)
+  CMakeLists.txt:861 (include)
+"""
+AFTER = """
+
+-- Performing Test HAS_WMISSING_PROTOTYPES - Failed
+-- Configuring incomplete, errors occurred!
+"""
+
+
+def test_an_error_of_cmake_wins_over_guesses_and_is_shown_whole() -> None:
+    found = diagnosis(*(CONFIGURED + REFUSED + AFTER).split("\n"))
+    assert found.status is Status.UNKNOWN
+    assert [evidence.text for evidence in found.unexplained] == REFUSED.strip("\n").split("\n")
+
+
+def test_a_known_error_of_cmake_is_named_among_the_same_guesses() -> None:
+    error = """
+CMake Error at CMakeLists.txt:1 (cmake_minimum_required):
+  CMake 3.27 or higher is required.  You are running version 3.25.1
+"""
+    assert causes(*(CONFIGURED + error + AFTER).split("\n")) == ["cmake-too-old"]
+
+
+def test_a_long_message_of_cmake_is_shown_with_all_its_paragraphs() -> None:
+    names = [f"    Name{number}Config.cmake" for number in range(20)]
+    error = ["CMake Error at CMakeLists.txt:7 (message):", "  None of these:", "", *names]
+    found = diagnosis("-- before", *error, "", "-- Configuring incomplete, errors occurred!")
+    assert [evidence.text for evidence in found.unexplained] == error
+
+
+def test_an_error_of_cmake_without_a_place_wins_too() -> None:
+    error = ["CMake Error: These are set to NOTFOUND.", "Please set them:", "NOWHERE_LIBRARY"]
+    found = diagnosis(*CONFIGURED.split("\n"), *error, "", *AFTER.split("\n"))
+    assert [evidence.text for evidence in found.unexplained] == error
+
+
+def test_what_a_command_said_right_before_belongs_to_the_error_of_cmake() -> None:
+    found = diagnosis(
+        "git: error: nobody knows this one",
+        "CMake Error at CMakeLists.txt:7 (message):",
+        "  no such thing",
+        "",
+        "-- Configuring incomplete, errors occurred!",
+    )
+    assert [evidence.line for evidence in found.unexplained] == [1, 2, 3]
+
+
 SUCCESSFUL = """hello
 ---
 -- Performing Test HAVE_X - Failed

@@ -265,7 +265,8 @@ def test_an_unknown_distribution_gets_no_invented_command() -> None:
 
 
 def test_pip_serves_where_no_distribution_does() -> None:
-    assert install_command("ninja", _system("linux", "nixos")) == ("python3 -m pip install ninja",)
+    command = "python3 -m pip install 'stoker[tools]'"
+    assert install_command("ninja", _system("linux", "nixos")) == (command,)
 
 
 def test_packages_of_cuda_need_its_version() -> None:

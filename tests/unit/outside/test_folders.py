@@ -23,6 +23,25 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+LONG = "torch-cpu-genericblas-nodistributed-nofbgemm-noitt-nokineto-nomkldnn-noqnnpack"
+
+
+def test_a_short_name_is_the_text_itself_or_its_start_and_a_digest() -> None:
+    assert folders.short_name("torch-cu130-sm90-avx2") == "torch-cu130-sm90-avx2"
+    head, _, digest = folders.short_name(LONG).rpartition("-")
+    assert head == "torch-cpu-genericblas"
+    assert len(digest) == 6
+    assert folders.short_name(LONG) == folders.short_name(LONG)
+
+
+def test_short_names_of_different_texts_differ_and_name_one_folder() -> None:
+    texts = [LONG, f"{LONG}-noxnnpack", "x" * 500, "x" * 501, "a/b", "a-b", "..", "", "/etc", "é"]
+    names = [folders.short_name(text) for text in texts]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 32 and "/" not in name for name in names)
+    assert not any(name.startswith((".", "-")) for name in names)
+
+
 def test_xdg_defaults() -> None:
     for folder, _, _, fallback in KINDS:
         assert folder() == Path("/home/me") / fallback / "stoker"

@@ -77,8 +77,9 @@ def test_a_bar_is_as_wide_as_it_must_be(part: int, whole: int, width: int) -> No
 def test_status_line() -> None:
     line = status_line(overview())
     assert line == (
-        "memory #####............... 2.0 GiB of 8.0 GiB | 5 of 35 done, 0 running, 30 waiting"
+        "memory #####............... 2.0 GiB of 8.0 GiB | 5 of 35 done, 0 running, 30 queued"
     )
+    assert status_line(replace(overview(), waiting=0)) == line.removesuffix(", 30 queued")
     assert status_line(overview(repeats=2)) == f"{line}, 2 repeated"
     assert status_line(replace(overview(), cache_hits=3)) == f"{line}, 3 from the cache"
     assert status_line(replace(overview(), seconds_left=90.0)) == f"{line} | 90 s left"

@@ -79,6 +79,7 @@ def test_a_pytorch_tree_without_setup() -> None:
     assert tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
     assert tree.submodules == ()
     assert tree.cuda_archs[-2:] == ("12.0", "12.0a")
+    assert tree.cmake_minimum == "3.27"
     assert tree.requirements[:4] == ("scikit-build-core>=1.0", "cmake>=3.27", "ninja", "numpy")
     assert "filelock" not in tree.requirements
 

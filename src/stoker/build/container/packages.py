@@ -21,6 +21,7 @@ from stoker.outside import folders, process
 from stoker.outside.files import folder_made_whole
 
 _OLDEST_GLIBC = 17  # of wheels: manylinux_2_17
+TOOLS = "tools"  # the extra with CMake and ninja
 
 # Run inside, by the container's Python: an environment with links to what it needs from outside.
 ENTER = """
@@ -50,8 +51,7 @@ def lock_of(path: Path) -> Path:
 
 def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     """What stoker requires, for that Python."""
-    wanted = sorted(metadata.requires("stoker") or ())
-    wanted = [str(Requirement(text)) for text in wanted if "extra ==" not in text]
+    wanted = inside(metadata.requires("stoker") or ())
     platforms = platform_tags(python)
     key = hashlib.sha256("\n".join([*wanted, *platforms]).encode()).hexdigest()[:8]
     folder = root() / f"requirements-{python.version}-{python.machine}-{key}"
@@ -72,6 +72,19 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
         if not told.ok:
             raise CommandError("pip cannot fetch what stoker needs inside", output=told.stderr)
     return folder
+
+
+def inside(requires: Iterable[str]) -> list[str]:
+    """Of stoker's own requirements those that a container needs: it may lack the build tools."""
+    wanted = []
+    for text in sorted(requires):
+        requirement = Requirement(text)
+        if "extra ==" not in text:
+            wanted.append(str(requirement))
+        elif requirement.marker and requirement.marker.evaluate({"extra": TOOLS}):
+            requirement.marker = None
+            wanted.append(str(requirement))
+    return wanted
 
 
 def own_package(native: Mapping[str, Path]) -> Path:

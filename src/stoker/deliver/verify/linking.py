@@ -1,6 +1,7 @@
 """Does the loader find everything, and only where it should look? Pure."""
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.artifact.closure import search_folders
@@ -21,8 +22,17 @@ def missing_libraries(case: Case) -> Iterator[Finding]:
             "missing-library",
             "libraries are needed that nobody brings",
             [_missing(row) for row in rows],
+            (_packaging(case, rows),),
         )
         yield _as_bad_as(case, finding, (path for row in rows for path in row.wanted_by))
+
+
+def _packaging(case: Case, rows: Iterable[Dependency]) -> str:
+    """The command that makes a wheel with the missing libraries, or with requirements for them."""
+    packages = {row.package for row in rows}
+    mode = "bundle" if None in packages else "pypi"
+    torch = " --torch VERSION" if "torch" in packages else ""
+    return f"stoker package {shlex.quote(case.file_name)} --mode {mode}{torch}"
 
 
 def _missing(row: Dependency) -> str:

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging import tags
@@ -139,10 +139,29 @@ class _Trial:
         name, title, _ = programs.EXTENSION
         if not self._which("c++"):
             return _not_tried(name, title, "there is no C++ compiler")
-        tools = self._pip("install", "ninja", "setuptools")
-        if not tools.ok:
-            return _finding(name, title, tools)
+        if why := self._lack("ninja", self._has_ninja) or self._lack(
+            "setuptools", self._has_setuptools
+        ):
+            return _not_tried(name, title, why)
         return self._program(programs.EXTENSION, timeout=_BUILDING)
+
+    def _lack(self, package: str, is_here: Callable[[], bool]) -> str:
+        """Why there is no such package in the environment, though it may be fetched; or nothing."""
+        if is_here():
+            return ""
+        done = self._pip("install", package)
+        said = "".join(done.stderr.strip().splitlines()[-1:])
+        return "" if done.ok else f"{package} is not here and cannot be installed: {said}"
+
+    def _has_ninja(self) -> bool:
+        """Whether the machine has one; PyTorch looks for that name on the PATH."""
+        found = self._which("ninja") or self._which("ninja-build")
+        if found:
+            (self._python.parent / "ninja").symlink_to(found)
+        return found is not None
+
+    def _has_setuptools(self) -> bool:
+        return self._run([self._python, "-I", "-c", "import setuptools"], _STEP).ok
 
     def _cmake(self) -> Finding:
         name, title = "trial-cmake", "a CMake project finds and uses it"

@@ -9,13 +9,20 @@ from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.source import ProjectKind
 from stoker.plan.doctor.case import Case, error, is_on, major, ok, warning
 
+_FROM_INDEX = "python3 -m pip install 'stoker[tools]'"  # CMake and ninja as wheels
+
 
 def cmake(case: Case) -> Iterator[Finding]:
     if case.subject.kind is ProjectKind.EXTENSION:
         return
-    tool = case.subject.toolbox.tool("cmake")
+    tool = case.subject.build_tool("cmake")
     if tool is None or tool.problem or tool.version is None:
-        yield error("cmake-missing", _problem("cmake", tool), fix=case.install("cmake"))
+        yield _tool_missing(case, "cmake", tool)
+        return
+    if case.subject.tree and case.subject.is_too_old(tool):
+        minimum = case.subject.tree.cmake_minimum
+        title = f"{tool.path} is version {tool.version}, the source requires {minimum}"
+        yield error("cmake-too-old", title, fix=(_FROM_INDEX,))
         return
     release = case.subject.release
     limit = release.cmake_below if release else None
@@ -31,9 +38,9 @@ def cmake(case: Case) -> Iterator[Finding]:
 
 
 def ninja(case: Case) -> Iterator[Finding]:
-    tool = case.subject.toolbox.tool("ninja")
+    tool = case.subject.build_tool("ninja")
     if tool is None or tool.problem or tool.version is None:
-        yield error("ninja-missing", _problem("ninja", tool), fix=case.install("ninja"))
+        yield _tool_missing(case, "ninja", tool)
         return
     parts = tuple(int(part) for part in tool.version.split(".")[:2] if part.isdigit())
     says = "takes part in make's job server" if parts >= (1, 13) else "no job server"
@@ -48,6 +55,12 @@ def linker(case: Case) -> Iterator[Finding]:
         tool = case.subject.toolbox.tool(linker)
         if tool is None or tool.problem:
             yield error("linker-missing", _problem(linker, tool), fix=case.install(linker))
+
+
+def _tool_missing(case: Case, name: str, tool: Tool | None) -> Finding:
+    commands = tuple(dict.fromkeys((*case.install(name), _FROM_INDEX)))
+    either = "either command installs one" if len(commands) > 1 else ""
+    return error(f"{name}-missing", _problem(name, tool), evidence=either, fix=commands)
 
 
 def _problem(name: str, tool: Tool | None) -> str:

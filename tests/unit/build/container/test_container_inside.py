@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.build.container.inside import PROBE, choose_python, read_pythons
-from stoker.build.container.packages import platform_tags
+from stoker.build.container.packages import inside, platform_tags
 from stoker.model.container import InsidePython
 from stoker.model.errors import MissingError
 
@@ -80,3 +80,8 @@ def test_wheels_of_the_same_or_an_older_c_library_fit() -> None:
     assert tags[-2:] == ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
     assert len(tags) == 28 - 17 + 2
     assert all("musllinux" in tag for tag in platform_tags(python("3.12", glibc=None)))
+
+
+def test_a_container_gets_the_tools_that_it_may_lack() -> None:
+    said = ["click>=8.2", 'cmake>=3.18; extra == "tools"', 'lz4>=4.3; extra == "recompress"']
+    assert inside(said) == ["click>=8.2", "cmake>=3.18"]

@@ -28,7 +28,21 @@ def test_a_missing_tool(name: str, package: str) -> None:
     finding = named(doctor("cpu", toolbox=toolbox(tools=tools(**{name: None}))), f"{name}-missing")
     assert finding.severity is Severity.ERROR
     assert finding.title == f"no {name} found"
-    assert finding.fix == (f"apt-get install -y {package}",)
+    assert finding.fix == (
+        f"apt-get install -y {package}",
+        "python3 -m pip install 'stoker[tools]'",
+    )
+
+
+def test_a_cmake_that_is_older_than_the_tree_requires() -> None:
+    tree = cmake_tree(cmake_minimum="3.27")
+    old, new = tool("cmake", "3.25.1"), tool("cmake", "3.31.6", path="/env/bin/cmake")
+    finding = named(doctor("cpu", tree=tree, toolbox=toolbox(tools=(old,))), "cmake-too-old")
+    assert finding.severity is Severity.ERROR
+    assert finding.title == "/usr/bin/cmake is version 3.25.1, the source requires 3.27"
+    assert "python3 -m pip install 'stoker[tools]'" in finding.fix
+    findings = doctor("cpu", tree=tree, toolbox=toolbox(tools=(old, new)))
+    assert named(findings, "cmake").evidence == "/env/bin/cmake"
 
 
 @pytest.mark.parametrize("name", ["cmake", "ninja"])
