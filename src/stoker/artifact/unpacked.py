@@ -47,6 +47,10 @@ def _decoded(packed: bytes, entry: Entry, reader: Reader) -> bytes:
         if entry.compression is Compression.LZ4:
             return bytes(lz4.block.decompress(packed, uncompressed_size=size))
         if entry.compression is Compression.ZSTD:
+            # The decompressor allocates what the frame declares, whatever it is told to expect.
+            declared = zstandard.frame_content_size(packed)
+            if declared not in (size, -1):  # -1: the frame does not say
+                raise _broken(reader, entry, f"its frame declares {declared} bytes, not {size}")
             return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
     except (lz4.block.LZ4BlockError, zstandard.ZstdError) as error:
         raise _broken(reader, entry, str(error)) from None

@@ -223,10 +223,14 @@ def _is_compiler(name: str) -> bool:
 
 
 def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str]:
-    """With the words of response files in their place. Those are not nested."""
+    """With the words of response files in their place, once for each file. Those are not nested."""
+    known = set()
     for before, word in pairwise(["", *words]):
         if before in _RESPONSE or (word.startswith("@") and len(word) > 1):
-            yield from _split(files.text(place.full(word.removeprefix("@"))))
+            path = place.full(word.removeprefix("@"))
+            if path not in known:
+                yield from _split(files.text(path))
+            known.add(path)
         elif word not in _RESPONSE:
             yield word
 
