@@ -1,6 +1,8 @@
 """Every compile of PyTorch, simulated on small machines: adaptive beside an oracle and fixed -j.
 
-    python benchmarks/simulate_pytorch.py TRACE [--cpus 16] [--memory 8G,16G] [--json FILE]
+    python benchmarks/simulate_pytorch.py [TRACE] [--cpus 16] [--memory 8G,16G] [--json FILE]
+
+Without TRACE: the whole PyTorch 2.6.0 that stoker built, every compile and link with its profile.
 
 Actual peaks are drawn within 10 % of the recorded ones, which are what the history knows; kills are
 charged. Where a trace has only peaks, memory over time is assumed: ``climbing`` as gcc's was
@@ -10,6 +12,7 @@ and takes the longest step that fits. All of it is simulated; nothing is compile
 
 import argparse
 import json
+import lzma
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +28,7 @@ from stoker.model.govern import Decision, SimulationResult, State, StepRecord
 from stoker.model.units import byte_count, size
 from stoker.model.value import Value
 
+REFERENCE = Path(__file__).parent / "results/pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
 SEEDS = (1, 2, 3)
 SHAPES: dict[str, Shape] = {"climbing": climbing, "flat": flat}
@@ -69,14 +73,17 @@ class Row(Value, frozen=True, kw_only=True):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("trace", type=Path)
+    parser.add_argument("trace", type=Path, nargs="?", default=REFERENCE)
     parser.add_argument("--cpus", type=int, default=16)
     parser.add_argument("--memory", default="8G,16G")
     parser.add_argument(
         "--json", type=Path, default=Path(__file__).parent / "results/simulate_pytorch.json"
     )
     arguments = parser.parse_args()
-    trace = read_trace(arguments.trace.read_bytes(), str(arguments.trace))
+    content = arguments.trace.read_bytes()
+    if arguments.trace.suffix == ".xz":
+        content = lzma.decompress(content)
+    trace = read_trace(content, str(arguments.trace))
     rows = []
     for memory in filter(None, map(byte_count, arguments.memory.split(","))):
         for row in measure(trace.steps, arguments.cpus, memory):
