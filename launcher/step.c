@@ -143,6 +143,8 @@ static void governor_lives(void)
 
 static enum event lose_governor(void)
 {
+    if (step.governor.length == sizeof step.governor.input)
+        step.losses = RETURNS; /* it lives and talks nonsense: there will be no other */
     channel_close(&step.governor);
     return LOST;
 }
