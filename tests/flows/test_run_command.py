@@ -144,7 +144,7 @@ def test_threads_that_nvcc_takes_from_its_environment(build: Build, need: Need) 
 
 
 def test_the_summary_has_all_it_must_have(build: Build) -> None:
-    build.step("one", "true")
+    build.step("one", "sleep 0.5")  # long enough to be measured
     build.step("two", "true")
     file = build.folder / "summary.json"
     assert build.run(options=["--summary", str(file)]).status == 0
