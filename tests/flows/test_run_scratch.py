@@ -60,7 +60,9 @@ def test_tmpdir_of_the_user_stays_the_place(build: Build, tmp_path: Path) -> Non
     assert told(build, "one").is_relative_to(tmp_path)
 
 
-def test_kill_9_leaves_it_to_the_next_run(build: Build) -> None:
+def test_kill_9_leaves_it_to_the_next_run(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    build.environment["TMPDIR"] = str(tmp_path / "own")  # runs of other tests clean up in /tmp
     build.step("one", f"{TELL}\n{WAIT}")
     run = build.start(options=["--tmp", "disk"])
     folder = told(build, "one").parent
