@@ -119,7 +119,9 @@ class Round:
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', procs, *command]
 
     def processes(self, wanted: str = "") -> list[int]:
-        """Return the live processes of this round whose command line contains ``wanted``."""
+        """Return the live processes of this round whose command line, behind a NUL that marks its
+        start, contains ``wanted``.
+        """
         mark = f"STOKER_HOME={self.home}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -127,7 +129,7 @@ class Round:
                 if mark not in (folder / "environ").read_bytes().split(b"\0"):
                     continue
                 words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("latin-1")
-                if words and wanted in words:
+                if words and wanted in f"\0{words}":
                     found.append(int(folder.name))
         return sorted(found)
 
@@ -252,7 +254,7 @@ FAULTS: dict[str, Fault] = {
     "kill-launcher": _signal("stoker-launcher", signal.SIGKILL, None),
     "kill-compiler": _signal("cc1plus", signal.SIGKILL, None),
     "stop-compiler": _signal("cc1plus", signal.SIGTERM, None),
-    "kill-ninja": _signal("ninja -C", signal.SIGKILL, None),
+    "kill-ninja": _signal("\0ninja -C", signal.SIGKILL, None),
     "kill-stoker": _run_signal(signal.SIGKILL),
     "term-stoker": _run_signal(signal.SIGTERM),
     "int-stoker": _run_signal(signal.SIGINT),

@@ -5,6 +5,7 @@ once, so that a step stays where it began when the link is switched.
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +39,8 @@ class ScratchFolder:
         return self
 
     def _make(self) -> None:
+        for place in self._scratch.places:
+            _sweep(_base(Path(place)))
         self._disk = self._stack.enter_context(folder_of_run(Path(self._scratch.disk)))
         if self._scratch.ram:
             self._ram = self._stack.enter_context(folder_of_run(Path(self._scratch.ram)))
@@ -83,7 +86,7 @@ class ScratchFolder:
 @contextmanager
 def folder_of_run(parent: Path) -> Iterator[Path]:
     """A folder that goes with its run; if that is killed, with the next."""
-    base = private_folder(parent / f"stoker-{os.getuid()}-steps")
+    base = private_folder(_base(parent))
     _sweep(base)
     path = base / f"{os.getpid()}-{os.urandom(4).hex()}"
     # The lock comes first and goes last: a folder without one that is held is nobody's.
@@ -95,7 +98,18 @@ def folder_of_run(parent: Path) -> Iterator[Path]:
             _remove(path)
 
 
+def _base(parent: Path) -> Path:
+    return parent / f"stoker-{os.getuid()}-steps"
+
+
 def _sweep(base: Path) -> None:
+    """Remove what killed runs left, in a folder of our own."""
+    try:
+        found = base.lstat()
+    except OSError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return
     for lock in base.glob("*.lock"):
         if not locks.is_held(lock):
             _remove(lock.with_suffix(""))

@@ -14,8 +14,12 @@ class Tmp(StrEnum):
 
 
 class Scratch(Value, frozen=True, kw_only=True):
-    """``most`` bytes may lie in ``ram``; beyond that, and where there is none, it is ``disk``."""
+    """``most`` bytes may lie in ``ram``; beyond that, and where there is none, it is ``disk``.
+
+    ``places`` are all that any run may have chosen: what a killed one left there is removed.
+    """
 
     disk: str
     ram: str | None = None
     most: int = 0
+    places: tuple[str, ...] = ()

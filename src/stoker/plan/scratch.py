@@ -24,7 +24,7 @@ def choose_scratch(
     wish: Tmp, places: Sequence[Disk], *, named: bool, memory: int, cpus: int
 ) -> Scratch:
     """``places`` begin with the usual one; the user may have ``named`` it."""
-    usual = places[0]
+    usual, paths = places[0], tuple(place.path for place in places)
     on_disk = [place for place in places if not place.in_memory]
     disk = usual if named or not on_disk else on_disk[0]
     ram = _largest_in_memory(places)
@@ -33,8 +33,8 @@ def choose_scratch(
     if wish is Tmp.RAM and not most:
         raise UsageError("there is no file system in memory here", hints=["leave out --tmp ram"])
     if ram is None or wish is Tmp.DISK or (wish is Tmp.AUTO and (named or not plenty)):
-        return Scratch(disk=disk.path)
-    return Scratch(disk=disk.path, ram=ram.path, most=most)
+        return Scratch(disk=disk.path, places=paths)
+    return Scratch(disk=disk.path, ram=ram.path, most=most, places=paths)
 
 
 def room_for_tree(expected: float | None, places: Iterable[Disk], *, free: int) -> tuple[str, int]:

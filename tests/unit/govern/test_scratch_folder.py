@@ -94,17 +94,24 @@ def test_names_that_another_user_has_taken_block_nobody(places: tuple[Path, Path
     for place in places:
         (place / "stoker-0-steps").mkdir()
         os.chown(place / "stoker-0-steps", 65534, 65534)
+        (place / "stoker-0-steps" / "x.lock").touch()
+    everywhere = (str(disk), str(ram))
     for _ in range(2):
-        with ScratchFolder(Scratch(disk=str(disk), ram=str(ram), most=MIB)) as folder:
+        scratch = Scratch(disk=str(disk), ram=str(ram), most=MIB, places=everywhere)
+        with ScratchFolder(scratch) as folder:
             assert folder.path.resolve().is_relative_to(ram)
             (folder.path / "x").write_text("x")
     for place in places:
         theirs, ours = sorted(place.iterdir())
         assert (theirs.owner(), ours.owner()) == ("nobody", "root")
-        assert list(theirs.iterdir()) == list(ours.iterdir()) == []
+        assert [path.name for path in theirs.iterdir()] == ["x.lock"]
+        assert list(ours.iterdir()) == []
 
 
-def test_what_a_killed_run_left_goes_with_the_next(places: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("next_in_ram", [True, False])
+def test_what_a_killed_run_left_goes_with_the_next(
+    places: tuple[Path, Path], next_in_ram: bool
+) -> None:
     disk, ram = places
     command = [sys.executable, "-c", STAY, str(disk), str(ram)]
     runs = [
@@ -118,7 +125,9 @@ def test_what_a_killed_run_left_goes_with_the_next(places: tuple[Path, Path]) ->
     os.kill(runs[0].pid, signal.SIGKILL)
     runs[0].communicate()
     assert (killed / "x").exists()
-    with ScratchFolder(Scratch(disk=str(disk), ram=str(ram), most=MIB)):
+    chosen = str(ram) if next_in_ram else None
+    scratch = Scratch(disk=str(disk), ram=chosen, most=MIB, places=(str(disk), str(ram)))
+    with ScratchFolder(scratch):
         assert not killed.exists()
         assert not links[0].parent.exists()
         assert (living / "x").exists()
