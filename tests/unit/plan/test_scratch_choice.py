@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stoker.model.errors import UsageError
 from stoker.model.machine import Disk
@@ -20,7 +21,9 @@ CACHE = Disk(path="/home/me/.cache", filesystem="ext4", total=GIB, free=GIB, in_
 def chosen(
     *disks: Disk, wish: Tmp = Tmp.AUTO, memory: int = 32 * GIB, cpus: int = 8, named: bool = False
 ) -> Scratch:
-    return choose_scratch(wish, disks, named=named, memory=memory, cpus=cpus)
+    scratch = choose_scratch(wish, disks, named=named, memory=memory, cpus=cpus)
+    assert scratch.places == tuple(disk.path for disk in disks)
+    return replace(scratch, places=())
 
 
 def test_memory_where_there_is_plenty() -> None:
