@@ -452,7 +452,7 @@ def main() -> int:
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
-        f"limit {size(LIMIT)} ({machine.memory.limit.kind.value})",
+        f"memory cgroup of {size(LIMIT)}",
         "minutes": round((time.monotonic() - began) / 60, 1),
         "seed": arguments.seed,
         "cuda": arguments.cuda,

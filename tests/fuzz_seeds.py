@@ -60,7 +60,7 @@ def _elf() -> Iterator[bytes]:
 
 
 def _wrapped() -> bytes:
-    """With device code and a wrapper round it, as nvcc makes."""
+    """With device code in a wrapper, as nvcc writes it."""
     section = '.section .nv_fatbin,\\"a\\"\\n .balign 8\\nC: .incbin \\"code.bin\\"\\n .text\\n'
     wrapper = (
         '.section .nvFatBinSegment,\\"aw\\"\\n .balign 8\\n .int 0x466243b1, 1\\n .quad C, 0\\n'

@@ -62,7 +62,7 @@ _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
 _GPU = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 _ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
-# Folders that pip and uv make anew for every build, the name pip gives a source tree there, and
+# Folders that pip and uv create for each build, the name pip gives a source tree there, and
 # what nvcc puts before the names of its temporary files.
 _OF_PIP = re.compile(r"pip-[a-z-]+-.+", re.DOTALL)
 _OF_UV = re.compile(r"builds-v\d+")

@@ -160,9 +160,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if free <= 0 or unsettled <= 0:
                 return
             known = request.prediction.learned or request.ooms or request.id in admitted
-            known = known or not request.restarts  # a trial may end in a kill
+            killable = request.restarts  # a trial may end in a kill
             needs = _usual(request)
-            if known or needs > room or request.slots_of(state.cpus) > free:
+            if known or not killable or needs > room or request.slots_of(state.cpus) > free:
                 continue
             free -= request.slots_of(state.cpus)
             room -= needs

@@ -36,17 +36,6 @@ def _candidates(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> Iterator
     yield from (home / "bin/nvcc" for home in (*system, *homes))
 
 
-def find_home(probe: Probe) -> str | None:
-    """Return the toolkit that a build takes: the one the variables name, else that of the nvcc on
-    the PATH, as ``read_toolkit`` finds it.
-    """
-    for variable in HOME_VARIABLES:
-        if home := probe.environment.get(variable):
-            return home
-    nvcc = shutil.which("nvcc", path=probe.environment.get("PATH", ""))
-    return str(_ask_home(Path(nvcc), probe)) if nvcc else None
-
-
 def read_toolkit(nvcc: Path, probe: Probe) -> CudaToolkit:
     version, problem = probe.ask_version(nvcc, r"release (\d+\.\d+)")
     if problem:

@@ -54,7 +54,7 @@ def slug(text: str) -> str:
 
 
 def short_name(text: str) -> str:
-    """A folder's name for a text: the text itself, or its start and a digest of it all."""
+    """A folder's name for a text: the text itself, or its start and a digest of the whole."""
     plain = _plain(text)
     if plain == text and 0 < len(text) <= _READABLE:
         return text

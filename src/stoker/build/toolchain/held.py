@@ -16,7 +16,7 @@ def root() -> Path:
 
 
 def lock_of(path: Path) -> Path:
-    """Held by whoever builds with a toolchain of ours."""
+    """Return the lock that a build holds while it uses this toolchain."""
     return path.with_name(f".{path.name}.lock")
 
 
