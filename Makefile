@@ -48,6 +48,7 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/language.py
 
 format: venv
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,90 @@
+"""Checks the words of every text file in the repository against tests/language.toml.
+
+    python tests/language.py [--all]
+
+Prints FILE:LINE, the banned phrase and what to write instead, and exits with status 1. `make lint`
+runs it. Files in the list `unchecked` of language.toml are skipped unless --all is given.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+RULES = Path(__file__).with_suffix(".toml")
+
+
+class Rule(NamedTuple):
+    """A banned phrase and the advice for the author."""
+
+    pattern: re.Pattern[str]
+    instead: str
+
+
+class Offence(NamedTuple):
+    """A banned phrase found in a text, with its line number."""
+
+    line: int
+    phrase: str
+    instead: str
+
+
+def read_rules(path: Path = RULES) -> list[Rule]:
+    """Return the rules of language.toml. A space in a phrase also matches a line break."""
+    phrases = tomllib.loads(path.read_text())["phrases"]
+    return [
+        Rule(
+            re.compile(
+                rf"(?<![a-zA-Z])(?:{phrase})(?![a-zA-Z])".replace(" ", r"\s+"), re.IGNORECASE
+            ),
+            advice,
+        )
+        for phrase, advice in phrases.items()
+    ]
+
+
+def offences(text: str, rules: list[Rule]) -> Iterator[Offence]:
+    """Yield every match of a rule, rule by rule."""
+    for rule in rules:
+        for match in rule.pattern.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield Offence(line, " ".join(match.group().split()), rule.instead)
+
+
+def text_files(*, everything: bool) -> list[str]:
+    """Return the files to check: those that git knows or would add, without foreign input."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    settings = tomllib.loads(RULES.read_text())
+    skipped = tuple(settings["foreign"] + ([] if everything else settings["unchecked"]))
+    suffixes = tuple(settings["suffixes"])
+    return [name for name in listed if name.endswith(suffixes) and not name.startswith(skipped)]
+
+
+def main() -> int:
+    """Print all offences; return 1 if there are any."""
+    rules = read_rules()
+    count = 0
+    for name in text_files(everything="--all" in sys.argv[1:]):
+        path = ROOT / name
+        if not path.exists():  # deleted, but not yet in the index
+            continue
+        for offence in sorted(offences(path.read_text(errors="replace"), rules)):
+            count += 1
+            sys.stdout.write(f"{name}:{offence.line}: {offence.phrase!r}: {offence.instead}\n")
+    if count:
+        sys.stdout.write(f"{count} banned phrases; the rules are in {RULES.relative_to(ROOT)}\n")
+    return bool(count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
