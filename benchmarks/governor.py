@@ -41,10 +41,10 @@ Row = dict[str, Any]
 class Group:
     """A memory cgroup of either version."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, name: str = GROUP):
         first = Path("/sys/fs/cgroup/memory")
         version1 = first.is_dir()
-        self.path = (first if version1 else Path("/sys/fs/cgroup")) / GROUP
+        self.path = (first if version1 else Path("/sys/fs/cgroup")) / name
         if not version1:
             (self.path.parent / "cgroup.subtree_control").write_text("+memory")
         self.path.mkdir(exist_ok=True)

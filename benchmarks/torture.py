@@ -1,13 +1,15 @@
 """Breaks governed builds at random and checks what remains.
 
-    python benchmarks/torture.py --minutes 10 --seed 1 [--cuda] [--only FAULT] [--round SEED]
+    python benchmarks/torture.py --minutes 10 --seed 1 [--workers N] [--cuda] [--only FAULT]
+    python benchmarks/torture.py --seed 1 --round SEED
 
 Each round starts `stoker run -- ninja` on a generated project inside a memory cgroup, injects one
 fault at a random time, and then checks: the run ended with a status that fits the fault, a second
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
 process, socket, run folder or temporary file is left. A failed round prints its seed, keeps its
 output, and can be repeated with --round. Needs root, a memory cgroup and tmpfs mounts. The counts
-go to results/torture-<architecture>.json.
+go to results/torture-<architecture>.json. With --workers, N copies run at the same time, each with
+its own seed, memory cgroup, process namespace and temporary folders.
 """
 
 import argparse
@@ -292,7 +294,7 @@ def small_disk(folder: Path, megabytes: str) -> Iterator[None]:
 class Torture:
     def __init__(self, folder: Path, seed: int, *, cuda: bool):
         self.folder = folder
-        self.group = Group(LIMIT)
+        self.group = Group(LIMIT, f"stoker-torture-{seed}")
         self.source = folder / "source"
         chance = random.Random(seed)
         if cuda:
@@ -422,10 +424,42 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="copies to run at the same time")
     parser.add_argument("--cuda", action="store_true", help="compile kernels with nvcc")
     parser.add_argument("--only", choices=list(FAULTS), help="inject only this fault")
     parser.add_argument("--round", type=int, help="repeat one round by its seed")
+    parser.add_argument("--json", type=Path, help="write the counts here instead of results/")
     arguments = parser.parse_args()
+    if arguments.workers > 1:
+        minutes, counts, failures = _run_workers(arguments)
+    else:
+        minutes, counts, failures = _run_rounds(arguments)
+    machine = read_machine()
+    result = {
+        "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
+        f"memory cgroup of {size(LIMIT)}",
+        "minutes": round(minutes, 1),
+        "seed": arguments.seed,
+        "workers": arguments.workers,
+        "cuda": arguments.cuda,
+        "faults": dict(sorted(counts.items())),
+        "failures": failures,
+    }
+    print(json.dumps(result, indent=2))
+    kind = "cuda" if arguments.cuda else "cxx"
+    file = arguments.json
+    if not (file or failures or arguments.round or arguments.only):
+        file = RESULTS / f"torture-{kind}-{platform.machine()}.json"
+    if file:
+        file.write_text(json.dumps(result, indent=2) + "\n")
+    return 1 if failures else 0
+
+
+Counts = tuple[float, Counter[str], list[dict[str, object]]]
+
+
+def _run_rounds(arguments: argparse.Namespace) -> Counts:
+    """Torture until the time is over; return the minutes, the faults and the failures."""
     folder = Path(tempfile.mkdtemp(prefix="stoker-torture-"))
     torture = Torture(folder, arguments.seed, cuda=arguments.cuda)
     counts: Counter[str] = Counter()
@@ -442,33 +476,49 @@ def main() -> int:
             f"{name:16} round {seed:10}  {seconds:5.1f} s  {'; '.join(wrong) or 'ok'}", flush=True
         )
         if wrong:
-            failures.append({"fault": name, "round": seed, "wrong": wrong})
+            failures.append({"fault": name, "seed": arguments.seed, "round": seed, "wrong": wrong})
             kept = folder / f"failed-{seed}"
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(torture.place, kept, symlinks=True, ignore_dangling_symlinks=True)
         if arguments.round is not None:
             break
     torture.close()
-    machine = read_machine()
-    result = {
-        "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
-        f"memory cgroup of {size(LIMIT)}",
-        "minutes": round((time.monotonic() - began) / 60, 1),
-        "seed": arguments.seed,
-        "cuda": arguments.cuda,
-        "faults": dict(sorted(counts.items())),
-        "failures": failures,
-    }
-    print(json.dumps(result, indent=2))
     if failures:
         print(f"logs of failed rounds: {folder}")
-        return 1
-    shutil.rmtree(folder)
-    if arguments.round is None and arguments.only is None:
-        kind = "cuda" if arguments.cuda else "cxx"
-        file = RESULTS / f"torture-{kind}-{platform.machine()}.json"
-        file.write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+    else:
+        shutil.rmtree(folder)
+    return (time.monotonic() - began) / 60, counts, failures
+
+
+# Each worker sees only its own processes and temporary folders, so it can tell what it left.
+ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+ALONE += ['mount -t tmpfs tmpfs /dev/shm && mount --bind "$0" /tmp && exec "$@"']
+
+
+def _run_workers(arguments: argparse.Namespace) -> Counts:
+    """Run one process for each worker; return the sums of what they report."""
+    folder = Path(tempfile.mkdtemp(prefix="stoker-torture-", dir="/var/tmp"))
+    workers = []
+    for number in range(arguments.workers):
+        place, file = folder / str(number), folder / f"{number}.json"
+        place.mkdir()
+        command = [*ALONE, str(place), sys.executable, __file__, "--json", str(file)]
+        command += ["--minutes", str(arguments.minutes), "--seed", str(arguments.seed + number)]
+        command += ["--cuda"] if arguments.cuda else []
+        command += ["--only", arguments.only] if arguments.only else []
+        workers.append(subprocess.Popen(command))
+    for worker in workers:
+        worker.wait()
+    results = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    failures = [failure for result in results for failure in result["failures"]]
+    if len(results) < arguments.workers:
+        failures.append({"wrong": [f"{arguments.workers - len(results)} workers died"]})
+    if failures:
+        print(f"logs of failed rounds: {folder}")
+    else:
+        shutil.rmtree(folder)
+    counts = sum((Counter(result["faults"]) for result in results), Counter[str]())
+    return sum(result["minutes"] for result in results), counts, failures
 
 
 if __name__ == "__main__":
