@@ -24,6 +24,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.flows.repeating import read_recorded
     from stoker.model.build import BuildRequest
     from stoker.report.building import end_lines
+    from stoker.report.console import print_json
     from stoker.report.progress import Progress, make_view, summary_text
 
     record = options.pop("from_record", None)
@@ -48,7 +49,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
         view.write(summary_text(built.record.summary))
     view.write(end_lines(built.record, built.folder))
     if options["as_json"]:
-        click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())
+        print_json(built)
     else:
         for path in built.record.outputs:
             click.echo(path)

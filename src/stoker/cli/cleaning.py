@@ -55,7 +55,7 @@ def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) ->
     """Show, ask, remove."""
     from stoker.flows.cleaning import remove
     from stoker.report.cleaning import cleaning_page, nothing_text
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
 
     if not as_json:
         show(cleaning_page(cleaning))
@@ -65,7 +65,7 @@ def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) ->
         cleaning = remove(cleaning)
         click.echo(f"removed {size(cleaning.bytes)}", err=True)
     if as_json:
-        _print_json(cleaning)
+        print_json(cleaning)
 
 
 def _agreed(cleaning: "Cleaning") -> bool:
@@ -73,9 +73,3 @@ def _agreed(cleaning: "Cleaning") -> bool:
         raise UsageError("nothing was removed: nobody is there to ask", hints=["say it with --yes"])
     question = f"remove {len(cleaning.chosen)}, {size(cleaning.bytes)}?"
     return click.confirm(question, err=True)
-
-
-def _print_json(cleaning: "Cleaning") -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(cleaning)).decode())

@@ -19,14 +19,13 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_(engine: str | None, as_json: bool) -> None:
     """What is kept, and whether it runs."""
-    import msgspec
-
     from stoker.flows.keeping import containers
+    from stoker.report.console import print_json
     from stoker.report.containers import containers_text
 
     found = containers(engine)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print_json(found)
     else:
         click.echo(containers_text(found), nl=False)
 

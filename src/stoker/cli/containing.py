@@ -59,11 +59,10 @@ def container_options(function: F) -> F:
 
 
 def perform_inside(options: dict[str, Any]) -> None:
-    import msgspec
-
     from stoker.flows.containing import Inside, Onlooker, build_inside
     from stoker.flows.repeating import read_recorded
     from stoker.model.container import EngineKind
+    from stoker.report.console import print_json
     from stoker.report.progress import Progress, make_view
 
     if options["shell_on_failure"]:
@@ -94,7 +93,7 @@ def perform_inside(options: dict[str, Any]) -> None:
     finally:
         view.close()
     if options["as_json"]:
-        click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())
+        print_json(built)
     else:
         for path in built.record.outputs:
             click.echo(path)

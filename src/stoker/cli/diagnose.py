@@ -24,15 +24,13 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     from stoker.diagnose.values import Status
     from stoker.flows.diagnosing import diagnose_what
     from stoker.report import diagnosis as report
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
 
     if as_json and fix_script:
         raise UsageError("--json and --fix-script: take one", hints=["the JSON holds the fixes"])
     diagnosis = diagnose_what(what, run)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(diagnosis)).decode())
+        print_json(diagnosis)
     elif fix_script:
         click.echo(report.fix_script(diagnosis), nl=False)
     else:

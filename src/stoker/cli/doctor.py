@@ -3,7 +3,6 @@
 from typing import Any
 
 import click
-import msgspec
 
 from stoker.cli.request import read_request, request_options
 from stoker.model.errors import ExitStatus
@@ -19,14 +18,14 @@ def command(as_json: bool, **options: Any) -> int:
     """
     from stoker.flows.planning import doctor
     from stoker.plan.doctor import can_run
+    from stoker.report.console import print_json, show
     from stoker.report.doctor import doctor_page
-    from stoker.report.plan import show
 
     planned, findings = doctor(read_request(options))
     runs = can_run(findings)
     if as_json:
         value = {"variant": planned.name, "can_run": runs, "findings": findings}
-        click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+        print_json(value)
     else:
         show(doctor_page(planned, findings))
     return ExitStatus.OK if runs else ExitStatus.FAILED

@@ -13,8 +13,8 @@ from stoker.model.errors import unknown
 def command(cause: str | None, stage: str | None, as_json: bool, markdown: bool) -> None:
     """Print the page of a cause that `stoker diagnose` names; without one, list them all."""
     from stoker.knowledge.failures import Stage, failures
+    from stoker.report.console import print_json, show
     from stoker.report.diagnosis import cause_list, cause_page, reference
-    from stoker.report.plan import show
 
     known = failures()
     if cause and cause not in known:
@@ -27,7 +27,7 @@ def command(cause: str | None, stage: str | None, as_json: bool, markdown: bool)
         import msgspec
 
         built = msgspec.to_builtins(chosen[0] if cause else chosen)
-        click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())
+        print_json(built)
     elif markdown:
         click.echo(reference(chosen), nl=False)
     else:

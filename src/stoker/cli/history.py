@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 
 @click.command()
@@ -29,8 +28,8 @@ def command(
 ) -> None:
     """List governed runs; with RUN, its steps and what each needed."""
     from stoker.flows import remembering
+    from stoker.report.console import print_json, show
     from stoker.report.history import runs_page, steps_page
-    from stoker.report.plan import show
 
     if source is not None:
         click.echo(f"learned {remembering.take_in(source)} steps from {source}", err=True)
@@ -40,7 +39,7 @@ def command(
         raise click.UsageError("--export needs the number of a run")
     elif as_json:
         found = remembering.runs() if run is None else remembering.steps(run)
-        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print_json(found)
     elif run is None:
         show(runs_page(remembering.runs()))
     else:

@@ -33,16 +33,13 @@ def command(target: str, against: str | None, as_json: bool) -> None:
 
 
 def _print(value: Any, as_json: bool) -> None:
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
-        return
     from stoker.model.artifact import ArtifactFacts
     from stoker.report import inspect as report
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
 
-    if isinstance(value, ArtifactFacts):
+    if as_json:
+        print_json(value)
+    elif isinstance(value, ArtifactFacts):
         show(report.page(value))
     else:
         show(report.differences_page(value))

@@ -13,12 +13,12 @@ import msgspec
 def command(pattern: str, source: str, as_json: bool) -> None:
     """List the CMake options of a source tree whose name or help holds PATTERN."""
     from stoker.flows.catalogue import options
+    from stoker.report.console import print_json, show
     from stoker.report.options import options_page
-    from stoker.report.plan import show
 
     tree, found = options(Path(source), pattern)
     if as_json:
         flat = [msgspec.to_builtins(item.option) | {"variable": item.variable} for item in found]
-        click.echo(msgspec.json.format(msgspec.json.encode(flat)).decode())
+        print_json(flat)
     else:
         show(options_page(tree, found))

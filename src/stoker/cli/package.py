@@ -60,25 +60,19 @@ def command(
     """
     from stoker.deliver.package.values import Mode, PackageRequest
     from stoker.flows.packaging import package, plan_package
+    from stoker.report.console import print_json, show
     from stoker.report.packaging import package_page, packaged_lines
-    from stoker.report.plan import show
 
     request = PackageRequest(mode=Mode(wishes.pop("mode")), **wishes)
     if dry_run:
         plan = plan_package(wheel, request)
-        _print_json({"plan": plan}) if as_json else show(package_page(plan))
+        print_json({"plan": plan}) if as_json else show(package_page(plan))
         return
     plan, packaged = package(wheel, request, out, force=force)
     for note in plan.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(packaged_lines(packaged), err=True)
     if as_json:
-        _print_json({"plan": plan, "packaged": packaged})
+        print_json({"plan": plan, "packaged": packaged})
     else:
         click.echo(packaged.path)
-
-
-def _print_json(value: Any) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())

@@ -3,7 +3,6 @@
 from typing import Any
 
 import click
-import msgspec
 
 from stoker.cli.request import read_request, request_options
 
@@ -25,6 +24,7 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
     from stoker.plan.compare import compare
     from stoker.plan.record import plan_json
     from stoker.report import plan as report
+    from stoker.report.console import print_json, show
 
     if words:
         options["variant"] = " ".join(words)
@@ -33,14 +33,14 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
         other = plan(read_request(options | {"variant": against}))
         differences = compare(planned, other)
         if form == "json":
-            click.echo(msgspec.json.encode(differences).decode())
+            print_json(differences)
         else:
-            report.show(report.differences_page(differences, planned.name, other.name))
+            show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(plan_json(planned))).decode())
+        print_json(plan_json(planned))
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
     elif form == "dotenv":
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
-        report.show(report.plan_page(planned))
+        show(report.plan_page(planned))

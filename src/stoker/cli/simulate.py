@@ -63,10 +63,9 @@ def command(
     RUN is the number of a run in the history, TRACE a file of measured steps. Several CPUs, memory
     sizes and policies, separated by commas, are all tried. Ends with status 1 where a step failed.
     """
-    import msgspec
 
     from stoker.flows.simulating import SimulationOptions, simulate_build
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
     from stoker.report.simulation import simulation_page
 
     options = SimulationOptions(
@@ -75,7 +74,7 @@ def command(
     trace, results = simulate_build(source, options)
     if as_json:
         value = {"trace": trace.what, "steps": len(trace.steps), "results": results}
-        click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+        print_json(value)
     else:
         show(simulation_page(trace, results))
     return ExitStatus.FAILED if any(result.failed for result in results) else ExitStatus.OK

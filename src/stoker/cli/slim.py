@@ -82,7 +82,7 @@ def _slim(
     from stoker.deliver.slim.library import SlimOptions
     from stoker.flows.slimming import Wishes, find_target, gpu_targets, slim
     from stoker.model.errors import UsageError
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
     from stoker.report.slimming import slim_lines, slim_page
 
     if gpus is None:
@@ -91,16 +91,10 @@ def _slim(
     request = SlimRequest(gpus=gpu_targets(gpus), options=options, nvidia=nvidia)
     report = slim(find_target(word), request, Wishes(dry_run=dry_run, **wishes))
     if as_json:
-        _print_json(report)
+        print_json(report)
     elif dry_run:
         show(slim_page(report))
     else:
         click.echo(slim_lines(report), err=True)
         if report.output:
             click.echo(report.output)
-
-
-def _print_json(value: Any) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())

@@ -17,12 +17,6 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
-def _encoded(value: object) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(value)).decode()
-
-
 class _Group(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         from stoker.knowledge.toolchains import kinds
@@ -60,6 +54,7 @@ def command() -> None:
 def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json: bool) -> None:
     """Make a toolchain, verify it by using it, and print its folder."""
     from stoker.build.toolchain import request, store
+    from stoker.report.console import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
     made = store.install(request.parse(toolchain, names), into=into, say=_say)
@@ -68,7 +63,7 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     _say(f"{made.name} {made.manifest.version}, {_megabytes(made.manifest.size)}. To use it:")
     for line in _exports(made):
         _say(f"  {line}")
-    click.echo(_encoded(made) if as_json else made.path)
+    print_json(made) if as_json else click.echo(made.path)
 
 
 def _exports(made: "Toolchain") -> list[str]:
@@ -83,10 +78,11 @@ def _exports(made: "Toolchain") -> list[str]:
 def list_(as_json: bool) -> None:
     """Show the toolchains in stoker's own folder."""
     from stoker.build.toolchain import store
+    from stoker.report.console import print_json
 
     found = store.installed()
     if as_json:
-        click.echo(_encoded(found))
+        print_json(found)
     elif not found:
         _say(f"no toolchain in {store.root()}; make one: stoker toolchain install cuda==13.0")
     rows = [(t.name, t.manifest.version, _megabytes(t.manifest.size), t.path) for t in found]

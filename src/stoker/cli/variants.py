@@ -1,7 +1,6 @@
 """`stoker variants`: what can be built for."""
 
 import click
-import msgspec
 
 
 @click.command()
@@ -10,12 +9,12 @@ import msgspec
 def command(words: tuple[str, ...], as_json: bool) -> None:
     """List what can be built for; with VARIANT, say what it means and what it runs on."""
     from stoker.flows.catalogue import catalogue, explain
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
     from stoker.report.variants import catalogue_page, explained_page
 
     value = explain(" ".join(words)) if words else catalogue()
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+        print_json(value)
     elif words:
         show(explained_page(explain(" ".join(words))))
     else:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 from stoker.model.errors import ExitStatus
 
@@ -34,14 +33,14 @@ def command(
     from stoker.flows.verifying import verify
     from stoker.outside.files import write_named
     from stoker.report import verify as report
-    from stoker.report.plan import show
+    from stoker.report.console import print_json, show
 
     verification = verify(wheel, variant=variant, run=run)
     if junit:
         write_named(junit, report.junit(verification))
     if as_json:
         built = report.as_json(verification)
-        click.echo(msgspec.json.format(msgspec.json.encode(built)).decode())
+        print_json(built)
     else:
         show(report.page(verification))
     return ExitStatus.OK if verification.ok else ExitStatus.FAILED

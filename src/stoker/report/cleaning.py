@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stoker.model.cleaning import Cleaning, Kept, Kind
 from stoker.model.units import duration, size
+from stoker.report.console import Listing
 
 _MOST_OF_A_KIND = 12
 _DAY = 86_400
@@ -17,12 +17,9 @@ _DAY = 86_400
 def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableType:
     """The largest of each kind that goes by name, the rest in one line; what is in use by name."""
     now = time.time() if now is None else now
-    table = Table(box=None, pad_edge=False)
-    for column, justify in (("kind", "left"), ("size", "right"), ("unused for", "right")):
-        table.add_column(column, header_style="dim", justify=justify)  # type: ignore[arg-type]
-    table.add_column("", overflow="fold")
+    table = Listing("kind", ">size", ">unused for", "")
     for row in _rows(cleaning.chosen, now):
-        table.add_row(*map(Text, row))
+        table.add(*row)
     lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
     lines += [
         Text(f"left alone, a link of your own: {kept.path} -> {kept.link}")

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from stoker.diagnose.values import Diagnosis, Evidence, Finding, Status
 from stoker.diagnose.verdict import filled
 from stoker.knowledge.failures import Failure, Fix
+from stoker.report.console import Indented, Listing, whole
 
 _WIDEST = 400  # characters of a line of evidence on a terminal
 
@@ -55,12 +54,9 @@ def cause_page(cause: Failure) -> RenderableType:
 
 
 def cause_list(causes: Iterable[Failure]) -> RenderableType:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold")
+    table = Listing("", "", "")
     for cause in causes:
-        table.add_row(cause.name, cause.stage, cause.title)
+        table.add(Text(cause.name, style="bold"), Text(cause.stage, style="dim"), cause.title)
     return table
 
 
@@ -117,7 +113,7 @@ def _fixes(fixes: Iterable[Fix]) -> Iterator[RenderableType]:
     for number, fix in enumerate(fixes):
         yield _said("Or" if number else "Fix", fix.text)
         for command in fix.commands:
-            yield Padding(Text.assemble(("$ ", "dim"), command), (0, 0, 0, 8), expand=False)
+            yield whole(" " * 8, ("$ ", "dim"), command)
 
 
 def _more(misled_by: Iterable[str], links: Iterable[str]) -> Iterator[RenderableType]:
@@ -128,15 +124,11 @@ def _more(misled_by: Iterable[str], links: Iterable[str]) -> Iterator[Renderable
 
 
 def _said(word: str, text: str) -> RenderableType:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=5, style="bold")
-    grid.add_column(overflow="fold")
-    grid.add_row(word, Text(text))
-    return _indented(grid)
+    return Indented(text, 8, Text(f"  {word}", style="bold"))
 
 
-def _indented(what: RenderableType) -> Padding:
-    return Padding(what, (0, 0, 0, 2), expand=False)
+def _indented(what: Text) -> Indented:
+    return Indented(what, 2)
 
 
 def _markdown(cause: Failure) -> Iterator[str]:

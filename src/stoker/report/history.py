@@ -3,17 +3,17 @@
 from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stoker.model.runs import Attempt, Run
 from stoker.model.units import duration, size
+from stoker.report.console import Listing
 
 
 def runs_page(runs: tuple[Run, ...]) -> RenderableType:
     if not runs:
         return Text("nothing yet: `stoker run -- ninja` measures a build")
-    table = _table("run", "when", "took", "steps", "peak", "repeated", "command")
+    table = Listing("run", "when", ">took", ">steps", ">peak", ">repeated", "command")
     for run in runs:
         when = datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M")
         summary = run.summary
@@ -25,12 +25,12 @@ def runs_page(runs: tuple[Run, ...]) -> RenderableType:
                 size(summary.peak_bytes),
                 str(summary.retries or ""),
             )
-        table.add_row(*map(Text, (str(run.id), when, *figures, run.command)))
+        table.add(str(run.id), when, *figures, run.command)
     return table
 
 
 def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
-    table = _table("peak", "took", "CPU", "how it ended", "step")
+    table = Listing(">peak", ">took", ">CPU", "how it ended", "step")
     for attempt in attempts[:most]:
         record = attempt.record
         title = record.step.source or record.step.output
@@ -41,14 +41,7 @@ def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
             attempt.outcome.value,
             title,
         )
-        table.add_row(*map(Text, cells))
+        table.add(*cells)
     rest = len(attempts) - most
     more = [Text(f"and {rest} more: --all shows them")] if rest > 0 else []
     return Group(table, *more)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, header_style="dim", overflow="fold")
-    return table

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stoker.model.artifact import (
@@ -20,6 +19,7 @@ from stoker.model.artifact import (
     RunsOn,
 )
 from stoker.model.units import size
+from stoker.report.console import Listing
 
 _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -51,27 +51,6 @@ def bar(share: float, width: int = _BAR_WIDTH) -> str:
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
 
 
-def _table(title: str, *columns: str) -> Table:
-    """A table without lines; ``>`` before a column's name means numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.show_header = any(column.strip(">") for column in columns)
-    for column in columns:
-        number = column.startswith(">")
-        table.add_column(
-            column.strip(">"),
-            header_style="dim",
-            justify="right" if number else "left",
-            no_wrap=number,
-            overflow="fold",
-        )
-    return table
-
-
-def _add(table: Table, *cells: str | Text) -> None:
-    """Add a row; names in it may hold anything, and are no markup."""
-    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
-
-
 def _head(facts: ArtifactFacts) -> Text:
     wheel = facts.wheel
     title = f"{wheel.name} {wheel.version}" if wheel else facts.path
@@ -88,7 +67,7 @@ def _head(facts: ArtifactFacts) -> Text:
     return lines.append(", ".join(said))
 
 
-def _device_code(facts: ArtifactFacts) -> Table | None:
+def _device_code(facts: ArtifactFacts) -> Listing | None:
     """Summed up over the libraries, by architecture; then what is there and never runs."""
     codes = [code for library in facts.libraries for code in library.device_code]
     if not codes:
@@ -97,12 +76,12 @@ def _device_code(facts: ArtifactFacts) -> Table | None:
     for code in sorted(filter(lambda code: code.linked, codes), key=_order):
         by_arch.setdefault(code.arch, []).append(code)
     largest = max((_bytes(group) for group in by_arch.values()), default=0)
-    table = _table(f"Device code  {size(_bytes(codes))}", "", "", ">", ">", "")
+    table = Listing("", "", ">", ">", "", title=f"Device code  {size(_bytes(codes))}", indent=2)
     for arch, group in islice(by_arch.items(), _MOST_ROWS):
         share = Text(bar(_bytes(group) / max(1, largest)), style="cyan")
-        _add(table, f"  {arch}", share, *_amounts(group))
+        table.add(f"{arch}", share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
-        _add(table, "  not linked", Text("never runs", style="dim"), *_amounts(left_over))
+        table.add("not linked", Text("never runs", style="dim"), *_amounts(left_over))
     return table
 
 
@@ -121,20 +100,20 @@ def _amounts(codes: Sequence[DeviceCode]) -> tuple[str, str, str]:
     return size(_bytes(codes)), str(count), " ".join([*kinds, *packed])
 
 
-def _gpus(facts: ArtifactFacts) -> Table | None:
+def _gpus(facts: ArtifactFacts) -> Listing | None:
     """GPUs that everything runs on, a line each; those that only a part runs on in short."""
     if not facts.runs_on:
         return None
-    table = _table("Runs on", "", "", "")
+    table = Listing("", "", "", title="Runs on", indent=2)
     partly: dict[tuple[str, ...], list[str]] = {}
     for row in facts.runs_on:
         if row.without:
             partly.setdefault(row.without, []).append(row.arch)
         elif row.names:
-            _add(table, f"  {row.arch}", _shortened(row.names), Text(_remark(row), style="yellow"))
+            table.add(f"{row.arch}", _shortened(row.names), Text(_remark(row), style="yellow"))
     for without, archs in partly.items():
         missing = f"in part: not {_shortened(_base_names(without), 3)}"
-        _add(table, Text(f"  {' '.join(archs)}", style="dim"), Text(missing, style="dim"))
+        table.add(Text(f"{' '.join(archs)}", style="dim"), Text(missing, style="dim"))
     return table
 
 
@@ -154,17 +133,25 @@ def _shortened(names: Sequence[str], most: int = _MOST_NAMES) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _libraries(facts: ArtifactFacts) -> Table | None:
+def _libraries(facts: ArtifactFacts) -> Listing | None:
     if not facts.libraries:
         return None
-    table = _table(
-        "Libraries", "", ">size", ">device code", "C++ ABI", "symbols", *_SERIES, "marked for"
+    table = Listing(
+        "",
+        ">size",
+        ">device code",
+        "C++ ABI",
+        "symbols",
+        *_SERIES,
+        "marked for",
+        title="Libraries",
+        indent=2,
     )
     by_size = sorted(facts.libraries, key=lambda library: -library.size)
     for library in by_size[:_MOST_LIBRARIES]:
-        _add(table, f"  {library.path}", size(library.size), *_library_cells(library))
+        table.add(f"{library.path}", size(library.size), *_library_cells(library))
     if len(by_size) > _MOST_LIBRARIES:
-        _add(table, f"  and {len(by_size) - _MOST_LIBRARIES} smaller ones")
+        table.add(f"and {len(by_size) - _MOST_LIBRARIES} smaller ones")
     return table
 
 
@@ -180,16 +167,16 @@ def _library_cells(library: LibraryFacts) -> tuple[str | Text, ...]:
     )
 
 
-def _sections(library: LibraryFacts) -> Table:
+def _sections(library: LibraryFacts) -> Listing:
     """The largest sections, for a page about one library."""
-    table = _table("Sections", "", "", ">")
+    table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        _add(table, f"  {name}", Text(bar(amount / library.size), style="cyan"), size(amount))
+        table.add(f"{name}", Text(bar(amount / library.size), style="cyan"), size(amount))
     return table
 
 
-def _search_paths(libraries: Iterable[LibraryFacts]) -> Table | None:
+def _search_paths(libraries: Iterable[LibraryFacts]) -> Listing | None:
     counts = Counter(
         (kind, folders)
         for library in libraries
@@ -198,26 +185,26 @@ def _search_paths(libraries: Iterable[LibraryFacts]) -> Table | None:
     )
     if not counts:
         return None
-    table = _table("Search paths", "", ">", "")
+    table = Listing("", ">", "", title="Search paths", indent=2)
     for (kind, folders), count in counts.most_common(_MOST_ROWS):
-        _add(table, f"  {kind}", f"{count} x", Text(" ".join(folders), style="dim"))
+        table.add(f"{kind}", f"{count} x", Text(" ".join(folders), style="dim"))
     return table
 
 
-def _dependencies(facts: ArtifactFacts) -> Table | None:
+def _dependencies(facts: ArtifactFacts) -> Listing | None:
     """By origin. What a wheel lacks is a mistake, each on a line of its own."""
     if not facts.dependencies:
         return None
-    table = _table("Needed libraries", "", "")
+    table = Listing("", "", title="Needed libraries", indent=2)
     for origin in LibraryOrigin:
         rows = [row for row in facts.dependencies if row.origin is origin]
         if origin is LibraryOrigin.MISSING and facts.wheel:
             for row in rows[:_MOST_ROWS]:
-                _add(table, Text("  MISSING", style="bold red"), _lacking(row))
+                table.add(Text("MISSING", style="bold red"), _lacking(row))
             if len(rows) > _MOST_ROWS:
-                _add(table, "  MISSING", f"and {len(rows) - _MOST_ROWS} more")
+                table.add("MISSING", f"and {len(rows) - _MOST_ROWS} more")
         elif rows:
-            _add(table, f"  {_ORIGINS[origin]}", Text(_named(rows), style="dim"))
+            table.add(f"{_ORIGINS[origin]}", Text(_named(rows), style="dim"))
     return table
 
 
@@ -247,14 +234,12 @@ def _remarks(facts: ArtifactFacts) -> Text | None:
 def differences_page(differences: Sequence[FactDifference]) -> RenderableType:
     if not differences:
         return Text("no difference")
-    table = Table(box=None, pad_edge=False)
-    for column in ("", "", "before", "after"):
-        table.add_column(column, header_style="dim", overflow="fold")
+    table = Listing("", "", "before", "after")
     subject = ""
     for row in differences:
         if row.subject != subject:
             subject = row.subject
-            _add(table, "", Text(subject, style="bold"))
+            table.add("", Text(subject, style="bold"))
         sign = "+" if row.before is None else "-" if row.after is None else "~"
-        _add(table, sign, row.name, row.before or "", row.after or "")
+        table.add(sign, row.name, row.before or "", row.after or "")
     return table

@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
+from stoker.report.console import Indented
 
 
 def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> RenderableType:
@@ -17,19 +18,21 @@ def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Renderab
     return Group(*lines)
 
 
-def _lines(item: ListedOption, *, pytorch: bool) -> list[Text]:
+def _lines(item: ListedOption, *, pytorch: bool) -> list[RenderableType]:
     option = item.option
     head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
     head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
-    lines = [head]
+    lines: list[RenderableType] = [head]
     if option.help:
-        lines.append(Text(f"    {option.help}"))
+        lines.append(Indented(option.help, 4))
     if option.condition:
-        lines.append(Text(f"    if {option.condition}, else {option.otherwise}", style="cyan"))
+        lines.append(_note(f"if {option.condition}, else {option.otherwise}", "cyan"))
     if option.within:
-        lines.append(Text(f"    declared where {option.within}", style="cyan"))
+        lines.append(_note(f"declared where {option.within}", "cyan"))
     if pytorch and item.variable is None:
-        lines.append(
-            Text("    not handed on by the front end: set it with cmake -D", style="yellow")
-        )
+        lines.append(_note("not handed on by the front end: set it with cmake -D", "yellow"))
     return lines
+
+
+def _note(text: str, style: str) -> Indented:
+    return Indented(Text(text, style=style), 4)

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from stoker.deliver.package.values import LibraryChange, Packaged, PackagePlan
 from stoker.model.units import size
+from stoker.report.console import Indented, Listing
 
 _MOST_NAMES = 4
 
@@ -39,22 +38,19 @@ def _head(plan: PackagePlan) -> list[RenderableType]:
     return [head, Text(f"from {plan.wheel}", style="dim")]
 
 
-def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
-    indented = [Padding(line, (0, 0, 0, 2), expand=False) for line in lines]
+def _section(title: str, lines: Iterable[Text]) -> list[RenderableType]:
+    indented = [Indented(line, 2) for line in lines]
     return [Text(title, style="bold"), *indented] if indented else []
 
 
 def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
     if not added:
         return []
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim", overflow="fold")
-    for change in added:
-        table.add_row(change.path, size(change.size), f"{change.source}")
     total = size(sum(change.size for change in added))
-    return _section(f"Libraries taken in: {len(added)}, {total}", [table])
+    table = Listing("", ">", "", title=f"Libraries taken in: {len(added)}, {total}", indent=2)
+    for change in added:
+        table.add(change.path, size(change.size), Text(f"{change.source}", style="dim"))
+    return [table]
 
 
 def _search_paths(changes: Iterable[LibraryChange]) -> list[RenderableType]:
@@ -62,11 +58,11 @@ def _search_paths(changes: Iterable[LibraryChange]) -> list[RenderableType]:
     for change in changes:
         if change.rpath is not None:
             by_path.setdefault(change.rpath, []).append(change.path)
-    lines: list[RenderableType] = []
+    lines: list[Text] = []
     for path, libraries in by_path.items():
         lines.append(Text(_some(libraries), style="dim"))
         folders = path.split(":") if path else ["none"]
-        lines += [Padding(Text(folder), (0, 0, 0, 2)) for folder in folders]
+        lines += [Text(f"  {folder}") for folder in folders]
     return _section("Search path (DT_RPATH)", lines)
 
 

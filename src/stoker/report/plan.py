@@ -1,19 +1,16 @@
 """A plan as a terminal page, as shell lines or as a .env file."""
 
 import shlex
-import sys
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.finding import Severity
 from stoker.model.plan import Plan, Setting
 from stoker.model.units import duration, size
 from stoker.plan.compare import Difference
+from stoker.report.console import Indented, Listing, whole
 from stoker.report.findings import finding_lines
-
-_PIPED = 200  # columns where no terminal says how many
 
 
 def shell_lines(plan: Plan) -> str:
@@ -42,9 +39,9 @@ def plan_page(plan: Plan) -> RenderableType:
         parts.append(_settings("CMake", only_cmake))
     if plan.cmake and len(only_cmake) < len(plan.cmake):
         names = ", ".join(s.name for s in plan.cmake if s.name in forwarded)
-        parts.append(Text(f"  handed on to CMake: {names}", style="dim"))
+        parts.append(Indented(Text(f"handed on to CMake: {names}", style="dim"), 2))
     parts += [Text(), Text("Commands", style="bold")]
-    parts += [Text(f"  {shlex.join(command.words)}") for command in plan.commands]
+    parts += [whole(f"  {shlex.join(command.words)}") for command in plan.commands]
     parts += [Text(), _estimate(plan)]
     worth_saying = [f for f in plan.findings if f.severity is not Severity.OK]
     if worth_saying:
@@ -68,23 +65,16 @@ def _head(plan: Plan) -> Text:
     return head
 
 
-def _settings(title: str, settings: tuple[Setting, ...]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.add_column(overflow="fold", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_column(style="dim", overflow="fold")
-    table.show_header = False
+def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
+    listing = Listing("", "", "", title=title, indent=2)
     for setting in settings:
         why = f": {setting.why}" if setting.why else ""
-        table.add_row(*map(Text, (f"  {setting.name}", setting.value, f"{setting.origin}{why}")))
-    return table
+        listing.add(setting.name, setting.value, Text(f"{setting.origin}{why}", style="dim"))
+    return listing
 
 
-def _estimate(plan: Plan) -> Table:
-    table = Table(
-        title="Estimate", title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
-    table.show_header = False
+def _estimate(plan: Plan) -> Listing:
+    listing = Listing("", "", "", title="Estimate", indent=2)
     estimate = plan.estimate
     for name, quantity, words in (
         ("time", estimate.seconds, duration),
@@ -93,8 +83,8 @@ def _estimate(plan: Plan) -> Table:
         ("wheel", estimate.wheel_bytes, size),
     ):
         amount = "unknown" if quantity.amount is None else f"about {words(quantity.amount)}"
-        table.add_row(f"  {name}", amount, Text(quantity.basis, style="dim"))
-    return table
+        listing.add(name, amount, Text(quantity.basis, style="dim"))
+    return listing
 
 
 def differences_page(
@@ -102,9 +92,7 @@ def differences_page(
 ) -> RenderableType:
     if not differences:
         return Text("no difference")
-    table = Table(box=None, pad_edge=False)
-    for column in ("", "", before, after):
-        table.add_column(Text(column), overflow="fold")
+    table = Listing("", "", before, after)
     said = set()
     for item in differences:
         change = item.name, item.before, item.after
@@ -112,17 +100,5 @@ def differences_page(
             continue  # an option and the variable that hands it on change as one
         said.add(change)
         sign = "+" if item.before is None else "-" if item.after is None else "~"
-        table.add_row(*map(Text, (sign, item.name, item.before or "", item.after or "")))
+        table.add(sign, item.name, item.before or "", item.after or "")
     return table
-
-
-def show(page: RenderableType) -> None:
-    """Print a page; without the blanks that fill lines where no terminal limits it."""
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(page)
-        return
-    console = Console(highlight=False, width=_PIPED)
-    with console.capture() as captured:
-        console.print(page)
-    sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))

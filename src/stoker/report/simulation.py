@@ -3,35 +3,33 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stoker.model.govern import SimulationResult, Trace
 from stoker.model.units import size
+from stoker.report.console import Listing
 
 _COLUMNS = (
-    ("CPUs", "right"),
-    ("memory", "right"),
-    ("policy", "left"),
-    ("time", "right"),
-    ("saves", "right"),
-    ("of bound", "right"),
-    ("bound", "right"),
-    ("limited by", "left"),
-    ("peak", "right"),
-    ("paused", "right"),
-    ("preempted", "right"),
-    ("OOM kills", "right"),
-    ("failed", "right"),
+    ">CPUs",
+    ">memory",
+    "policy",
+    ">time",
+    ">saves",
+    ">of bound",
+    ">bound",
+    "limited by",
+    ">peak",
+    ">paused",
+    ">preempted",
+    ">OOM kills",
+    ">failed",
 )
 
 
 def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> RenderableType:
-    table = Table(box=None, pad_edge=False)
-    for title, side in _COLUMNS:
-        table.add_column(title, header_style="dim", justify="right" if side == "right" else "left")
+    table = Listing(*_COLUMNS)
     for result in results:
-        table.add_row(*simulation_row(result, results[0]))
+        table.add(*simulation_row(result, results[0]))
     head = Text(f"{trace.what}, {len(trace.steps)} steps, simulated", style="bold")
     notes = [Text(f"note: {note}", style="dim") for note in trace.notes]
     return Group(head, table, *notes)

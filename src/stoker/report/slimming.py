@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stoker.model.slim import ArchSlim, LibrarySlim, SlimReport
 from stoker.model.units import size
+from stoker.report.console import Listing
 
 
 def slim_page(report: SlimReport) -> RenderableType:
@@ -40,20 +40,10 @@ def _total(report: SlimReport) -> str:
     return f"{size(report.before)} -> {size(report.after)}{share}"
 
 
-def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in heads:
-        first = head == heads[0]
-        table.add_column(
-            head, justify="left" if first else "right", overflow="fold", no_wrap=not first
-        )
-    return table
-
-
-def _libraries(libraries: Sequence[LibrarySlim]) -> Table:
-    table = _table("library", "before", "after", "", "kept", "dropped", "stubs", "layout")
+def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
+    table = Listing("library", ">before", ">after", ">", ">kept", ">dropped", ">stubs", "layout")
     for row in sorted(libraries, key=lambda library: -library.before):
-        table.add_row(
+        table.add(
             row.path,
             size(row.before),
             size(row.after),
@@ -66,11 +56,11 @@ def _libraries(libraries: Sequence[LibrarySlim]) -> Table:
     return table
 
 
-def _architectures(libraries: Iterable[LibrarySlim]) -> Table:
+def _architectures(libraries: Iterable[LibrarySlim]) -> Listing:
     """Of all libraries together."""
-    table = _table("architecture", "kept", "", "dropped", "")
+    table = Listing("architecture", ">kept", ">", ">dropped", ">")
     for row in _summed(libraries):
-        table.add_row(
+        table.add(
             Text(row.arch, style="green" if row.kept_bytes else "dim"),
             str(row.kept) if row.kept else "",
             size(row.kept_bytes) if row.kept else "",

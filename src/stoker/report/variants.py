@@ -1,10 +1,10 @@
 """The words of variants as tables; one variant explained."""
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stoker.model.catalogue import Catalogue, Explained
+from stoker.report.console import Indented, Listing
 
 
 def catalogue_page(catalogue: Catalogue) -> RenderableType:
@@ -21,46 +21,38 @@ def catalogue_page(catalogue: Catalogue) -> RenderableType:
     return Group(*parts)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, header_style="dim", overflow="fold")
-    return table
-
-
-def _named(catalogue: Catalogue) -> Table:
-    table = _table("Named in stoker.toml", "name", "variant", "", "where")
+def _named(catalogue: Catalogue) -> Listing:
+    table = Listing("name", "variant", "where", "", title="Named in stoker.toml")
     for entry in catalogue.named:
-        table.add_row(*map(Text, (entry.name, entry.variant, entry.description, entry.where)))
+        table.add(entry.name, entry.variant, entry.where, entry.description)
     return table
 
 
-def _gpus(catalogue: Catalogue) -> Table:
-    table = _table("GPU targets", "word", "GPUs", "made by CUDA")
+def _gpus(catalogue: Catalogue) -> Listing:
+    table = Listing("word", "made by CUDA", "GPUs", title="GPU targets")
     for entry in catalogue.gpus:
         makers = f"{entry.cuda[0]} to {entry.cuda[-1]}" if entry.cuda else entry.backend.value
-        table.add_row(*map(Text, (entry.word, ", ".join(entry.names), makers)))
+        table.add(entry.word, makers, ", ".join(entry.names))
     return table
 
 
-def _cpus(catalogue: Catalogue) -> Table:
-    table = _table(
-        "CPU levels (and microarchitectures such as zen4, neoverse_v2)", "word", "runs on"
-    )
+def _cpus(catalogue: Catalogue) -> Listing:
+    title = "CPU levels (and microarchitectures such as zen4, neoverse_v2)"
+    table = Listing("word", "runs on", title=title)
     for word, serves in catalogue.cpus.items():
-        table.add_row(*map(Text, (word, serves)))
+        table.add(word, serves)
     return table
 
 
-def _features(catalogue: Catalogue) -> Table:
-    table = _table("Features (no in front switches one off: nonccl)", "word", "")
+def _features(catalogue: Catalogue) -> Listing:
+    table = Listing("word", "", title="Features (no in front switches one off: nonccl)")
     for word, text in catalogue.features.items():
-        table.add_row(*map(Text, (word, text)))
+        table.add(word, text)
     return table
 
 
-def _words(title: str, words: tuple[str, ...]) -> Text:
-    return Text.assemble((f"{title}: ", "bold"), " ".join(words))
+def _words(title: str, words: tuple[str, ...]) -> Indented:
+    return Indented(" ".join(words), len(title) + 2, Text(f"{title}:", style="bold"))
 
 
 def explained_page(explained: Explained) -> RenderableType:
@@ -68,9 +60,9 @@ def explained_page(explained: Explained) -> RenderableType:
         Text.assemble((explained.name, "bold"), f"  wheel label +{explained.label}")
     ]
     if explained.gpus:
-        table = _table("", "GPUs", "architecture", "runs by")
+        table = Listing("architecture", "runs by", "GPUs")
         for served in explained.gpus:
-            table.add_row(*map(Text, (", ".join(served.names) or "-", served.arch, served.by)))
+            table.add(served.arch, served.by, ", ".join(served.names) or "-")
         parts.append(table)
     if explained.cpu_needs:
         parts.append(Text(f"CPU must have: {' '.join(explained.cpu_needs)}"))

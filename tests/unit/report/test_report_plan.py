@@ -12,7 +12,8 @@ from stoker.model.plan import Plan, Quantity
 from stoker.model.source import SourceTree
 from stoker.plan.compare import compare
 from stoker.plan.record import plan_json
-from stoker.report.plan import differences_page, plan_page, show
+from stoker.report.console import show
+from stoker.report.plan import differences_page, plan_page
 from subjects import (
     changed,
     cmake_of,

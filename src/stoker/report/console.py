@@ -1,0 +1,149 @@
+"""Prints pages and JSON to standard output, and lays out lists so that they stay readable.
+
+Lines are as wide as the terminal, or as COLUMNS says; output to a pipe or file has no limit. Text
+breaks between words only: a path or a command is never broken, so that it can be copied.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+_UNLIMITED = 1_000_000  # columns where nothing limits a line
+_GAP = 2  # blanks between columns
+_LEAST = 30  # columns below which a last column is not wrapped, but put on lines of its own
+_INDENT = 4
+_WORD = re.compile(r"\s*\S+\s*")
+
+
+def show(page: RenderableType) -> None:
+    """Print a page to standard output."""
+    console = _Console(highlight=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        console = _Console(highlight=False, width=_UNLIMITED)
+    console.print(page, crop=False)
+
+
+class _Console(Console):
+    """Breaks text between words only; rich would also break words that are too long."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        if isinstance(renderable, Text) and not renderable.no_wrap:
+            renderable = Indented(renderable, 0)
+        return super().render(renderable, options)
+
+
+def print_json(value: Any) -> None:
+    """Print a value to standard output as indented JSON."""
+    import click
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def whole(*parts: str | tuple[str, str]) -> Text:
+    """Return a line that is never wrapped, such as a command. A part may be (text, style)."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
+
+
+class Indented:
+    """Text that is indented in all its lines. The first line may hold a mark before the text."""
+
+    def __init__(self, text: str | Text, indent: int, mark: str | Text = "") -> None:
+        self._text = Text(text) if isinstance(text, str) else text
+        self._mark = Text.assemble(mark)
+        self._indent = indent
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = max(1, options.max_width - self._indent)
+        start = self._mark
+        for part in _wrapped(self._text, width):
+            line = whole() + start
+            line.pad_right(self._indent - start.cell_len)
+            line.append(part)
+            line.rstrip()
+            yield line
+            start = Text()
+
+
+class Listing:
+    """Rows in columns. Where the columns do not fit, each row becomes a block of lines.
+
+    ``>`` before the name of a column aligns it to the right, as for numbers. The last column may
+    wrap: it is the place for sentences and lists of names.
+    """
+
+    def __init__(self, *columns: str, title: str = "", indent: int = 0) -> None:
+        self._names = [Text(name.removeprefix(">"), style="dim") for name in columns]
+        self._right = [name.startswith(">") for name in columns]
+        self._title = title
+        self._indent = indent
+        self._rows: list[list[Text]] = []
+
+    def add(self, *cells: str | Text) -> None:
+        """Add a row. A string is shown as it is; use a Text for a style."""
+        self._rows.append([Text(cell) if isinstance(cell, str) else cell for cell in cells])
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text | Indented]:
+        if self._title:
+            yield whole((self._title, "bold"))
+        rows = [self._names, *self._rows] if any(name.plain for name in self._names) else self._rows
+        columns = list(zip_longest(*rows, fillvalue=Text()))
+        widths = [max(cell.cell_len for cell in column) for column in columns]
+        start = self._indent + sum(width + _GAP for width in widths[:-1])
+        space = options.max_width - start
+        if rows and not _fits(columns[-1], space):
+            yield from (line for row in self._rows for line in self._block(row, options.max_width))
+        else:
+            yield from (self._line(row, widths) for row in rows)
+
+    def _line(self, row: Sequence[Text], widths: Sequence[int]) -> Indented:
+        mark = Text(" " * self._indent)
+        for cell, width, right in zip(row, widths, self._right, strict=False):
+            aligned = Text(" " * (width - cell.cell_len) if right else "") + cell
+            if cell is row[-1]:
+                return Indented(aligned, mark.cell_len, mark)
+            aligned.pad_right(width + _GAP - aligned.cell_len)
+            mark.append(aligned)
+        return Indented("", 0, mark)
+
+    def _block(self, row: Sequence[Text], width: int) -> Iterator[Indented]:
+        """Put the first cell on a line and the others below it, as many on a line as fit."""
+        yield Indented(row[0], self._indent)
+        indent = self._indent + _INDENT
+        line = Text()
+        for name, cell in zip(self._names[1:], row[1:], strict=False):
+            item = Text.assemble(name, " ", cell) if name.plain else cell
+            if line and cell and indent + line.cell_len + _GAP + item.cell_len > width:
+                yield Indented(line, indent)
+                line = Text()
+            if cell:
+                line = Text.assemble(line, " " * _GAP if line else "", item)
+        if line:
+            yield Indented(line, indent)
+
+
+def _fits(column: Sequence[Text], space: int) -> bool:
+    """Whether the cells of a last column fit, whole or wrapped between words."""
+    longest_word = max(len(word) for cell in column for word in ["", *cell.plain.split()])
+    return max(cell.cell_len for cell in column) <= space or max(_LEAST, longest_word) <= space
+
+
+def _wrapped(text: Text, width: int) -> Iterator[Text]:
+    """Break a text at its line ends, and between words where a line is too long."""
+    for line in text.split("\n", allow_blank=True):
+        breaks, used = [], 0
+        for word in _WORD.finditer(line.plain):
+            if used and used + cell_len(word[0].rstrip()) > width:
+                breaks.append(word.start())
+                used = 0
+            used += cell_len(word[0])
+        yield from line.divide(breaks)

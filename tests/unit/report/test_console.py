@@ -1,0 +1,140 @@
+"""Pages at every width: nothing is lost, nothing is broken inside a word, nothing is padded."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stoker.model.finding import Finding, Severity
+from stoker.report.console import Indented, Listing, show, whole
+from stoker.report.findings import finding_lines
+from stoker.report.plan import plan_page
+from subjects import plan, pytorch_tree
+
+Printed = Callable[[RenderableType, int | None], list[str]]
+
+COMMAND = "apt-get install -y --no-install-recommends libopenblas-dev libnuma-dev"
+PATH = "/usr/local/lib/python3.13/site-packages/nvidia/cu13/lib/libcublasLt.so.13"
+WIDTHS = [None, 120, 80, 40, 20, 1]
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Printed:
+    """The lines of a page where COLUMNS has a value, or has none; there is no terminal."""
+
+    def lines(page: RenderableType, width: int | None) -> list[str]:
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if width is not None:
+            monkeypatch.setenv("COLUMNS", str(width))
+        show(page)
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def listing() -> Listing:
+    rows = Listing("name", ">size", "", "what", title="Libraries", indent=2)
+    rows.add("libone", "12 MB", Text("new", style="green"), "a sentence of some length " * 4)
+    rows.add("libtwo", "1 MB", "", PATH)
+    rows.add("libthree")
+    return rows
+
+
+def test_a_listing_in_columns(printed: Printed) -> None:
+    assert printed(listing(), None) == [
+        "Libraries",
+        "  name       size       what",
+        "  libone    12 MB  new  " + ("a sentence of some length " * 4).strip(),
+        f"  libtwo     1 MB       {PATH}",
+        "  libthree",
+    ]
+
+
+def test_a_listing_whose_last_column_wraps(printed: Printed) -> None:
+    lines = printed(listing(), 98)
+    assert lines[2].endswith("some length a sentence of some length a sentence of some")
+    assert lines[3] == " " * 24 + "length a sentence of some length"
+    assert lines[4] == f"  libtwo     1 MB       {PATH}"
+
+
+def test_a_listing_that_is_too_wide_for_columns(printed: Printed) -> None:
+    assert printed(listing(), 40) == [
+        "Libraries",
+        "  libone",
+        "      size 12 MB  new",
+        "      what a sentence of some length a",
+        "      sentence of some length a sentence",
+        "      of some length a sentence of some",
+        "      length",
+        "  libtwo",
+        "      size 1 MB",
+        "      what",
+        f"      {PATH}",
+        "  libthree",
+    ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_command_and_a_path_are_never_broken(width: int | None, printed: Printed) -> None:
+    finding = Finding(
+        name="x", severity=Severity.ERROR, title=f"no {PATH} here", evidence=PATH, fix=(COMMAND,)
+    )
+    lines = printed(Group(*finding_lines(finding), Text(f"see {PATH}"), listing()), width)
+    assert f"       $ {COMMAND}" in lines
+    assert sum(PATH in line for line in lines) == 4
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_padded(width: int | None, printed: Printed) -> None:
+    for page in (listing(), plan_page(plan("cu124-sm90-avx2", tree=pytorch_tree()))):
+        assert all(line == line.rstrip() for line in printed(page, width))
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_lines_are_as_narrow_as_asked(width: int, printed: Printed) -> None:
+    planned = plan("cu124-sm90-avx2", tree=pytorch_tree())
+    for line in printed(plan_page(planned), width):
+        assert len(line) <= width or len(line.split()) == 1 or "python" in line
+
+
+def test_a_plan_in_a_pipe_has_one_line_for_each_setting(printed: Printed) -> None:
+    planned = plan("cu124-sm90-avx512", tree=pytorch_tree())
+    lines = printed(plan_page(planned), None)
+    for setting in planned.environment:
+        assert any(setting.name in line and str(setting.origin) in line for line in lines)
+
+
+def test_marks_stand_before_the_first_line_only(printed: Printed) -> None:
+    assert printed(Indented("one two three", 6, "ok"), 12) == [
+        "ok    one",
+        "      two",
+        "      three",
+    ]
+
+
+WORDS = st.text(st.sampled_from("ab/.-[]:{}%é世"), min_size=1, max_size=30)
+CELLS = st.lists(WORDS, max_size=6).map(" ".join)
+ROWS = st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=4)
+
+
+@given(rows=ROWS, width=st.integers(1, 130))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_every_word_is_there_at_any_width(
+    rows: list[tuple[str, str, str]], width: int, printed: Printed
+) -> None:
+    page = Listing("", ">", "")
+    for row in rows:
+        page.add(*row)
+    words = " ".join(" ".join(row) for row in rows).split()
+    assert sorted(" ".join(printed(page, width)).split()) == sorted(words)
+
+
+def test_a_whole_line_keeps_its_styles() -> None:
+    line = whole("  ", ("$ ", "dim"), COMMAND)
+    assert (line.plain, line.no_wrap) == (f"  $ {COMMAND}", True)
+    assert [str(span.style) for span in line.spans] == ["dim"]
