@@ -126,7 +126,7 @@ class Governed:
         self.environment = os.environ | {
             "STOKER_SOCKET": self.arguments[0],
             "STOKER_RUN": "1",
-            "STOKER_TMP": str(folder),
+            "STOKER_SCRATCH": str(folder),
         }
 
     def last(self) -> Done:

@@ -32,7 +32,7 @@ static int usage(FILE *stream, int status)
             "  --version             the versions of the launcher and of its protocol\n"
             "  --protocol-selftest   example messages; then stdin's, taken apart\n"
             "\n"
-            "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_PROCESS, STOKER_TMP,\n"
+            "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_PROCESS, STOKER_SCRATCH,\n"
             "STOKER_LOCKS.\n");
     return status;
 }

@@ -329,7 +329,7 @@ static void tell_start(void)
 
 static bool start(void)
 {
-    const char *parent = variable("STOKER_TMP", variable("TMPDIR", "/tmp"));
+    const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
     if (!attempt_start(&step.attempt, step.command, step.id, parent, &step.inherited, &step.output))
         return false;
     tell_start();

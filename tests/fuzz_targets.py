@@ -49,7 +49,7 @@ from stoker.plan import grammar
 from stoker.report import diagnosis as diagnosis_report
 from stoker.report import inspect as inspect_report
 from stoker.settings.toml import read_file
-from stoker.settings.wishes import gather
+from stoker.settings.user_options import gather
 from stoker.source.ninja import read_durations, read_graph
 from stoker.source.tree import read_tree
 
@@ -194,8 +194,8 @@ def toml(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     file = read_file(path)
     for name in ("", *list(file.variants)[:3]):
-        wishes = gather(file=file, environment={}, command_line={"variant": name} if name else {})
-        _variant(wishes.text("variant") or "")
+        chosen = gather(file=file, environment={}, command_line={"variant": name} if name else {})
+        _variant(chosen.text("variant") or "")
 
 
 def words(data: bytes, folder: Path) -> None:  # noqa: ARG001

@@ -55,6 +55,22 @@ def test_stdout_is_the_commands_own_and_ours_goes_to_stderr(build: Build) -> Non
     assert "stoker: 0 steps" in done.err
 
 
+def test_settings_come_from_the_file_and_the_environment(build: Build) -> None:
+    build.step("one", "true")
+    (build.folder / "stoker.toml").write_text(
+        '[defaults]\nmemory = "512M"\ncpus = 3\npolicy = "levels"\nprogress = "quiet"\n'
+    )
+    summary = build.summary()
+    assert (summary.limit_bytes, summary.cpus, summary.policy) == (512 << 20, 3, "levels")
+    summary = build.summary(options=["--cpus", "1"], STOKER_POLICY="fixed:2", STOKER_CPUS="2")
+    assert (summary.cpus, summary.policy) == (1, "fixed:2")
+    assert build.run("true").err == ""
+    (build.folder / "stoker.toml").write_text('[defaults]\nmemory = "8Q"\n')
+    refused = build.run("true")
+    assert refused.status == 2
+    assert "stoker.toml:2: --memory 8Q: not an amount of memory" in refused.err
+
+
 @pytest.mark.parametrize("progress", ["quiet", "json"])
 def test_quiet_and_json_say_nothing_in_words(build: Build, progress: str) -> None:
     build.step("one", "true")

@@ -27,9 +27,11 @@ def test_every_command_is_in_the_readme() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text()
-    for option in OPTIONS.values():
-        assert f"`{option.name}`" in text
-        assert f"`{option.variable}`" in text
+    rows = [
+        f"| `{option.name}` | `{option.flag}` | `{option.variable}` | {option.help} |"
+        for option in OPTIONS.values()
+    ]
+    assert [row for row in rows if row not in text] == []
 
 
 def test_every_exit_status_is_documented() -> None:

@@ -5,27 +5,16 @@ from typing import Any
 import click
 
 from stoker.cli.containing import container_options
-from stoker.cli.governing import governing_options
-from stoker.cli.request import request_options
+from stoker.cli.request import request_options, setting_options
+from stoker.settings.declared import Group
 
 
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(variant=True, source=False)
-@click.option("--out", metavar="DIR", help="Where the wheel goes. Default: dist.")
-@click.option(
-    "--mode",
-    type=click.Choice(["plain", "pypi", "bundle"]),
-    help="Where NVIDIA's libraries come from; see `stoker package`. Default: plain.",
-)
+@setting_options(Group.BUILD)
 @click.option("--target", metavar="T", help="Only this target of the build tool; no wheel.")
 @click.option("--install-tree", is_flag=True, help="An installed tree instead of a wheel.")
-@click.option(
-    "--isolation",
-    type=click.Choice(["none", "full", "torch"]),
-    help="The Python packages a back end sees: those installed; its own, from the package index; "
-    "its own, but the PyTorch that is installed. Default: none for PyTorch and its extensions.",
-)
 @click.option("--tag", metavar="NAME", help="The tag, branch or commit, if SOURCE is git.")
 @click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
 @click.option("--build-in-ram", "in_ram", is_flag=True, help="Keep the build folder in memory.")
@@ -34,7 +23,7 @@ from stoker.cli.request import request_options
 @click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")
 @click.option("--json", "as_json", is_flag=True, help="The record of the build as JSON.")
 @container_options
-@governing_options
+@setting_options(Group.GOVERN)
 def command(**options: Any) -> None:
     """Build SOURCE, or the folder we are in, into a checked wheel.
 

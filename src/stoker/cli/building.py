@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stoker.cli.request import read_request
+from stoker.cli.request import read_request, run_options, with_settings
 
 if TYPE_CHECKING:
     from stoker.build.stages import StageError
     from stoker.flows.building import Watcher
-    from stoker.flows.governed import RunOptions
     from stoker.model.build import BuildRequest
     from stoker.report.progress import View
 
@@ -28,15 +27,17 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.report.progress import Progress, make_view, summary_text
 
     record = options.pop("from_record", None)
+    asked = read_request(options)
+    options = with_settings(options, recorded=record is not None)
     recorded = read_recorded(Path(record)) if record else None
     request = recorded.request if recorded else BuildRequest(source=".")
     # Where stderr is closed, Python has none.
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
     try:
         built = build(
-            read_request(options),
+            asked,
             _with_options(request, options, editable=editable),
-            _governing(options),
+            run_options(options),
             _watcher(view, options),
             recorded=recorded,
         )
@@ -69,17 +70,6 @@ def _with_options(
     # Where a recorded build went is nobody's wish today.
     said.setdefault("out", "dist")
     return msgspec.structs.replace(request, **(said | {"editable": editable}))
-
-
-def _governing(options: dict[str, Any]) -> "RunOptions":
-    from stoker.flows.governed import RunOptions, Via
-    from stoker.model.scratch import Tmp
-
-    return RunOptions(
-        **{name: options[name] for name in ("memory", "keep_free", "cpus", "nice", "policy")},
-        tmp=Tmp(options["tmp"]),
-        via=Via(options["via"]),
-    )
 
 
 def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from stoker.cli.request import read_request
+from stoker.cli.request import read_request, with_settings
 from stoker.model.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,12 +69,14 @@ def perform_inside(options: dict[str, Any]) -> None:
         hints = ["--keep, and then `stoker container shell`"]
         raise UsageError("--shell-on-failure has no terminal in a container", hints=hints)
     record = Path(options["from_record"]).absolute() if options["from_record"] else None
+    asked = read_request(options)
+    options = with_settings(options, recorded=record is not None)
     source = read_recorded(record).request.source if record else "."
     engine = options["engine"]
     wanted = Inside(
         source=options["source"] or source,
         tag=options["tag"],
-        out=options["out"] or "dist",
+        out=options["out"],
         container=options["container"],
         words=(*words_again(click.get_current_context()), *_repeat(record)),
         engine=EngineKind(engine) if engine else None,
@@ -89,7 +91,7 @@ def perform_inside(options: dict[str, Any]) -> None:
         say=lambda text: view.write(f"stoker: {text}\n"), show=view.show, write=view.write
     )
     try:
-        built = build_inside(read_request(options), wanted, onlooker)
+        built = build_inside(asked, wanted, onlooker)
     finally:
         view.close()
     if options["as_json"]:

@@ -4,23 +4,19 @@ from typing import Any
 
 import click
 
-from stoker.cli.governing import governing_options
-from stoker.cli.request import request_options
+from stoker.cli.request import request_options, setting_options
+from stoker.settings.declared import Group
 
 
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(variant=True, source=False)
-@click.option(
-    "--isolation",
-    type=click.Choice(["none", "full", "torch"]),
-    help="The Python packages a back end sees; see `stoker build`.",
-)
+@setting_options(Group.BUILD, without=("out", "mode"))
 @click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
 @click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")
 @click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")
 @click.option("--json", "as_json", is_flag=True, help="The record of the build as JSON.")
-@governing_options
+@setting_options(Group.GOVERN)
 def command(**options: Any) -> None:
     """Build SOURCE, or the folder we are in, and install it so that changes to it count.
 

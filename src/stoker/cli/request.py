@@ -1,22 +1,28 @@
-"""The options that plan, doctor and build share, derived from what is declared elsewhere."""
+"""Flags of the declared settings, of features and of CMake options, and what they were set to."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.knowledge.features import features
 from stoker.model.errors import UsageError
-from stoker.settings.declared import OPTIONS, Request
+from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
+
+if TYPE_CHECKING:
+    from stoker.flows.governed import RunOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Settings of a recorded build; only the command line replaces them.
+_RECORDED = ("source", "mode", "isolation")
 
 
 def request_options(*, variant: bool, source: bool = True) -> Callable[[F], F]:
-    """Add a flag for every declared option and feature, and -D; those of the two only if asked."""
+    """Add a flag for each setting of a plan, for each feature, and -D."""
     left_out = {name for name, wanted in (("variant", variant), ("source", source)) if not wanted}
 
     def decorate(function: F) -> F:
+        from stoker.knowledge.features import features
+
         for row in reversed(features().values()):
             function = click.option(
                 f"--{row.name}/--no-{row.name}",
@@ -31,28 +37,79 @@ def request_options(*, variant: bool, source: bool = True) -> Callable[[F], F]:
             metavar="NAME=VALUE",
             help="Any other CMake option; `stoker options` lists them.",
         )(function)
+        return setting_options(Group.PLAN, without=left_out)(function)
+
+    return decorate
+
+
+def setting_options(group: Group, *, without: Iterable[str] = ()) -> Callable[[F], F]:
+    """Add a flag for each setting of a group."""
+
+    def decorate(function: F) -> F:
         for option in reversed(OPTIONS.values()):
-            if option.name not in left_out:
-                function = click.option(
-                    option.flag, option.name, metavar=option.metavar, help=option.help
-                )(function)
+            if option.group is group and option.name not in without:
+                function = _flag(option)(function)
         return function
 
     return decorate
 
 
-def read_request(arguments: dict[str, Any]) -> Request:
-    """What the flags above were given, as the flow wants it."""
+def _flag(option: Declared) -> Callable[[F], F]:
+    if option.kind is Kind.SWITCH:
+        words = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
+        return click.option(words, option.name, default=None, help=option.help)
+    kind = click.Choice(option.choices) if option.choices else None
+    metavar = option.metavar or None
+    return click.option(option.flag, option.name, type=kind, metavar=metavar, help=option.help)
+
+
+def read_request(arguments: dict[str, Any]) -> CommandLine:
+    """Return what the flags above were given."""
     words = {
         name.removeprefix("feature_"): on
         for name, on in arguments.items()
         if name.startswith("feature_") and on is not None
     }
-    return Request(
-        options={name: arguments[name] for name in OPTIONS if arguments.get(name) is not None},
+    given = {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
+    return CommandLine(
+        options={name: _as_text(value) for name, value in given.items()},
         features=tuple(name if on else f"no{name}" for name, on in words.items()),
-        defines=dict(_define(text) for text in arguments["defines"]),
+        defines=dict(_define(text) for text in arguments.get("defines", ())),
     )
+
+
+def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[str, Any]:
+    """Return the arguments with each setting that the command line leaves open filled in from
+    STOKER_ variables, stoker.toml and the defaults. Settings of the plan are left as they are.
+    """
+    from stoker.settings.user_options import read_user_options
+
+    chosen = read_user_options(read_request(arguments))
+    open_names = [
+        name
+        for name, option in OPTIONS.items()
+        if name in arguments
+        and (option.group is not Group.PLAN or (name == "source" and not arguments[name]))
+        and not (recorded and name in _RECORDED and arguments[name] is None)
+    ]
+    return arguments | {name: chosen.value(name) for name in open_names}
+
+
+def run_options(settings: dict[str, Any]) -> "RunOptions":
+    """Return the options of a governed run, from arguments with all settings filled in."""
+    from stoker.flows.governed import RunOptions, Via
+    from stoker.model.scratch import Tmp
+
+    return RunOptions(
+        **{name: settings[name] for name in ("memory", "keep_free", "cpus", "policy")},
+        nice=bool(settings["nice"]),
+        tmp=Tmp(settings["tmp"]),
+        via=Via(settings["via"]),
+    )
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _define(text: str) -> tuple[str, str]:

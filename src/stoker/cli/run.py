@@ -3,12 +3,13 @@
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.governing import governing_options
+from stoker.cli.request import run_options, setting_options, with_settings
 from stoker.model.errors import StorageError
+from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
     from stoker.flows.kept_output import Kept
@@ -16,22 +17,15 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@governing_options
+@setting_options(Group.GOVERN)
 @click.option("--respect-jobs", is_flag=True, help="A -jN of the command caps the CPUs.")
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the summary as JSON.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     command: tuple[str, ...],
-    memory: int | None,
-    keep_free: int | None,
-    cpus: int | None,
-    nice: bool,
-    policy: str,
-    tmp: str,
-    via: str,
     respect_jobs: bool,
-    progress: str,
     summary_file: str | None,
+    **arguments: Any,
 ) -> int:
     """Run a build command under the governor: as fast as memory allows, never out of it.
 
@@ -42,28 +36,19 @@ def command(
 
     Ends with the command's own status; its output stays its own.
     """
-    from stoker.flows.governed import RunOptions, Via
     from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
-    from stoker.model.scratch import Tmp
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
+    settings = with_settings(arguments)
     if respect_jobs and (jobs := jobs_of(command)):
-        cpus = min(cpus or jobs, jobs)
-    options = RunOptions(
-        memory=memory,
-        keep_free=keep_free,
-        cpus=cpus,
-        nice=nice,
-        policy=policy,
-        tmp=Tmp(tmp),
-        via=Via(via),
-    )
+        settings["cpus"] = min(settings["cpus"] or jobs, jobs)
+    progress = settings["progress"]
     outputs = kept_outputs()
     # Where stderr is closed, Python has none.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
     try:
-        finished = run(command, options, view.show)
+        finished = run(command, run_options(settings), view.show)
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):

@@ -35,7 +35,7 @@ from stoker.plan.estimate import estimate
 from stoker.plan.planning import make_plan
 from stoker.plan.record import plan_json, without_secrets
 from stoker.plan.subject import Subject
-from stoker.settings.declared import Request
+from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
 
 
@@ -55,7 +55,7 @@ class Built(Value, frozen=True, kw_only=True):
 
 
 def build(
-    asked: Request,
+    asked: CommandLine,
     request: BuildRequest,
     options: RunOptions,
     watcher: Watcher,
@@ -130,7 +130,7 @@ class _Case:
 
     def __init__(
         self,
-        asked: Request,
+        asked: CommandLine,
         request: BuildRequest,
         watcher: Watcher,
         subject: Subject,

@@ -14,7 +14,7 @@ from stoker.model.errors import UsageError, nearest
 from stoker.model.source import CMakeOption, ListedOption, ProjectKind, SourceTree
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label, name, parse
-from stoker.settings.toml import File, find_file, read_file
+from stoker.settings.toml import SettingsFile, find_file, read_file
 from stoker.source.tree import read_tree
 
 
@@ -72,7 +72,7 @@ def _word(row: Gpu) -> str:
     return "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
 
 
-def _named(file: File) -> tuple[NamedEntry, ...]:
+def _named(file: SettingsFile) -> tuple[NamedEntry, ...]:
     return tuple(
         NamedEntry(
             name=key,

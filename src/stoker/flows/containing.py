@@ -44,7 +44,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
 from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
 from stoker.plan.subject import Subject
-from stoker.settings.declared import Request
+from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file
 
 _PATIENCE = 300.0  # seconds for an engine to start or end something
@@ -54,7 +54,7 @@ _OWN = (
     "STOKER_SOCKET",
     "STOKER_RUN",
     "STOKER_PROCESS",
-    "STOKER_TMP",
+    "STOKER_SCRATCH",
     "STOKER_LOCKS",
 )
 _PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
@@ -88,7 +88,7 @@ class Onlooker(Value, frozen=True, kw_only=True):
     write: Say
 
 
-def build_inside(asked: Request, wanted: Inside, onlooker: Onlooker) -> Built:
+def build_inside(asked: CommandLine, wanted: Inside, onlooker: Onlooker) -> Built:
     say = onlooker.say
     check_writable(Path(wanted.out))
     engine, host = find_engine(wanted.engine), read_host()

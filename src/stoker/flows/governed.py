@@ -34,7 +34,7 @@ from stoker.model.runs import RunSummary
 from stoker.model.scratch import Scratch, Tmp
 from stoker.model.value import Value
 from stoker.outside import process
-from stoker.outside.folders import private_folder
+from stoker.outside.folders import current_folder, private_folder
 from stoker.plan.chain import files_for, governed_environment
 from stoker.plan.scratch import choose_scratch
 
@@ -274,7 +274,7 @@ def session(
 
     ``folder`` is where the build grows, here if not given; ``growth`` bytes are all that it may.
     """
-    tree, here, run = FileTree(), _here(), _run_number()
+    tree, here, run = FileTree(), str(current_folder()), _run_number()
     limit = read_memory(tree).limit
     asked = _governor_options(options, limit, read_usable(tree))
     parse_policy(asked.policy)  # what it does not know is said here, not there
@@ -354,13 +354,6 @@ def _scratch(options: RunOptions, asked: GovernorOptions, limit: MemoryLimit) ->
     )
 
 
-def _here() -> str:
-    try:
-        return str(Path.cwd())
-    except OSError as error:
-        raise StorageError("the folder we are in is gone") from error
-
-
 def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str]:
     """A governor that serves another run already stays as that one wanted it."""
     for name in ("policy", "cpus", "cap", "keep_free"):
@@ -384,7 +377,7 @@ def _environment(
         "STOKER_SOCKET": options.socket,
         "STOKER_RUN": str(run),
         "STOKER_PROCESS": _process(),
-        "STOKER_TMP": str(tmp),
+        "STOKER_SCRATCH": str(tmp),
         "STOKER_LOCKS": str(locks),
     }
     return governed_environment(

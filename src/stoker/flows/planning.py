@@ -20,29 +20,28 @@ from stoker.plan.grammar import name
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
 from stoker.plan.wanted import wanted_variant
-from stoker.settings.declared import PARTS, Request
-from stoker.settings.toml import find_file, read_file
-from stoker.settings.wishes import Wishes, gather
+from stoker.settings.declared import PARTS, CommandLine
+from stoker.settings.user_options import UserOptions, read_user_options
 from stoker.source.tree import read_tree
 
 
-def plan(request: Request) -> Plan:
+def plan(request: CommandLine) -> Plan:
     subject = survey(request)
     return make_plan(subject, estimate(subject))
 
 
-def doctor(request: Request) -> tuple[Plan, tuple[Finding, ...]]:
+def doctor(request: CommandLine) -> tuple[Plan, tuple[Finding, ...]]:
     subject = survey(request)
     planned = make_plan(subject, estimate(subject))
     return planned, examine(subject, planned)
 
 
-def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Subject:
-    """Read everything a plan rests on: wishes, tree, machine, tools."""
-    wishes = _wishes(request, environment)
-    tree = _tree(wishes)
+def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) -> Subject:
+    """Read everything a plan depends on: settings, source tree, machine and tools."""
+    chosen = read_user_options(request, environment)
+    tree = _tree(chosen)
     machine = read_machine((Path(tree.path),) if tree else ())
-    variant, origins = _variant(wishes, machine)
+    variant, origins = _variant(chosen, machine)
     toolbox = _toolbox(variant.python, environment)
     return Subject(
         variant=variant,
@@ -51,7 +50,9 @@ def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Sub
         machine=machine,
         toolbox=toolbox,
         tree=tree,
-        defines=tuple(define(key, wish.value, wish.origin) for key, wish in wishes.defines.items()),
+        defines=tuple(
+            define(key, found.value, found.origin) for key, found in chosen.defines.items()
+        ),
         exported=dict(environment),
         cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
     )
@@ -59,39 +60,27 @@ def survey(request: Request, environment: Mapping[str, str] = os.environ) -> Sub
 
 def named_variant(text: str) -> Variant:
     """Return the variant that these words, or this name in stoker.toml, stand for."""
-    wishes = _wishes(Request(options={"variant": text}), {})
-    return _variant(wishes, read_machine(()))[0]
+    chosen = read_user_options(CommandLine(options={"variant": text}), {})
+    return _variant(chosen, read_machine(()))[0]
 
 
-def _variant(wishes: Wishes, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
+def _variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
     return wanted_variant(
-        _said(wishes, "variant"),
-        parts={part: _said(wishes, part) for part in PARTS if part in wishes.values},
-        features=[(wish.value, wish.origin) for wish in wishes.features],
+        _said(chosen, "variant"),
+        parts={part: _said(chosen, part) for part in PARTS if part in chosen.values},
+        features=[(found.value, found.origin) for found in chosen.features],
         machine=machine,
     )
 
 
-def _wishes(request: Request, environment: Mapping[str, str]) -> Wishes:
-    source = request.options.get("source")
-    path = find_file(Path.cwd()) or (find_file(Path(source).absolute()) if source else None)
-    return gather(
-        file=read_file(path) if path else None,
-        environment=environment,
-        command_line=request.options,
-        features=request.features,
-        defines=request.defines,
-    )
+def _said(chosen: UserOptions, option: str) -> tuple[str, Origin]:
+    found = chosen.values[option]
+    return found.value, found.origin
 
 
-def _said(wishes: Wishes, option: str) -> tuple[str, Origin]:
-    wish = wishes.values[option]
-    return wish.value, wish.origin
-
-
-def _tree(wishes: Wishes) -> SourceTree | None:
+def _tree(chosen: UserOptions) -> SourceTree | None:
     """The tree that was named, else the folder we stand in if it is one."""
-    if given := wishes.text("source"):
+    if given := chosen.text("source"):
         return read_tree(Path(given).expanduser())
     try:
         return read_tree(Path.cwd())

@@ -48,6 +48,13 @@ def data() -> Path:
     return _folder("data", "XDG_DATA_HOME", ".local/share")
 
 
+def current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise StorageError("the current folder does not exist any more") from error
+
+
 def slug(text: str) -> str:
     """A name for a folder, still readable, from words that may come from anybody."""
     return _plain(text)[:_LONGEST] or "unnamed"

@@ -1,15 +1,37 @@
-"""Every option, declared once: the command line, the environment and stoker.toml derive from it."""
+"""Every setting, declared once. Flags, STOKER_ variables, stoker.toml and docs derive from it."""
+
+from enum import StrEnum
 
 from stoker.model.value import Value
 
 
+class Kind(StrEnum):
+    """The type of a setting's value."""
+
+    TEXT = "text"
+    SIZE = "size"  # bytes, such as 8G
+    COUNT = "count"
+    SWITCH = "switch"
+
+
+class Group(StrEnum):
+    """The commands that have the setting."""
+
+    PLAN = "plan"  # plan, doctor, build and develop
+    BUILD = "build"
+    GOVERN = "govern"  # run, build and develop
+
+
 class Declared(Value, frozen=True, kw_only=True):
-    """``name`` is a key in stoker.toml, a flag on the command line, a variable outside."""
+    """A setting. ``name`` is its key in stoker.toml."""
 
     name: str
     help: str
-    metavar: str
+    metavar: str = ""
     default: str | None = None
+    kind: Kind = Kind.TEXT
+    choices: tuple[str, ...] = ()
+    group: Group = Group.PLAN
 
     @property
     def flag(self) -> str:
@@ -20,44 +42,132 @@ class Declared(Value, frozen=True, kw_only=True):
         return "STOKER_" + self.name.upper()
 
 
-OPTIONS: dict[str, Declared] = {
-    option.name: option
-    for option in (
-        Declared(
-            name="variant",
-            help="What to build for: words such as cu130-sm90-avx512, h100, cpu, native, "
-            "or a name from stoker.toml.",
-            metavar="VARIANT",
-            default="native",
-        ),
-        Declared(
-            name="source",
-            help="Source tree of PyTorch, an extension or a CMake project.",
-            metavar="DIR",
-        ),
-        Declared(
-            name="platform",
-            help="Target platform, e.g. linux-x86_64. Default: implied by the variant, else this "
-            "machine.",
-            metavar="OS-CPU",
-        ),
-        Declared(name="blas", help="BLAS library: mkl, openblas, eigen, ...", metavar="NAME"),
-        Declared(name="python", help="Python version to build for, e.g. 3.12.", metavar="X.Y"),
-        Declared(
-            name="build_type",
-            help="Release, Debug, RelWithDebInfo or MinSizeRel.",
-            metavar="TYPE",
-        ),
-        Declared(name="sanitizer", help="asan, ubsan or tsan.", metavar="NAME"),
-    )
-}
+_PLAN = (
+    Declared(
+        name="variant",
+        help="What to build for: words such as cu130-sm90-avx512, h100, cpu, native, "
+        "or a name from stoker.toml.",
+        metavar="VARIANT",
+        default="native",
+    ),
+    Declared(
+        name="source",
+        help="Source tree of PyTorch, an extension or a CMake project. Default: this folder.",
+        metavar="DIR",
+    ),
+    Declared(
+        name="platform",
+        help="Target platform, e.g. linux-x86_64. Default: implied by the variant, else this "
+        "machine.",
+        metavar="OS-CPU",
+    ),
+    Declared(name="blas", help="BLAS library: mkl, openblas, eigen, ...", metavar="NAME"),
+    Declared(name="python", help="Python version to build for, e.g. 3.12.", metavar="X.Y"),
+    Declared(
+        name="build_type",
+        help="Release, Debug, RelWithDebInfo or MinSizeRel.",
+        metavar="TYPE",
+    ),
+    Declared(name="sanitizer", help="asan, ubsan or tsan.", metavar="NAME"),
+)
+_BUILD = (
+    Declared(
+        name="out",
+        help="Folder that receives the wheel. Default: dist.",
+        metavar="DIR",
+        default="dist",
+        group=Group.BUILD,
+    ),
+    Declared(
+        name="mode",
+        help="Where NVIDIA's libraries come from; see `stoker package`. Default: plain.",
+        default="plain",
+        choices=("plain", "pypi", "bundle"),
+        group=Group.BUILD,
+    ),
+    Declared(
+        name="isolation",
+        help="Python packages that the build back end sees. none: the installed ones; full: only "
+        "those that the project requires, from the package index; torch: the same, with the "
+        "installed PyTorch. Default: none for PyTorch and its extensions.",
+        choices=("none", "full", "torch"),
+        group=Group.BUILD,
+    ),
+    Declared(
+        name="label",
+        help="Local version label of the wheel. auto: the variant's own, such as "
+        "cu130.sm90.avx512. Default: none.",
+        metavar="LABEL",
+        group=Group.BUILD,
+    ),
+)
+_GOVERN = (
+    Declared(
+        name="memory",
+        help="Memory limit, e.g. 8G. Default: what the machine or its cgroup allows.",
+        metavar="SIZE",
+        kind=Kind.SIZE,
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="keep_free",
+        help="Memory to leave to other programs, e.g. 2G.",
+        metavar="SIZE",
+        kind=Kind.SIZE,
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="cpus",
+        help="Number of CPUs to use. Default: all that the build may use.",
+        metavar="N",
+        kind=Kind.COUNT,
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="nice",
+        help="Run with a lower priority than other programs.",
+        kind=Kind.SWITCH,
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="policy",
+        help="How steps are admitted: adaptive, fixed, fixed:N, levels or two-phase. "
+        "Default: adaptive.",
+        metavar="NAME",
+        default="adaptive",
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="tmp",
+        help="Where compilers put temporary files. auto: in memory if there is plenty.",
+        default="auto",
+        choices=("auto", "ram", "disk"),
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="via",
+        help="How compilers are intercepted. launcher: also through CMake's launcher variables, "
+        "for build tools that are linked statically.",
+        default="preload",
+        choices=("preload", "launcher"),
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="progress",
+        help="How progress is shown on stderr.",
+        default="auto",
+        choices=("auto", "live", "log", "json", "quiet"),
+        group=Group.GOVERN,
+    ),
+)
+OPTIONS: dict[str, Declared] = {option.name: option for option in (*_PLAN, *_BUILD, *_GOVERN)}
 
 # Parts of a variant that can also be given apart from its name.
 PARTS = ("platform", "blas", "python", "build_type", "sanitizer")
 
 
-class Request(Value, frozen=True, kw_only=True):
-    """What was said on the command line, unread."""
+class CommandLine(Value, frozen=True, kw_only=True):
+    """Settings, features and CMake options as they stand on the command line, unparsed."""
 
     options: dict[str, str] = {}
     features: tuple[str, ...] = ()

@@ -1,55 +1,64 @@
-"""Reads stoker.toml: defaults and named variants, each value with the line it stands on.
+"""Reads stoker.toml: defaults and named variants, each value with its line.
 
-Knows what keys and types are allowed, not what they mean.
+Checks keys and types, not what the values mean.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from stoker.model.errors import StorageError, UsageError, unknown
 from stoker.model.value import Value, checked_toml
-from stoker.settings.declared import OPTIONS
+from stoker.settings.declared import OPTIONS, Declared, Kind
 
 FILE_NAME = "stoker.toml"
 _TABLES = ("defaults", "variants")
 _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 
 
-class Said(Value, frozen=True, kw_only=True):
-    """A value and its place, ``stoker.toml:12``."""
+_TYPES: dict[Kind, tuple[tuple[type, ...], str]] = {
+    Kind.TEXT: ((str,), "text in quotes"),
+    Kind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
+    Kind.COUNT: ((int,), "a whole number"),
+    Kind.SWITCH: ((bool,), "true or false"),
+}
+
+
+class Located(Value, frozen=True, kw_only=True):
+    """A value as text, and its place, such as ``stoker.toml:12``."""
 
     value: str
     where: str
 
 
-class Entry(Value, frozen=True, kw_only=True):
-    """One table of the file: what it says, by key; lists and tables apart."""
+class TomlTable(Value, frozen=True, kw_only=True):
+    """``[defaults]`` or one table of ``[variants]``."""
 
     where: str
-    values: dict[str, Said] = {}
-    features: tuple[Said, ...] = ()
-    defines: dict[str, Said] = {}
+    values: dict[str, Located] = {}
+    features: tuple[Located, ...] = ()
+    defines: dict[str, Located] = {}
     description: str = ""
 
 
-class File(Value, frozen=True, kw_only=True):
+class SettingsFile(Value, frozen=True, kw_only=True):
     path: str
-    defaults: Entry
-    variants: dict[str, Entry]
+    defaults: TomlTable
+    variants: dict[str, TomlTable]
 
 
 def find_file(start: Path) -> Path | None:
-    """The stoker.toml of a folder or of the nearest one above it."""
+    """Return the stoker.toml of a folder or of the nearest folder above it that has one."""
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
             return folder / FILE_NAME
     return None
 
 
-def read_file(path: Path) -> File:
+def read_file(path: Path) -> SettingsFile:
+    import tomllib  # most folders have no stoker.toml
+
     try:
         text = path.read_text(encoding="utf-8")
         content = tomllib.loads(checked_toml(text))
@@ -57,7 +66,7 @@ def read_file(path: Path) -> File:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError("not UTF-8 text", where=path.name) from error
-    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all measure
+    except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
         line = re.search(r"line (\d+)", str(error))
         number = line[1] if line else len(text.splitlines())
         raise UsageError(f"not valid TOML: {error}", where=f"{path.name}:{number}") from error
@@ -66,7 +75,7 @@ def read_file(path: Path) -> File:
         if key not in _TABLES:
             raise unknown("key", key, _TABLES, where=reader.where((key,)))
     variants = reader.table(content.get("variants", {}), ("variants",))
-    return File(
+    return SettingsFile(
         path=str(path),
         defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
@@ -74,16 +83,16 @@ def read_file(path: Path) -> File:
 
 
 class _Reader:
-    """Turns parsed tables into entries, looking lines up in the text."""
+    """Checks parsed tables and finds the line of each key in the text."""
 
     def __init__(self, name: str, text: str):
         self._name = name
-        self._lines: dict[tuple[str, ...], int] = {}  # of every table and key
+        self._lines: dict[tuple[str, ...], int] = {}  # line of each table and key
         for number, path in _paths(_without_long_texts(text).splitlines()):
             self._lines.setdefault(path, number)
 
     def where(self, path: tuple[str, ...]) -> str:
-        """``file:line`` of the deepest part of a key path that can be found in the text."""
+        """Return ``file:line`` of the deepest part of a key path that is found in the text."""
         for length in range(len(path), 0, -1):
             if line := self._lines.get(path[:length]):
                 return f"{self._name}:{line}"
@@ -94,43 +103,54 @@ class _Reader:
             raise self._wrong_type(path, "a table")
         return value
 
-    def entry(self, value: Any, path: tuple[str, ...]) -> Entry:
+    def entry(self, value: Any, path: tuple[str, ...]) -> TomlTable:
         table = self.table(value, path)
         for key in table:
             if key not in _ENTRY_KEYS:
                 raise unknown("key", key, _ENTRY_KEYS, where=self.where((*path, key)))
         defines = self.table(table.get("define", {}), (*path, "define"))
-        return Entry(
+        return TomlTable(
             where=self.where(path),
-            values={key: self._text(table[key], (*path, key)) for key in OPTIONS if key in table},
+            values={
+                key: self._setting(option, table[key], (*path, key))
+                for key, option in OPTIONS.items()
+                if key in table
+            },
             features=self._words(table.get("features", []), (*path, "features")),
             defines={key: self._scalar(defines[key], (*path, "define", key)) for key in defines},
             description=self._text(table.get("description", ""), (*path, "description")).value,
         )
 
-    def _text(self, value: Any, path: tuple[str, ...]) -> Said:
+    def _setting(self, option: Declared, value: Any, path: tuple[str, ...]) -> Located:
+        types, wanted = _TYPES[option.kind]
+        if type(value) not in types:
+            raise self._wrong_type(path, wanted)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return Located(value=text, where=self.where(path))
+
+    def _text(self, value: Any, path: tuple[str, ...]) -> Located:
         if not isinstance(value, str):
             raise self._wrong_type(path, "text in quotes")
-        return Said(value=value, where=self.where(path))
+        return Located(value=value, where=self.where(path))
 
-    def _words(self, value: Any, path: tuple[str, ...]) -> tuple[Said, ...]:
+    def _words(self, value: Any, path: tuple[str, ...]) -> tuple[Located, ...]:
         if not isinstance(value, list):
             raise self._wrong_type(path, "a list of words")
         return tuple(self._text(item, path) for item in value)
 
-    def _scalar(self, value: Any, path: tuple[str, ...]) -> Said:
+    def _scalar(self, value: Any, path: tuple[str, ...]) -> Located:
         if isinstance(value, bool):
             value = "ON" if value else "OFF"
         if not isinstance(value, str | int | float):
             raise self._wrong_type(path, "text, a number or true/false")
-        return Said(value=str(value), where=self.where(path))
+        return Located(value=str(value), where=self.where(path))
 
     def _wrong_type(self, path: tuple[str, ...], wanted: str) -> UsageError:
         return UsageError(f"'{'.'.join(path)}' must be {wanted}", where=self.where(path))
 
 
 def _paths(lines: Iterable[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The number and the path of each line that is the header of a table or sets a key."""
+    """Yield the number and the key path of each line that opens a table or sets a key."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(lines, start=1):
         line = line.strip()
@@ -142,12 +162,12 @@ def _paths(lines: Iterable[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _without_long_texts(text: str) -> str:
-    """Texts over several lines emptied, their lines kept: what stands in them is no key."""
+    """Return the text with multi-line strings emptied, since their lines are not keys."""
     long_text = re.compile(r'""".*?"""|\'\'\'.*?\'\'\'', re.DOTALL)
     return long_text.sub(lambda found: "\n" * found[0].count("\n"), text)
 
 
 def _key_path(text: str) -> tuple[str, ...]:
-    """``variants."h 100".define`` as its parts."""
+    """Split a dotted key such as ``variants."h 100".define`` into its parts."""
     parts = re.findall(r"\"([^\"]*)\"|'([^']*)'|([^.\s]+)", text)
     return tuple(next(group for group in part if group) for part in parts if any(part))

@@ -14,7 +14,7 @@ from stoker.cli.containing import words_again
         ("--container root --engine podman --env A=1 --ipc host --keep", ""),
         ("-D A=1 --variant cpu -D B", "--variant cpu -D A=1 -D B"),
         ("--no-kineto --cudnn --fresh", "--cudnn --no-kineto --fresh"),
-        ("--keep-free 1G --cpus 3 --nice", "--keep-free 1073741824 --cpus 3 --nice"),
+        ("--keep-free 1G --cpus 3 --nice", "--keep-free 1G --cpus 3 --nice"),
     ],
 )
 def test_only_what_was_said_and_is_not_the_containers(said: str, again: str) -> None:

@@ -60,7 +60,7 @@ def launch(governor: ScriptedGovernor, plain: Launch, steps: Path) -> Launch:
         "STOKER_SOCKET": str(governor.path),
         "STOKER_RUN": "1",
         "STOKER_PROCESS": process_and_namespace(os.getpid()),
-        "STOKER_TMP": str(steps),
+        "STOKER_SCRATCH": str(steps),
     }
     return plain
 

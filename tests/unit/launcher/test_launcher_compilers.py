@@ -69,7 +69,7 @@ def test_nvcc_with_a_host_compiler_of_ours(
     step = governor.accept()
     assert step.expect("ask")[3] == b"2"
     group = step.permit()
-    steps = Path(launch.environment["STOKER_TMP"])
+    steps = Path(launch.environment["STOKER_SCRATCH"])
     until(lambda: bool(list(steps.glob("stoker-*/tmpxft*"))), "nvcc's intermediate files")
     step.say("kill")
     step.expect("killed")

@@ -135,7 +135,7 @@ def test_temporary_files_stay_where_a_step_began(
     link, other = tmp_path / "link", tmp_path / "other"
     other.mkdir()
     link.symlink_to(steps)
-    launch.environment["STOKER_TMP"] = str(link)
+    launch.environment["STOKER_SCRATCH"] = str(link)
     process = launch.script('until [ -e "$1.go" ]; do sleep 0.02; done; echo x > "$TMPDIR/x"', link)
     step = governor.asked()
     step.permit()
@@ -152,7 +152,7 @@ def test_without_a_place_for_temporary_files_it_runs_all_the_same(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
     governor.permit_everything()
-    launch.environment |= {"STOKER_TMP": str(tmp_path / "absent"), "TMPDIR": "/as/it/was"}
+    launch.environment |= {"STOKER_SCRATCH": str(tmp_path / "absent"), "TMPDIR": "/as/it/was"}
     assert result(launch.script("echo $TMPDIR")) == (0, b"/as/it/was\n", b"")
 
 

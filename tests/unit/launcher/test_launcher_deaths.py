@@ -52,7 +52,7 @@ class Tree:
 
 @pytest.fixture
 def tree(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) -> Tree:
-    launch.environment["STOKER_TMP"] = str(tmp_path / "steps")
+    launch.environment["STOKER_SCRATCH"] = str(tmp_path / "steps")
     return Tree(launch, governor, tmp_path)
 
 

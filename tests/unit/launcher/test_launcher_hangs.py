@@ -127,7 +127,7 @@ def test_a_launcher_that_cannot_fork_runs_the_command_all_the_same(
     governor.path.chmod(0o777)
     governor.permit_everything()
     launcher = shutil.copy2(launch.launcher, open_folder / "stoker-launcher")
-    launch.environment |= {"STOKER_SOCKET": str(governor.path), "STOKER_TMP": str(open_folder)}
+    launch.environment |= {"STOKER_SOCKET": str(governor.path), "STOKER_SCRATCH": str(open_folder)}
     user = [setpriv, f"--reuid={UNUSED_USER}", "--clear-groups", prlimit, f"--nproc={processes}"]
     process = launch.program([*user, launcher, "/bin/sh", "-c", "echo ran; exit 3"], cwd=Path("/"))
     assert result(process) == (3, b"ran\n", b"")

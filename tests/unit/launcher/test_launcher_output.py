@@ -107,7 +107,7 @@ def test_a_full_disk_ends_the_holding_back(
     launch: Launch, governor: ScriptedGovernor, small_disk: Path
 ) -> None:
     governor.permit_everything()
-    launch.environment["STOKER_TMP"] = str(small_disk)
+    launch.environment["STOKER_SCRATCH"] = str(small_disk)
     text = "import os\nfor n in range(200): os.write(1 + n % 2, bytes([n]) * 65536)"
     status, out, err = result(launch.python(text))
     assert status == 0
@@ -119,7 +119,7 @@ def test_without_a_folder_to_spill_to(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
     governor.permit_everything()
-    launch.environment["STOKER_TMP"] = str(tmp_path / "absent")
+    launch.environment["STOKER_SCRATCH"] = str(tmp_path / "absent")
     assert result(launch.python("print('x' * 3_000_000)")) == (0, b"x" * 3_000_000 + b"\n", b"")
 
 

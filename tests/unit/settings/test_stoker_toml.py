@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoker.model.errors import ExitStatus, StokerError, StorageError, UsageError
-from stoker.settings.toml import FILE_NAME, Said, find_file, read_file
+from stoker.settings.toml import FILE_NAME, Located, find_file, read_file
 
 GOOD = """\
 # What we build
@@ -49,22 +49,22 @@ def test_a_good_file(tmp_path: Path) -> None:
     file = read_file(write(tmp_path, GOOD))
     assert file.path == str(tmp_path / FILE_NAME)
     assert file.defaults.values == {
-        "variant": Said(value="native", where="stoker.toml:3"),
-        "source": Said(value="../pytorch", where="stoker.toml:4"),
+        "variant": Located(value="native", where="stoker.toml:3"),
+        "source": Located(value="../pytorch", where="stoker.toml:4"),
     }
     assert [(said.value, said.where) for said in file.defaults.features] == [
         ("nonccl", "stoker.toml:5"),
         ("mold", "stoker.toml:5"),
     ]
     assert file.defaults.defines == {
-        "USE_KINETO": Said(value="OFF", where="stoker.toml:8"),
-        "CMAKE_CXX_FLAGS": Said(value="-O3", where="stoker.toml:9"),
-        "ONNX_ML": Said(value="1", where="stoker.toml:10"),
+        "USE_KINETO": Located(value="OFF", where="stoker.toml:8"),
+        "CMAKE_CXX_FLAGS": Located(value="-O3", where="stoker.toml:9"),
+        "ONNX_ML": Located(value="1", where="stoker.toml:10"),
     }
     assert list(file.variants) == ["h100", "the laptop"]
     server = file.variants["h100"]
     assert (server.where, server.description) == ("stoker.toml:12", "our servers")
-    assert server.values["blas"] == Said(value="openblas", where="stoker.toml:15")
+    assert server.values["blas"] == Located(value="openblas", where="stoker.toml:15")
     assert server.defines["USE_X"].value == "ON"
     assert server.defines["RATIO"].value == "0.5"
     assert server.defines["USE_X"].where == "stoker.toml:16"
@@ -80,11 +80,22 @@ def test_an_empty_file_says_nothing(tmp_path: Path, text: str) -> None:
     assert file.defaults.features == ()
 
 
+def test_values_that_are_not_text(tmp_path: Path) -> None:
+    text = '[defaults]\nmemory = "8G"\nkeep_free = 1024\ncpus = 4\nnice = true\n'
+    values = read_file(write(tmp_path, text)).defaults.values
+    assert {name: found.value for name, found in values.items()} == {
+        "memory": "8G",
+        "keep_free": "1024",
+        "cpus": "4",
+        "nice": "true",
+    }
+
+
 def test_dotted_keys_and_windows_lines(tmp_path: Path) -> None:
     text = 'defaults.variant = "cpu"\r\nvariants.a.blas = "mkl"\r\n'
     file = read_file(write(tmp_path, text))
     assert file.defaults.values["variant"].where == "stoker.toml:1"
-    assert file.variants["a"].values["blas"] == Said(value="mkl", where="stoker.toml:2")
+    assert file.variants["a"].values["blas"] == Located(value="mkl", where="stoker.toml:2")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +134,9 @@ def test_an_unknown_key(tmp_path: Path, text: str, line: int, message: str, hint
         ("[[variants]]\nname = 'a'\n", 1, "'variants' must be a table"),
         ("[variants.a]\ndescription = 1\n", 2, "'variants.a.description' must be text"),
         ("[variants.a]\nblas = true\n", 2, "'variants.a.blas' must be text"),
+        ("[defaults]\nmemory = 1.5\n", 2, "'defaults.memory' must be an amount of memory"),
+        ("[defaults]\ncpus = true\n", 2, "'defaults.cpus' must be a whole number"),
+        ("[defaults]\nnice = 1\n", 2, "'defaults.nice' must be true or false"),
     ],
 )
 def test_a_wrong_type(tmp_path: Path, text: str, line: int, message: str) -> None:

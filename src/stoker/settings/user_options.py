@@ -1,0 +1,169 @@
+"""Values of settings from the default, stoker.toml, the environment and the command line.
+
+Each value remembers its origin.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stoker.model.errors import UsageError, unknown
+from stoker.model.plan import Origin, OriginKind
+from stoker.model.units import byte_count, whole_number
+from stoker.model.value import Value
+from stoker.outside.folders import current_folder
+from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
+from stoker.settings.toml import Located, SettingsFile, TomlTable, find_file, read_file
+
+_MOST_DIGITS = 6  # of a count
+_SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
+    ("0", "false", "no", "off"), False
+)
+# For each type of value: the parser, which returns None for anything else, its name, an example.
+_KINDS: dict[Kind, tuple[Callable[[str], int | bool | None], str, str]] = {
+    Kind.SIZE: (lambda text: byte_count(text) or None, "an amount of memory", "8G"),
+    Kind.COUNT: (lambda text: whole_number(text, _MOST_DIGITS) or None, "a number from 1 on", "4"),
+    Kind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
+}
+
+
+class OptionValue(Value, frozen=True, kw_only=True):
+    value: str
+    origin: Origin
+
+
+class UserOptions(Value, frozen=True, kw_only=True):
+    """``values`` by name of the setting. Features and defines are ordered, weakest origin first."""
+
+    values: dict[str, OptionValue] = {}
+    features: tuple[OptionValue, ...] = ()
+    defines: dict[str, OptionValue] = {}
+
+    def text(self, name: str) -> str | None:
+        found = self.values.get(name)
+        return found.value if found else None
+
+    def value(self, name: str) -> str | int | bool | None:
+        """Return a setting's value as its declared type; raise UsageError if it is not one."""
+        found = self.values.get(name)
+        return None if found is None else _parsed(OPTIONS[name], found)
+
+
+def read_user_options(
+    said: CommandLine, environment: Mapping[str, str] = os.environ
+) -> UserOptions:
+    """Gather all values; stoker.toml is that of this folder, of one above, or of the source."""
+    source = said.options.get("source") or environment.get(OPTIONS["source"].variable)
+    path = find_file(current_folder()) or (find_file(Path(source).absolute()) if source else None)
+    return gather(
+        file=read_file(path) if path else None,
+        environment=environment,
+        command_line=said.options,
+        features=said.features,
+        defines=said.defines,
+    )
+
+
+def gather(
+    *,
+    file: SettingsFile | None,
+    environment: Mapping[str, str],
+    command_line: Mapping[str, str],
+    features: Iterable[str] = (),
+    defines: Mapping[str, str] = {},
+) -> UserOptions:
+    """Return the value of each setting: a later one of default, file, environment and command
+    line replaces an earlier one.
+    """
+    values = {
+        option.name: OptionValue(value=option.default, origin=Origin(kind=OriginKind.DEFAULT))
+        for option in OPTIONS.values()
+        if option.default is not None
+    }
+    chosen = UserOptions(values=values)
+    if file:
+        chosen = _with_table(chosen, file.defaults)
+    chosen = _with_values(
+        chosen,
+        {
+            name: OptionValue(
+                value=environment[option.variable],
+                origin=Origin(kind=OriginKind.ENVIRONMENT, where=option.variable),
+            )
+            for name, option in OPTIONS.items()
+            if environment.get(option.variable)
+        },
+    )
+    origin = Origin(kind=OriginKind.COMMAND_LINE)
+    chosen = _with_values(
+        chosen,
+        {name: OptionValue(value=text, origin=origin) for name, text in command_line.items()},
+    )
+    if file:
+        chosen = _with_named_variant(chosen, file)
+    return replace(
+        chosen,
+        features=(*chosen.features, *(OptionValue(value=f, origin=origin) for f in features)),
+        defines=chosen.defines
+        | {name: OptionValue(value=value, origin=origin) for name, value in defines.items()},
+    )
+
+
+def _with_values(chosen: UserOptions, values: Mapping[str, OptionValue]) -> UserOptions:
+    return replace(chosen, values={**chosen.values, **values})
+
+
+def _with_table(chosen: UserOptions, table: TomlTable) -> UserOptions:
+    return replace(
+        chosen,
+        values=chosen.values | {name: _from_file(found) for name, found in table.values.items()},
+        features=(*chosen.features, *map(_from_file, table.features)),
+        defines=chosen.defines | {name: _from_file(found) for name, found in table.defines.items()},
+    )
+
+
+def _from_file(found: Located) -> OptionValue:
+    return OptionValue(value=found.value, origin=Origin(kind=OriginKind.FILE, where=found.where))
+
+
+def _default_variant(file: SettingsFile) -> OptionValue:
+    if found := file.defaults.values.get("variant"):
+        return _from_file(found)
+    default = OPTIONS["variant"].default or ""
+    return OptionValue(value=default, origin=Origin(kind=OriginKind.DEFAULT))
+
+
+def _with_named_variant(chosen: UserOptions, file: SettingsFile) -> UserOptions:
+    """Replace a variant that is a name from the file by that table.
+
+    Values from the environment and the command line take precedence over the table.
+    """
+    table = file.variants.get(chosen.text("variant") or "")
+    if table is None:
+        return chosen
+    if "variant" not in table.values:
+        chosen = _with_values(chosen, {"variant": _default_variant(file)})
+    stronger = {
+        name: found
+        for name, found in chosen.values.items()
+        if name != "variant" and found.origin.kind.rank > OriginKind.FILE.rank
+    }
+    return _with_values(_with_table(chosen, table), stronger)
+
+
+def _parsed(option: Declared, found: OptionValue) -> str | int | bool:
+    text = found.value
+    where = None if found.origin.kind is OriginKind.COMMAND_LINE else str(found.origin)
+    if option.choices and text not in option.choices:
+        hint = f"choose from {', '.join(option.choices)}"
+        raise unknown(f"value of {option.flag}", text, option.choices, where=where, hint=hint)
+    if option.kind is Kind.TEXT:
+        return text
+    parse, described, example = _KINDS[option.kind]
+    parsed = parse(text)
+    if parsed is None:
+        hints = [f"for example {example}"]
+        raise UsageError(f"{option.flag} {text}: not {described}", hints=hints, where=where)
+    return parsed
