@@ -1,5 +1,6 @@
 # Each of these does all its own set-up: python3 >= 3.11 and a C compiler are enough.
 #   make demo   see it work        make test   run the tests        make lint   style, types, layers
+#   make dist   build and test the sdist and the wheel, in dist
 #   make venv   only the virtual environment, with the `stoker` command in .venv/bin
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -11,7 +12,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help venv demo test heavy bench lint format clean
+.PHONY: help venv demo test heavy bench dist lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -43,6 +44,10 @@ bench: venv
 	if command -v nvcc >/dev/null; then \
 		$(BIN)/python benchmarks/governor.py --cuda --heavy 2 --light 4 --limit-mb 1200; fi
 
+dist: venv
+	@$(BIN)/python -m pip install --quiet --group release
+	@$(BIN)/python release/dist.py dist
+
 lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,4 +60,4 @@ format: venv
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .demo dist share .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
