@@ -1,4 +1,4 @@
-"""`stoker verify`: is a wheel what it claims to be, and what was asked for?"""
+"""`stoker verify`: check a wheel against its metadata and the variant it was built for."""
 
 from pathlib import Path
 
@@ -12,23 +12,27 @@ from stoker.model.errors import ExitStatus
 @click.option(
     "--variant",
     metavar="VARIANT",
-    help="What it must have been built for, such as cu130-sm90-avx2. Default: what it says itself.",
+    help="The expected variant, such as cu130-sm90-avx2. Default: the plan inside the wheel.",
 )
-@click.option("--run", is_flag=True, help="Also install it in a fresh environment and use it.")
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+@click.option("--run", is_flag=True, help="Also install it in a new environment and use it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option(
     "--junit",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write them as JUnit XML, too.",
+    help="Also write the findings to this file as JUnit XML.",
 )
 def command(
     wheel: Path, variant: str | None, run: bool, as_json: bool, junit: Path | None
 ) -> ExitStatus:
-    """Hold a wheel against what it says of itself and what was asked for: hashes, tags, needed
-    libraries and where they are looked for, GPU architectures, CPU level.
+    """Check a wheel against its metadata and the variant it was built for: hashes, tags, required
+    libraries and their search paths, GPU architectures, CPU level.
 
-    Ends with status 0 only when there is no error; warnings are shown.
+    The exit status is 0 if no error is found; warnings do not change it.
+
+    \b
+    stoker verify dist/torch-2.13.0+cu130.sm90-cp312-cp312-manylinux_2_28_x86_64.whl
+    stoker verify mill-1.2-py3-none-any.whl --variant cu130-sm90+ptx --run
     """
     from stoker.flows.verifying import verify
     from stoker.outside.files import write_named

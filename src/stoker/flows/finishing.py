@@ -11,12 +11,12 @@ from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.build.inputs import file_digest
 from stoker.build.stages import Log
 from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.deliver.verify.case import PLAN_MEMBER
 from stoker.flows.hints import mending
 from stoker.flows.packaging import package
 from stoker.flows.verifying import verify
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
+from stoker.model.plan import PLAN_MEMBER
 from stoker.outside import files
 
 _OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling mends

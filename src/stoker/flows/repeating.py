@@ -6,10 +6,9 @@ import msgspec
 
 from stoker.artifact.engine import open_wheel
 from stoker.build.run_folder import RECORD
-from stoker.deliver.verify.case import PLAN_MEMBER
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.plan import Plan
+from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.compare import compare

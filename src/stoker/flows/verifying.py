@@ -1,4 +1,4 @@
-"""From a wheel and what was asked for to what is wrong with it."""
+"""Reads a wheel, compares it with its metadata and its variant, and tries it if asked to."""
 
 import os
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ from pathlib import Path
 import msgspec
 
 from stoker.artifact.engine import Wheel, open_wheel
-from stoker.deliver.verify.case import (
-    PLAN_MEMBER,
-    Case,
+from stoker.deliver.verify.checks import examine, worst_first
+from stoker.deliver.verify.wheel_under_test import (
     CodeSample,
     PlanRecord,
     SlimNote,
     Verification,
+    WheelUnderTest,
 )
-from stoker.deliver.verify.checks import examine, worst_first
 from stoker.flows.inspecting import inspect
 from stoker.flows.planning import named_variant
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding
+from stoker.model.plan import PLAN_MEMBER
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import Variant
@@ -27,7 +27,7 @@ from stoker.plan.grammar import name, parse
 
 
 class _Recorded(Value, frozen=True, kw_only=True):
-    """What is of interest in the plan that a wheel carries."""
+    """The part of a wheel's plan that is compared with the wheel."""
 
     variant: Variant
 
@@ -39,33 +39,40 @@ def verify(
     run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Verification:
+    """Check a wheel and return all findings; the wheel is only read.
+
+    ``variant`` is the expected variant; without it, the plan in the wheel counts. ``run`` installs
+    the wheel in a temporary environment and uses it there, which executes its code.
+    """
     asked = named_variant(variant) if variant else None
     with open_wheel(path) as wheel:
-        case = _read(wheel, asked)
-        python = _python_for(case) if run else None
-        case = _looked_through(wheel, case)
-    findings = list(examine(case))
+        tested = _read(wheel, asked)
+        python = _python_for(tested) if run else None
+        tested = _looked_through(wheel, tested)
+    findings = list(examine(tested))
     if python:
-        findings += _tried(path, case, python, environment)
+        findings += _tried(path, tested, python, environment)
     return Verification(
         wheel=str(path),
-        name=case.wheel.name,
-        version=case.wheel.version,
-        variant=name(case.expected) if case.expected else None,
+        name=tested.metadata.name,
+        version=tested.metadata.version,
+        variant=name(tested.expected) if tested.expected else None,
         findings=worst_first(findings),
     )
 
 
-def _read(wheel: Wheel, asked: Variant | None) -> Case:
+def _read(wheel: Wheel, asked: Variant | None) -> WheelUnderTest:
     if wheel.path.suffix != ".whl":
-        raise UsageError(f"'{wheel.path}' is not called a wheel", hints=["its name ends with .whl"])
+        raise UsageError(
+            f"'{wheel.path}' is not named like a wheel", hints=["rename it so that it ends in .whl"]
+        )
     facts = inspect(str(wheel.path))
     assert facts.wheel is not None
     slim = _slim(wheel)
-    return Case(
+    return WheelUnderTest(
         file_name=wheel.path.name,
         facts=facts,
-        wheel=facts.wheel,
+        metadata=facts.wheel,
         members=tuple(wheel.members.values()),
         plan=_plan(wheel, slim),
         slim=slim,
@@ -84,13 +91,13 @@ def _slim(wheel: Wheel) -> SlimNote | None:
 
 
 def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
-    """Of a wheel slimmed after it was built, as if it had been built for fewer GPUs."""
+    """Return the plan in the wheel; after slimming, its GPUs are those that were kept."""
     member = f"{wheel.dist_info}/{PLAN_MEMBER}"
     if member not in wheel.members:
         return None
     try:
         recorded = msgspec.json.decode(wheel.read(member), type=_Recorded)
-        # By its name and back: the words in the file may be any.
+        # The file may contain anything: parsing the variant's name checks every field.
         variant = parse(name(recorded.variant))
         if slim and slim.record:
             variant = msgspec.structs.replace(variant, gpus=slim.record.gpus)
@@ -99,38 +106,40 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         return PlanRecord(problem=str(error))
 
 
-def _looked_through(wheel: Wheel, case: Case) -> Case:
-    """With what only the contents of all members tell."""
+def _looked_through(wheel: Wheel, tested: WheelUnderTest) -> WheelUnderTest:
+    """Add what requires reading the contents of all members."""
     return msgspec.structs.replace(
-        case,
+        tested,
         mismatches=tuple(wheel.mismatches()),
         wrong_hashes=tuple(wheel.wrong_hashes()),
-        samples=_samples(wheel, case),
+        samples=_samples(wheel, tested),
     )
 
 
-def _samples(wheel: Wheel, case: Case) -> tuple[CodeSample, ...]:
+def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
     from stoker.deliver.verify.sampling import read_code
     from stoker.knowledge.cpus import cpu_family
     from stoker.knowledge.instruction_sets import beyond
 
-    cpu = case.expected.cpu if case.expected else None
+    cpu = tested.expected.cpu if tested.expected else None
     if cpu is None:
         return ()
-    libraries = [one for one in case.libraries if one.machine == cpu_family(cpu)]
+    libraries = [one for one in tested.libraries if one.machine == cpu_family(cpu)]
     return read_code(wheel, libraries, beyond(cpu))
 
 
-def _python_for(case: Case) -> str:
+def _python_for(tested: WheelUnderTest) -> str:
     from stoker.deliver.verify.trial import fitting_python
 
-    return fitting_python(case)
+    return fitting_python(tested)
 
 
-def _tried(path: Path, case: Case, python: str, environment: Mapping[str, str]) -> list[Finding]:
+def _tried(
+    path: Path, tested: WheelUnderTest, python: str, environment: Mapping[str, str]
+) -> list[Finding]:
     from stoker.deliver.verify.trial import try_wheel
     from stoker.machine.gpus import read_gpus
 
     notes: list[str] = []
     gpus = [gpu.capability for gpu in read_gpus(notes.append)]
-    return list(try_wheel(path, case, python=python, gpus=gpus, environment=environment))
+    return list(try_wheel(path, tested, python=python, gpus=gpus, environment=environment))

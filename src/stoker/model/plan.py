@@ -7,6 +7,8 @@ from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
 from stoker.model.variant import Platform, Variant
 
+PLAN_MEMBER = "stoker-plan.json"  # in a wheel's dist-info: the Plan that it was built by
+
 
 class OriginKind(StrEnum):
     """Where a value came from, weakest first: a later one overrides an earlier one."""

@@ -1,6 +1,7 @@
-"""What `stoker verify` found: as a terminal page, as JSON, as JUnit XML for CI."""
+"""The findings of `stoker verify`: as a terminal page, as JSON, as JUnit XML for CI."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -8,7 +9,8 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.deliver.verify.case import Verification
+from stoker.deliver.verify.checks import CHECKS
+from stoker.deliver.verify.wheel_under_test import Verification
 from stoker.model.finding import Finding, Severity
 from stoker.report.findings import finding_lines
 
@@ -16,11 +18,32 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def page(verification: Verification) -> RenderableType:
-    against = f", asked for {verification.variant}" if verification.variant else ""
+    """Return the page: errors, warnings and notes in full, then one line for each topic passed."""
+    against = f", compared with {verification.variant}" if verification.variant else ""
     head = Text(f"{verification.name} {verification.version}", style="bold")
     head.append(f"{against}\n", style="not bold")
-    lines = [line for finding in verification.findings for line in finding_lines(finding)]
+    findings = [*_not_grouped(verification.findings), *_by_topic(verification.findings)]
+    lines = [line for finding in findings for line in finding_lines(finding)]
     return Group(head, *lines, Text(), Text(verdict(verification), style="bold"))
+
+
+def _not_grouped(findings: Sequence[Finding]) -> list[Finding]:
+    grouped = {check.name for checks in CHECKS.values() for check in checks}
+    return [one for one in findings if one.severity is not Severity.OK or one.name not in grouped]
+
+
+def _by_topic(findings: Sequence[Finding]) -> list[Finding]:
+    """Return one finding for each topic with the titles of all checks that passed."""
+    passed = {finding.name for finding in findings if finding.severity is Severity.OK}
+    topics = {
+        topic: [check.title for check in checks if check.name in passed]
+        for topic, checks in CHECKS.items()
+    }
+    return [
+        Finding(name=topic, severity=Severity.OK, title=f"{topic}: {', '.join(titles)}")
+        for topic, titles in topics.items()
+        if titles
+    ]
 
 
 def verdict(verification: Verification) -> str:
@@ -40,7 +63,7 @@ def as_json(verification: Verification) -> dict[str, Any]:
 
 
 def junit(verification: Verification) -> bytes:
-    """A test case for each finding: an error fails, what was not checked is skipped."""
+    """Return JUnit XML with a test case for each finding: errors fail, notes are skipped."""
     severities = [finding.severity for finding in verification.findings]
     suite = ElementTree.Element(
         "testsuite",
@@ -68,5 +91,5 @@ def _test_case(suite: ElementTree.Element, finding: Finding) -> None:
 
 
 def _clean(text: str) -> str:
-    """Programs may print what XML has no way to say."""
+    """Replace characters that XML cannot contain; programs may print them."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

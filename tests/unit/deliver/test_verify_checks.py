@@ -8,8 +8,8 @@ import pytest
 from stoker.artifact.closure import installed_path, resolve
 from stoker.artifact.engine import Member
 from stoker.artifact.runs_on import served_gpus
-from stoker.deliver.verify.case import Case, CodeSample, PlanRecord, Use
 from stoker.deliver.verify.checks import CHECKS, examine
+from stoker.deliver.verify.wheel_under_test import CodeSample, PlanRecord, Use, WheelUnderTest
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -53,7 +53,7 @@ def case(
     tag: str = TAG,
     requires: tuple[str, ...] = (),
     **changes: Any,
-) -> Case:
+) -> WheelUnderTest:
     """A wheel of these libraries, with everything in order; the rest follows from them."""
     wheel = WheelFacts(
         name=name, version="1.2", tags=(tag,), requires=requires, members=9, unpacked=9
@@ -81,7 +81,7 @@ def case(
         "members": tuple(member(path) for path in paths),
         **changes,
     }
-    return Case(facts=facts, wheel=wheel, **values)
+    return WheelUnderTest(facts=facts, metadata=wheel, **values)
 
 
 def member(name: str, mode: int = 0o644) -> Member:
@@ -90,20 +90,20 @@ def member(name: str, mode: int = 0o644) -> Member:
     )
 
 
-def bad(judged: Case) -> dict[str, Severity]:
+def bad(judged: WheelUnderTest) -> dict[str, Severity]:
     """What was found, but for good news and what was not checked."""
     fine = (Severity.OK, Severity.NOTE)
     return {one.name: one.severity for one in examine(judged) if one.severity not in fine}
 
 
-def found(judged: Case, name: str) -> Finding:
+def found(judged: WheelUnderTest, name: str) -> Finding:
     return next(one for one in examine(judged) if one.name == name)
 
 
 def test_a_wheel_in_order_hears_of_every_check() -> None:
     findings = examine(case(library(), plan=PlanRecord(variant=parse("cpu-avx2"))))
     heard = {one.name for one in findings if one.severity is Severity.OK}
-    assert heard == {check.name for check in CHECKS} - {"cpu"}
+    assert heard == {check.name for topic in CHECKS.values() for check in topic} - {"cpu"}
     assert found(case(library()), "cpu-level-unchecked").severity is Severity.NOTE
 
 
@@ -469,4 +469,4 @@ def test_what_was_not_read_is_told() -> None:
     wheel = case(library(), library("mill/other.so"), samples=(half,), **asked("cpu-avx2"))
     evidence = found(wheel, "cpu-level-sampled").evidence
     assert "1.0 MiB of 2.0 MiB" in evidence
-    assert "not at all: mill/other.so" in evidence
+    assert "not read: mill/other.so" in evidence

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from stoker.deliver.verify.case import Verification
+from stoker.deliver.verify.wheel_under_test import Verification
 from stoker.model.finding import Finding, Severity
 from stoker.report.verify import as_json, junit, page, verdict
 
@@ -25,7 +25,7 @@ def test_the_page_says_it_all() -> None:
     with console.capture() as capture:
         console.print(page(verification(*FINDINGS)))
     text = capture.get()
-    assert "mill 1.2, asked for cpu" in text
+    assert "mill 1.2, compared with cpu" in text
     assert "ERROR  is error" in text
     assert "This wheel is not sound: 1 error, 1 warning." in text
 

@@ -11,9 +11,9 @@ from conftest import missing
 from stoker.artifact.engine import open_wheel
 from stoker.artifact.folder_facts import read_file
 from stoker.deliver.verify import sampling
-from stoker.deliver.verify.case import CodeSample
 from stoker.deliver.verify.sampling import look_through, read_code
 from stoker.deliver.verify.symbols import LocalFunctions
+from stoker.deliver.verify.wheel_under_test import CodeSample
 from stoker.knowledge.instruction_sets import beyond
 from wheel_files import make_wheel, members, wheel_bytes
 
@@ -117,7 +117,7 @@ def test_a_large_library_is_read_in_stretches(
 def test_without_time_nothing_is_read(
     need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "_SECONDS", -1.0)
+    monkeypatch.setattr(sampling, "_TIMEOUT_S", -1.0)
     made = read_file(build(need, tmp_path), "mill/lib/libmill.so")
     assert made is not None
     with open_wheel(make_wheel(tmp_path)) as wheel:
@@ -132,4 +132,4 @@ def test_without_objdump_it_is_said(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with open_wheel(make_wheel(tmp_path)) as wheel:
         (sample,) = read_code(wheel, [made], ())
-    assert sample.problem == f"no objdump reads code of {made.machine}"
+    assert sample.problem == f"no objdump for {made.machine} was found"

@@ -3,9 +3,9 @@
 import pytest
 
 from stoker.deliver.verify import programs
-from stoker.deliver.verify.case import Case, SlimNote
 from stoker.deliver.verify.code import slimmed
 from stoker.deliver.verify.trial import judged_gpu
+from stoker.deliver.verify.wheel_under_test import SlimNote, WheelUnderTest
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -23,7 +23,9 @@ from stoker.outside.process import Outcome
 from stoker.plan.grammar import parse
 
 
-def case(*regions: str, targets: str = "9.0", asked: str | None = None, **note: object) -> Case:
+def case(
+    *regions: str, targets: str = "9.0", asked: str | None = None, **note: object
+) -> WheelUnderTest:
     """A wheel of one library with these regions, each a list of architectures."""
     archs = {arch for region in regions for arch in region.split()}
     library = LibraryFacts(
@@ -59,17 +61,17 @@ def case(*regions: str, targets: str = "9.0", asked: str | None = None, **note: 
     record = SlimRecord(
         targets=tuple(targets.split()), label="x", private=bool(note.get("private"))
     )
-    return Case(
+    return WheelUnderTest(
         file_name="mill.whl",
         facts=facts,
-        wheel=wheel,
+        metadata=wheel,
         members=(),
         slim=SlimNote(record=record),
         asked=parse(asked) if asked else None,
     )
 
 
-def found(case: Case) -> dict[str, str]:
+def found(case: WheelUnderTest) -> dict[str, str]:
     return {finding.name: finding.evidence for finding in slimmed(case)}
 
 
@@ -102,10 +104,10 @@ def test_what_may_not_be_passed_on() -> None:
 
 def test_a_note_that_cannot_be_read() -> None:
     whole = case("sm_90 sm_80")
-    broken = Case(
+    broken = WheelUnderTest(
         file_name=whole.file_name,
         facts=whole.facts,
-        wheel=whole.wheel,
+        metadata=whole.metadata,
         members=(),
         slim=SlimNote(problem="no JSON"),
     )
@@ -123,7 +125,7 @@ def test_a_gpu_without_code() -> None:
     outcome = Outcome(status=1, stdout="NVIDIA H200 has capability 9 0\n", stderr=SAID)
     finding = judged_gpu(outcome, ["9.0", "9.0"], {"sm_86", "sm_80"})
     assert (finding.name, finding.severity) == (programs.GPU.name, Severity.ERROR)
-    assert finding.title == "it holds no device code for the GPU of this machine, sm_90"
+    assert finding.title == "it holds no device code for this machine's GPU, sm_90"
     first, second = finding.evidence.splitlines()
     assert first == "it holds sm_80 sm_86"
     assert second.startswith("torch.AcceleratorError: CUDA error: no kernel image")
@@ -133,7 +135,7 @@ def test_a_gpu_without_code() -> None:
 def test_a_gpu_that_fails_otherwise() -> None:
     outcome = Outcome(status=1, stdout="", stderr="RuntimeError: out of memory")
     finding = judged_gpu(outcome, ["9.0"], {"sm_90"})
-    assert finding.title.startswith("not so:")
+    assert finding.title.startswith("failed:")
     assert "out of memory" in finding.evidence
     assert (
         judged_gpu(Outcome(status=0, stdout="computes\n", stderr=""), [], []).evidence == "computes"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from packaging import tags
 
-from stoker.deliver.verify.case import Case
 from stoker.deliver.verify.trial import fitting_python, top_modules, try_wheel
+from stoker.deliver.verify.wheel_under_test import WheelUnderTest
 from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
@@ -19,7 +19,7 @@ PYTHON = sys.executable
 HERE = next(iter(tags.platform_tags()))
 
 
-def _case(*told: str, name: str = "mill") -> Case:
+def _case(*told: str, name: str = "mill") -> WheelUnderTest:
     wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked=0)
     facts = ArtifactFacts(
         path="mill.whl",
@@ -31,7 +31,7 @@ def _case(*told: str, name: str = "mill") -> Case:
         unresolved=(),
         runs_on=(),
     )
-    return Case(file_name="mill.whl", facts=facts, wheel=wheel, members=())
+    return WheelUnderTest(file_name="mill.whl", facts=facts, metadata=wheel, members=())
 
 
 @pytest.mark.parametrize("tag", ["py3-none-any", f"py3-none-{HERE}", f"cp39-abi3-{HERE}"])
@@ -41,7 +41,7 @@ def test_our_own_python_will_do(tag: str) -> None:
 
 @pytest.mark.parametrize("tag", ["py3-none-win_amd64", "cp312-cp312-manylinux_2_28_riscv128"])
 def test_a_wheel_for_another_platform_cannot_be_tried(tag: str) -> None:
-    with pytest.raises(UsageError, match="cannot be tried here: it is for") as raised:
+    with pytest.raises(UsageError, match="cannot run here: it is for") as raised:
         fitting_python(_case(tag))
     assert "without --run" in raised.value.hints[0]
 
@@ -116,5 +116,5 @@ def test_without_ninja_and_an_index_an_extension_is_not_tried(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
     finding = _extension_trial(tmp_path, path)
     assert finding.severity is Severity.NOTE
-    assert finding.title.startswith("not tried: ")
+    assert finding.title.startswith("skipped: ")
     assert finding.evidence.startswith("ninja is not here and cannot be installed: ")

@@ -1,5 +1,5 @@
-"""Is a wheel what it claims to be, and what was asked for? Facts held against expectations.
+"""Checks whether a wheel is what its metadata says and what was asked for.
 
-``checks.examine`` judges a ``Case`` and is pure; ``sampling`` reads machine code for it; ``trial``
-installs the wheel and uses it.
+``checks.examine`` is pure and checks a ``WheelUnderTest``. ``sampling`` disassembles machine code
+for it. ``trial`` installs the wheel and uses it.
 """

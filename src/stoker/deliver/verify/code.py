@@ -1,10 +1,17 @@
-"""Is the code what was asked for: GPU architectures, CUDA, Python, CPU level? Pure."""
+"""Checks that the code is what was asked for: GPU architectures, CUDA, Python, CPU level. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from stoker.artifact.runs_on import needed_code
-from stoker.deliver.verify.case import Case, CodeSample, Use, error, note, warning
+from stoker.deliver.verify.wheel_under_test import (
+    CodeSample,
+    Use,
+    WheelUnderTest,
+    error,
+    note,
+    warning,
+)
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.extra_architectures import added, holds_foreign_code
 from stoker.knowledge.instruction_sets import beyond, names_a_cpu
@@ -19,16 +26,16 @@ _LONGEST = 90  # of a function's name in a finding
 _CHECKED = (Backend.CPU, Backend.CUDA)
 
 
-def as_asked(case: Case) -> Iterator[Finding]:
-    yield from _architectures(case)
-    yield from _toolkit(case)
-    yield from _python(case)
+def as_asked(wheel: WheelUnderTest) -> Iterator[Finding]:
+    yield from _architectures(wheel)
+    yield from _toolkit(wheel)
+    yield from _python(wheel)
 
 
-def _architectures(case: Case) -> Iterator[Finding]:
-    if case.slimmed_for:  # by what runs, not by name: that is how it was cut
+def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
+    if wheel.slimmed_for:  # `slimmed` checks it by what runs on each GPU, as `stoker slim` cuts
         return
-    variant = case.expected
+    variant = wheel.expected
     if why := _why_unchecked(variant):
         yield note("architectures-unchecked", "GPU architectures were not checked", [why])
     if variant is None or variant.backend not in _CHECKED:
@@ -36,31 +43,34 @@ def _architectures(case: Case) -> Iterator[Finding]:
     if variant.backend is Backend.CUDA and not variant.gpus:
         return
     asked = {word for target in variant.gpus for word in _words(target)}
-    if lacking := sorted(asked - _present(case.own_libraries)):
-        title = "there is no device code for what was asked"
+    if lacking := sorted(asked - _present(wheel.own_libraries)):
+        title = "device code for a requested architecture is missing"
         yield error("missing-architecture", title, lacking)
-    if extra := _extra(case, variant.gpus, asked):
-        yield error("extra-architecture", "there is device code that nobody asked for", extra)
-    yield from _not_everywhere(case, variant.gpus)
+    if extra := _extra(wheel, variant.gpus, asked):
+        yield error("extra-architecture", "it holds device code that was not requested", extra)
+    yield from _not_everywhere(wheel, variant.gpus)
 
 
-def slimmed(case: Case) -> Iterator[Finding]:
-    """What was cut must be cut, and what was asked for must be there."""
-    if case.slim and case.slim.problem:
-        yield error("unreadable-slim-note", f"{SLIM_MEMBER} cannot be read", [case.slim.problem])
-    if case.slim and case.slim.record and case.slim.record.private:
-        lines = ["it holds changed libraries of NVIDIA, whose licence does not allow that"]
-        yield warning("private", "it may not be passed on", lines)
-    gpus = case.slimmed_for
-    present = _present(case.own_libraries)
+def slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that a slimmed wheel holds code for its GPUs and for no others."""
+    if wheel.slim and wheel.slim.problem:
+        yield error("unreadable-slim-note", f"{SLIM_MEMBER} cannot be read", [wheel.slim.problem])
+    if wheel.slim and wheel.slim.record and wheel.slim.record.private:
+        lines = ["it holds modified NVIDIA libraries, and NVIDIA's licence forbids passing them on"]
+        yield warning("private", "the wheel must not be redistributed", lines)
+    gpus = wheel.slimmed_for
+    present = _present(wheel.own_libraries)
     if lacking := [gpu.arch for gpu in gpus if not needed_code(present, [gpu])]:
-        yield error("missing-architecture", "there is no device code for these GPUs", lacking)
-    if extra := [line for one in case.own_libraries for line in _uncut(one, gpus)]:
-        yield warning("not-slimmed", "there is device code for other GPUs than it says", extra)
+        yield error("missing-architecture", "it holds no device code for these GPUs", lacking)
+    if extra := [line for one in wheel.own_libraries for line in _uncut(one, gpus)]:
+        yield warning("not-slimmed", "it holds device code for GPUs not in its record", extra)
 
 
 def _uncut(library: LibraryFacts, gpus: Sequence[GpuTarget]) -> list[str]:
-    """One entry for another GPU may be all of a region: then it stands for 'not for this GPU'."""
+    """Return a line for each library with code for other GPUs.
+
+    A region may not be empty, so its only entry may be for another GPU.
+    """
     extra = {
         arch
         for region in library.regions
@@ -72,16 +82,16 @@ def _uncut(library: LibraryFacts, gpus: Sequence[GpuTarget]) -> list[str]:
 
 def _why_unchecked(variant: Variant | None) -> str | None:
     if variant is None:
-        return "nobody says what was asked for: give --variant"
+        return "the wheel includes no plan: name the expected variant with --variant"
     if variant.backend not in _CHECKED:
-        return f"code for {variant.backend} is not read"
+        return f"stoker cannot read device code for {variant.backend}"
     if variant.backend is Backend.CUDA and not variant.gpus:
-        return "the variant names none"
+        return "the variant names no GPU"
     return None
 
 
 def _words(target: GpuTarget) -> list[str]:
-    """``sm_90a`` of ``9.0a``, and ``compute_90a`` with PTX."""
+    """Return ``sm_90a`` for ``9.0a``, and ``compute_90a`` as well with PTX."""
     number = target.arch.replace(".", "")
     return [f"sm_{number}", *([f"compute_{number}"] if target.ptx else [])]
 
@@ -95,24 +105,24 @@ def _present(libraries: Iterable[LibraryFacts]) -> set[str]:
     }
 
 
-def _extra(case: Case, gpus: Iterable[GpuTarget], asked: set[str]) -> list[str]:
-    known = added(case.project, (target.arch for target in gpus))
+def _extra(wheel: WheelUnderTest, gpus: Iterable[GpuTarget], asked: set[str]) -> list[str]:
+    known = added(wheel.project, (target.arch for target in gpus))
     allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
-    by_library = {library.path: _present([library]) - allowed for library in _made_here(case)}
+    by_library = {library.path: _present([library]) - allowed for library in _made_here(wheel)}
     return [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
 
 
-def _made_here(case: Case) -> list[LibraryFacts]:
-    return [one for one in case.own_libraries if not _is_foreign(case, one.path)]
+def _made_here(wheel: WheelUnderTest) -> list[LibraryFacts]:
+    return [one for one in wheel.own_libraries if not _is_foreign(wheel, one.path)]
 
 
-def _is_foreign(case: Case, path: str) -> bool:
-    return holds_foreign_code(case.project, PurePosixPath(path).name)
+def _is_foreign(wheel: WheelUnderTest, path: str) -> bool:
+    return holds_foreign_code(wheel.project, PurePosixPath(path).name)
 
 
-def _not_everywhere(case: Case, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:
-    own = {library.path for library in _made_here(case)}
-    served = {row.arch: row for row in case.facts.runs_on}
+def _not_everywhere(wheel: WheelUnderTest, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:
+    own = {library.path for library in _made_here(wheel)}
+    served = {row.arch: row for row in wheel.facts.runs_on}
     lines = [
         f"{path}: {word} for {target.arch}"
         for target in gpus
@@ -122,78 +132,82 @@ def _not_everywhere(case: Case, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:
         if path in own
     ]
     if lines:
-        title = "not all kernels run on the GPUs that were asked for"
+        title = "some kernels do not run on the requested GPUs"
         yield warning("architecture-not-everywhere", title, lines)
 
 
-def _toolkit(case: Case) -> Iterator[Finding]:
-    wanted = case.expected.toolkit if case.expected else None
-    if wanted is None or case.expected is None or case.expected.backend is not Backend.CUDA:
+def _toolkit(wheel: WheelUnderTest) -> Iterator[Finding]:
+    wanted = wheel.expected.toolkit if wheel.expected else None
+    if wanted is None or wheel.expected is None or wheel.expected.backend is not Backend.CUDA:
         return
     other = {
         f"{library.path} needs {name}"
-        for library in case.own_libraries
+        for library in wheel.own_libraries
         for name in library.needed
         if (major := cuda_of(name)) and str(major) != wanted.partition(".")[0]
     }
     if other:
-        yield error("wrong-cuda", f"it is not for CUDA {wanted}", sorted(other))
+        yield error("wrong-cuda", f"it was not built for CUDA {wanted}", sorted(other))
 
 
-def _python(case: Case) -> Iterator[Finding]:
-    wanted = case.expected.python if case.expected else None
-    told = {tag.interpreter for tag in case.tags}
-    if wanted and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")}) and not _is_stable(case):
-        yield error("wrong-python", f"it is not for Python {wanted}", sorted(told))
+def _python(wheel: WheelUnderTest) -> Iterator[Finding]:
+    wanted = wheel.expected.python if wheel.expected else None
+    told = {tag.interpreter for tag in wheel.tags}
+    if (
+        wanted
+        and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")})
+        and not _is_stable(wheel)
+    ):
+        yield error("wrong-python", f"it was not built for Python {wanted}", sorted(told))
 
 
-def _is_stable(case: Case) -> bool:
-    """Made for one Python, it runs on all later ones."""
-    return any(tag.abi == "abi3" for tag in case.tags)
+def _is_stable(wheel: WheelUnderTest) -> bool:
+    """Return whether it uses the stable ABI, so that it runs on all later Pythons."""
+    return any(tag.abi == "abi3" for tag in wheel.tags)
 
 
 # -- the CPU -------------------------------------------------------------------------------------
 
 
-def cpu_level(case: Case) -> Iterator[Finding]:
-    """By the notes that compilers leave, and by what was read of the code itself."""
-    cpu = case.expected.cpu if case.expected else None
+def cpu_level(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check the CPU level by compilers' notes in the libraries and by the code itself."""
+    cpu = wheel.expected.cpu if wheel.expected else None
     if cpu is None:
-        why = "nobody says which CPU it is for" if case.libraries else "there is no machine code"
+        why = "no CPU level was requested" if wheel.libraries else "there is no machine code"
         yield note("cpu-level-unchecked", "the CPU level of the code was not checked", [why])
         return
     family = cpu_family(cpu)
-    other = [one.path for one in case.libraries if one.machine != family]
+    other = [one.path for one in wheel.libraries if one.machine != family]
     if other:
-        yield error("wrong-cpu-family", f"it is not for {family}, as {cpu} is", other)
-    yield from _by_notes(case, cpu)
-    yield from _by_samples(case, cpu)
-    yield from _unread(case)
+        yield error("wrong-cpu-family", f"it is not for {family}, the family of {cpu}", other)
+    yield from _by_notes(wheel, cpu)
+    yield from _by_samples(wheel, cpu)
+    yield from _unread(wheel)
 
 
-def _by_notes(case: Case, cpu: str) -> Iterator[Finding]:
+def _by_notes(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
     notes = {row.note: row.name for row in beyond(cpu) if row.note}
     lines = [
         f"{library.path} is marked as needing {word}"
-        for library in case.libraries
+        for library in wheel.libraries
         for word in library.isa
         if word in notes
     ]
     if lines:
-        yield error("cpu-level-marked", f"the loader of a machine with {cpu} will refuse it", lines)
+        yield error("cpu-level-marked", f"the loader refuses it on a machine with {cpu}", lines)
 
 
-def _by_samples(case: Case, cpu: str) -> Iterator[Finding]:
+def _by_samples(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
     for named, name, title, say in (
-        (True, "cpu-level", f"code that runs everywhere needs more than {cpu}", error),
+        (True, "cpu-level", f"code that runs on every CPU needs more than {cpu}", error),
         (
             False,
             "cpu-level-unnamed",
-            f"there is code for more than {cpu}, and no names to tell whether it is chosen by CPU",
+            f"some code needs more than {cpu}; without symbols, a run-time choice is not visible",
             warning,
         ),
     ):
-        found = [sample for sample in case.samples if sample.named is named]
+        found = [sample for sample in wheel.samples if sample.named is named]
         lines = [line for sample in found for line in _undispatched(sample)]
         if lines:
             yield say(name, title, lines)
@@ -215,15 +229,15 @@ def _is_chosen_by_cpu(use: Use) -> bool:
     return use.copies or names_a_cpu(use.function) or names_a_cpu(use.file)
 
 
-def _unread(case: Case) -> Iterator[Finding]:
-    seen = {sample.path for sample in case.samples}
-    lines = [f"{sample.path}: {sample.problem}" for sample in case.samples if sample.problem]
-    partly = [one for one in case.samples if not one.problem and one.read < one.size]
+def _unread(wheel: WheelUnderTest) -> Iterator[Finding]:
+    seen = {sample.path for sample in wheel.samples}
+    lines = [f"{sample.path}: {sample.problem}" for sample in wheel.samples if sample.problem]
+    partly = [one for one in wheel.samples if not one.problem and one.read < one.size]
     lines += [f"{one.path}: {size(one.read)} of {size(one.size)}, in samples" for one in partly]
-    unseen = [library.path for library in case.libraries if library.path not in seen]
+    unseen = [library.path for library in wheel.libraries if library.path not in seen]
     if unseen:
         more = f" and {len(unseen) - 3} more" if unseen[3:] else ""
-        lines.append(f"not at all: {', '.join(unseen[:3])}{more}")
+        lines.append(f"not read: {', '.join(unseen[:3])}{more}")
     if lines:
-        title = "not all machine code was read for instructions beyond the CPU level"
+        title = "the CPU level was checked for a part of the machine code only"
         yield note("cpu-level-sampled", title, lines)

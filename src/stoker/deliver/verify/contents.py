@@ -1,4 +1,4 @@
-"""Is the wheel what its metadata says, and free of what must not be in one? Pure."""
+"""Checks metadata, tags and plan, and that nothing is bundled that must not be. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,13 +7,14 @@ from pathlib import PurePosixPath
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
-from stoker.deliver.verify.case import PLAN_MEMBER, Case, error, note, warning
+from stoker.deliver.verify.wheel_under_test import WheelUnderTest, error, note, warning
 from stoker.knowledge.manylinux import Policy, excess, policies
 from stoker.knowledge.nvidia_packages import never_bundled
 from stoker.knowledge.singletons import is_of_glibc, is_openmp, unhashed
 from stoker.model.artifact import ElfKind
 from stoker.model.distribution import read_tag
 from stoker.model.finding import Finding
+from stoker.model.plan import PLAN_MEMBER
 from stoker.model.variant import Variant
 
 _WORLD_WRITABLE = 0o002
@@ -22,43 +23,45 @@ _MODULE = re.compile(r"\.cpython-(\d+)t?-[\w-]+\.so$")
 _NOT_HELD_AGAINST = ("features", "platform", "build_type", "sanitizer")
 
 
-def unreadable(case: Case) -> Iterator[Finding]:
-    if case.facts.problems:
-        title = "files could not be read to the end, and were not checked"
-        yield error("unreadable-library", title, list(case.facts.problems))
-    if case.facts.notes:
-        yield note("not-read", "files of kinds that are not checked", list(case.facts.notes))
+def unreadable(wheel: WheelUnderTest) -> Iterator[Finding]:
+    if wheel.facts.problems:
+        title = "files could not be read, so they were not checked"
+        yield error("unreadable-library", title, list(wheel.facts.problems))
+    if wheel.facts.notes:
+        yield note("not-read", "files of these kinds are not checked", list(wheel.facts.notes))
 
 
-def record(case: Case) -> Iterator[Finding]:
+def record(wheel: WheelUnderTest) -> Iterator[Finding]:
     for name, title, found in (
-        ("wrong-record", "RECORD and the members of the wheel differ", case.mismatches),
-        ("wrong-hash", "members are not what RECORD says", case.wrong_hashes),
+        ("wrong-record", "RECORD does not list the files of the wheel", wheel.mismatches),
+        ("wrong-hash", "files differ from their hashes in RECORD", wheel.wrong_hashes),
     ):
         if found:
             yield error(name, title, [f"{row.member}: {row.problem}" for row in found])
 
 
-def permissions(case: Case) -> Iterator[Finding]:
-    found = [member.name for member in case.members if member.mode & _WORLD_WRITABLE]
+def permissions(wheel: WheelUnderTest) -> Iterator[Finding]:
+    found = [member.name for member in wheel.members if member.mode & _WORLD_WRITABLE]
     if found:
-        yield error("world-writable", "anybody may change these files once installed", found)
+        yield error("world-writable", "everyone can write to these files once installed", found)
 
 
-def plan(case: Case) -> Iterator[Finding]:
-    if case.plan is None:
-        lines = [] if case.asked else ["device code and CPU level were held against nothing"]
-        yield warning("missing-plan", f"there is no {PLAN_MEMBER}: it does not say its plan", lines)
-    elif case.plan.problem:
-        yield error("unreadable-plan", f"{PLAN_MEMBER} cannot be read", [case.plan.problem])
+def plan(wheel: WheelUnderTest) -> Iterator[Finding]:
+    if wheel.plan is None:
+        lines = [] if wheel.asked else ["device code and CPU level were not checked: use --variant"]
+        yield warning("missing-plan", f"the wheel includes no plan ({PLAN_MEMBER})", lines)
+    elif wheel.plan.problem:
+        yield error("unreadable-plan", f"{PLAN_MEMBER} cannot be read", [wheel.plan.problem])
     elif (
-        case.asked and case.plan.variant and (lines := _differences(case.asked, case.plan.variant))
+        wheel.asked
+        and wheel.plan.variant
+        and (lines := _differences(wheel.asked, wheel.plan.variant))
     ):
-        yield error("other-plan", "it was built for something else than asked", lines)
+        yield error("other-plan", "it was built for another variant than requested", lines)
 
 
 def _differences(asked: Variant, built: Variant) -> list[str]:
-    """In what the user said; what was left open may be anything."""
+    """Return a line for each field that the user set and that differs in the plan."""
     fields = [name for name in Variant.__struct_fields__ if name not in _NOT_HELD_AGAINST]
     return [
         f"{name.replace('_', ' ')}: asked for {_words(wanted)}, built for {_words(had)}"
@@ -76,24 +79,28 @@ def _words(value: object) -> str:
 # -- tags ----------------------------------------------------------------------------------------
 
 
-def tags(case: Case) -> Iterator[Finding]:
-    told = case.tags
-    lines = [f"{line!r} is no tag" for line in case.wheel.tags if not read_tag(line)]
-    lines += [*_name_problems(case, told), *_platform_problems(case, told), *_modules(case, told)]
+def tags(wheel: WheelUnderTest) -> Iterator[Finding]:
+    told = wheel.tags
+    lines = [f"{line!r} is not a tag" for line in wheel.metadata.tags if not read_tag(line)]
+    lines += [
+        *_name_problems(wheel, told),
+        *_platform_problems(wheel, told),
+        *_modules(wheel, told),
+    ]
     if lines:
-        yield error("wrong-tag", "the tag of the wheel is not true", lines)
+        yield error("wrong-tag", "the tag does not describe the wheel", lines)
 
 
-def _name_problems(case: Case, told: frozenset[Tag]) -> Iterator[str]:
+def _name_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
     try:
-        name, version, _, named = parse_wheel_filename(case.file_name)
+        name, version, _, named = parse_wheel_filename(wheel.file_name)
     except ValueError as problem:  # also of numbers too long to be converted
         yield str(problem)
         return
     if named != told:
-        yield f"the file's name says {_joined(named)}, the wheel itself {_joined(told)}"
-    if name != case.project or str(version) != _normal(case.wheel.version):
-        yield f"the file's name says {name} {version}, the wheel itself {case.wheel.version}"
+        yield f"the file name says {_joined(named)}, the metadata {_joined(told)}"
+    if name != wheel.project or str(version) != _normal(wheel.metadata.version):
+        yield f"the file name says {name} {version}, the metadata {wheel.metadata.version}"
 
 
 def _normal(version: str) -> str:
@@ -111,43 +118,43 @@ def _joined(found: Iterable[Tag]) -> str:
     return " ".join(sorted(map(str, found)))
 
 
-def _platform_problems(case: Case, told: frozenset[Tag]) -> Iterator[str]:
+def _platform_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
     platforms = {tag.platform for tag in told}
-    for library in case.libraries:
+    for library in wheel.libraries:
         if "any" in platforms:
             yield f"any machine, but {library.path} is for {library.machine}"
         elif not all(platform.endswith(f"_{library.machine}") for platform in platforms):
             yield f"{' '.join(sorted(platforms))}, but {library.path} is for {library.machine}"
 
 
-def _modules(case: Case, told: frozenset[Tag]) -> Iterator[str]:
+def _modules(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
     interpreters = {tag.interpreter for tag in told}
-    for library in case.libraries:
+    for library in wheel.libraries:
         found = _MODULE.search(library.path)
         if found and f"cp{found[1]}" not in interpreters:
             yield f"{' '.join(sorted(interpreters))}, but {library.path} is for cp{found[1]}"
 
 
-def symbols(case: Case) -> Iterator[Finding]:
-    """Every tag must hold: the oldest promises least."""
+def symbols(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check the symbols against the tag of the oldest system, since all tags must be true."""
     lines = []
-    for library in case.libraries:
-        policy = _oldest(case, library.machine)
+    for library in wheel.libraries:
+        policy = _oldest(wheel, library.machine)
         beyond = excess(policy, library.machine, library.versions) if policy else {}
         if policy and beyond:
             needs = ", ".join(f"{series}_{version}" for series, version in beyond.items())
-            lines.append(f"{library.path} needs {needs}, more than {policy.name} promises")
+            lines.append(f"{library.path} needs {needs}, which is too new for {policy.name}")
     if lines:
         yield error("too-new-symbols", "it needs a newer system than its tag says", lines)
 
 
-def _oldest(case: Case, machine: str) -> Policy | None:
-    found = [policy for tag in case.tags if (policy := _policy(tag.platform, machine))]
+def _oldest(wheel: WheelUnderTest, machine: str) -> Policy | None:
+    found = [policy for tag in wheel.tags if (policy := _policy(tag.platform, machine))]
     return min(found, key=policies().index, default=None)
 
 
 def _policy(platform: str, machine: str) -> Policy | None:
-    """The newest that promises no more than the tag; a glibc between two policies has no own."""
+    """Return the newest policy that is not newer than the tag, which may lie between two."""
     match = _MANYLINUX.fullmatch(platform)
     if not match or match[4] != machine:
         return None
@@ -163,25 +170,25 @@ def _glibc(policy: Policy) -> tuple[int, ...]:
     return tuple(int(number) for number in policy.name.split("_")[1:])
 
 
-def portability(case: Case) -> Iterator[Finding]:
-    """A tag that no index takes, and no promise about the system."""
-    plain = sorted({tag for tag in case.wheel.tags if "-linux_" in tag})
+def portability(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Note a plain Linux tag: it names no minimum system, and package indexes refuse it."""
+    plain = sorted({tag for tag in wheel.metadata.tags if "-linux_" in tag})
     if plain:
-        yield note("plain-linux-tag", "the tag promises nothing about the system", plain)
+        yield note("plain-linux-tag", "the tag names no minimum system", plain)
 
 
 # -- what must not be in a wheel -----------------------------------------------------------------
 
 
-def bundled(case: Case) -> Iterator[Finding]:
-    names = {library.path: _names(library.path, library.soname) for library in case.libraries}
+def bundled(wheel: WheelUnderTest) -> Iterator[Finding]:
+    names = {library.path: _names(library.path, library.soname) for library in wheel.libraries}
     for name, title, is_one in (
         (
             "bundled-driver",
-            "it holds libraries that only fit the driver or interpreter of one machine",
+            "it bundles libraries that fit only the driver or interpreter of one machine",
             lambda word: never_bundled(unhashed(word)),
         ),
-        ("bundled-glibc", "it holds parts of glibc, which only fit their own loader", is_of_glibc),
+        ("bundled-glibc", "it bundles parts of glibc, which fit only their loader", is_of_glibc),
     ):
         found = [path for path, words in names.items() if any(map(is_one, words))]
         if found:
@@ -192,15 +199,15 @@ def _names(path: str, soname: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (PurePosixPath(path).name, soname)))
 
 
-def openmp(case: Case) -> Iterator[Finding]:
-    """One for itself is fine; PyTorch brings one for itself and its extensions."""
+def openmp(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that at most one OpenMP runtime is loaded, including the one that torch brings."""
     found = [
         library.path
-        for library in case.libraries
+        for library in wheel.libraries
         if library.kind is ElfKind.LIBRARY
         and any(map(is_openmp, _names(library.path, library.soname)))
     ]
-    brought = ["that of torch, which is required"] if case.requires_torch else []
+    brought = ["the OpenMP runtime of torch, a requirement"] if wheel.requires_torch else []
     if found and len(found) + len(brought) > 1:
-        title = "there would be two OpenMP runtimes in one process"
+        title = "two OpenMP runtimes would be loaded into one process"
         yield error("second-openmp", title, [*found, *brought])

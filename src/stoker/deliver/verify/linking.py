@@ -1,11 +1,11 @@
-"""Does the loader find everything, and only where it should look? Pure."""
+"""Checks that the dynamic loader finds all libraries, and only in allowed folders. Pure."""
 
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.artifact.closure import search_folders
-from stoker.deliver.verify.case import Case, error, milder
+from stoker.deliver.verify.wheel_under_test import WheelUnderTest, error, milder
 from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding
@@ -15,92 +15,98 @@ _SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")
 _STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages
 
 
-def missing_libraries(case: Case) -> Iterator[Finding]:
-    rows = [row for row in case.facts.dependencies if row.origin is LibraryOrigin.MISSING]
+def missing_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
+    rows = [row for row in wheel.facts.dependencies if row.origin is LibraryOrigin.MISSING]
     if rows:
         finding = error(
             "missing-library",
-            "libraries are needed that nobody brings",
+            "required libraries are missing",
             [_missing(row) for row in rows],
-            (_packaging(case, rows),),
+            (_packaging(wheel, rows),),
         )
-        yield _as_bad_as(case, finding, (path for row in rows for path in row.wanted_by))
+        yield _as_bad_as(wheel, finding, (path for row in rows for path in row.wanted_by))
 
 
-def _packaging(case: Case, rows: Iterable[Dependency]) -> str:
-    """The command that makes a wheel with the missing libraries, or with requirements for them."""
+def _packaging(wheel: WheelUnderTest, rows: Iterable[Dependency]) -> str:
+    """Return the command that bundles the missing libraries or requires their packages."""
     packages = {row.package for row in rows}
     mode = "bundle" if None in packages else "pypi"
     torch = " --torch VERSION" if "torch" in packages else ""
-    return f"stoker package {shlex.quote(case.file_name)} --mode {mode}{torch}"
+    return f"stoker package {shlex.quote(wheel.file_name)} --mode {mode}{torch}"
 
 
 def _missing(row: Dependency) -> str:
-    known = f"; {row.package} has it, but is not required" if row.package else ""
+    known = f"; {row.package} has it, but the wheel does not require it" if row.package else ""
     more = f" and {len(row.wanted_by) - 1} more" if row.wanted_by[1:] else ""
     return f"{row.name}, needed by {row.wanted_by[0]}{more}{known}"
 
 
-def unreachable_libraries(case: Case) -> Iterator[Finding]:
-    """In the wheel, but not where those look that need them."""
-    family = _Family(case)
+def unreachable_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that libraries in the wheel are on the search paths of those that need them."""
+    family = _Family(wheel)
     yield from _unreached(
-        case,
+        wheel,
         LibraryOrigin.BESIDE,
         family.is_brought,
         "library-off-path",
-        "the wheel holds libraries that those who need them do not look for there",
+        "libraries in the wheel are not on the search path of the libraries that need them",
     )
 
 
-def unreachable_packages(case: Case) -> Iterator[Finding]:
-    """What an extension needs of NVIDIA's packages PyTorch has loaded before."""
-    if case.requires_torch:
+def unreachable_packages(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check the search paths to required packages.
+
+    An extension of PyTorch is exempt, because PyTorch has loaded NVIDIA's libraries already.
+    """
+    if wheel.requires_torch:
         return
-    family = _Family(case)
+    family = _Family(wheel)
     yield from _unreached(
-        case,
+        wheel,
         LibraryOrigin.PACKAGE,
         lambda library, name: family.leads_to(library, _package_folder(name)),
         "package-off-path",
-        "libraries of required packages are needed, and not looked for where these have them",
+        "libraries of required packages are not on the search path",
     )
 
 
 def _unreached(
-    case: Case,
+    wheel: WheelUnderTest,
     origin: LibraryOrigin,
     is_fine: Callable[[LibraryFacts, str], bool],
     name: str,
     title: str,
 ) -> Iterator[Finding]:
-    by_path = {library.path: library for library in case.libraries}
+    by_path = {library.path: library for library in wheel.libraries}
     found = [
         (path, row.name)
-        for row in case.facts.dependencies
+        for row in wheel.facts.dependencies
         if row.origin is origin
         for path in row.wanted_by
         if path in by_path and not is_fine(by_path[path], row.name)
     ]
     if found:
         finding = error(name, title, [f"{path} needs {wanted}" for path, wanted in found])
-        yield _as_bad_as(case, finding, (path for path, _ in found))
+        yield _as_bad_as(wheel, finding, (path for path, _ in found))
 
 
 def _package_folder(name: str) -> re.Pattern[str]:
-    """Where the package that brings a library puts it: of CUDA 12, or shared by all of 13."""
+    """Return the folder of a library's package: its own in CUDA 12, a common one in CUDA 13."""
     row = bringer(name)
     own = row.name.removeprefix("nvidia-").replace("-", "_") if row else ""
     return re.compile(rf"(?:nvidia/)?{own}/lib|{_SHARED_FOLDER.pattern}")
 
 
 class _Family:
-    """Who loads whom. A library also finds what those find by DT_RPATH that load it."""
+    """The graph of which library loads which.
 
-    def __init__(self, case: Case):
-        self._places = case.places
+    A library inherits the DT_RPATH of the libraries that load it.
+    """
+
+    def __init__(self, wheel: WheelUnderTest):
+        self._places = wheel.places
         self._loaders: dict[str, list[LibraryFacts]] = {}
-        for library in case.libraries:
+        for library in wheel.libraries:
             for name in library.needed:
                 self._loaders.setdefault(name, []).append(library)
 
@@ -109,7 +115,7 @@ class _Family:
         return any(folder.fullmatch(place) for one in everyone for place in search_folders(one))
 
     def is_brought(self, library: LibraryFacts, name: str) -> bool:
-        """By one that loads this library: it is found by its path, or is loaded already."""
+        """Return whether a library that loads this one finds the name or has loaded it already."""
         return any(
             f"{folder}/{name}" in self._places
             for loader in self._ancestors(library)
@@ -129,34 +135,34 @@ class _Family:
         return list(found.values())
 
 
-def absolute_paths(case: Case) -> Iterator[Finding]:
+def absolute_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
     yield from _bad_folders(
-        case,
+        wheel,
         lambda library: [folder for folder in _folders(library) if folder.startswith("/")],
         "absolute-rpath",
-        "libraries are looked for in folders of the machine that built the wheel",
+        "search paths contain folders of the machine that built the wheel",
     )
 
 
-def relative_paths(case: Case) -> Iterator[Finding]:
+def relative_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
     yield from _bad_folders(
-        case,
+        wheel,
         lambda library: [
             folder
             for folder in _folders(library)
             if not folder.startswith("/") and not _ORIGIN.match(folder)
         ],
         "relative-rpath",
-        "libraries are looked for below whatever folder the program was started in",
+        "search paths depend on the current directory",
     )
 
 
-def outside_paths(case: Case) -> Iterator[Finding]:
+def outside_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
     yield from _bad_folders(
-        case,
+        wheel,
         lambda library: [folder for folder in search_folders(library) if _leads_out(folder)],
         "rpath-outside",
-        "libraries are looked for outside the environment that the wheel is installed in",
+        "search paths lead out of the environment",
     )
 
 
@@ -169,22 +175,25 @@ def _folders(library: LibraryFacts) -> Collection[str]:
 
 
 def _bad_folders(
-    case: Case, bad: Callable[[LibraryFacts], list[str]], name: str, title: str
+    wheel: WheelUnderTest, bad: Callable[[LibraryFacts], list[str]], name: str, title: str
 ) -> Iterator[Finding]:
-    found = {library.path: folders for library in case.libraries if (folders := bad(library))}
+    found = {library.path: folders for library in wheel.libraries if (folders := bad(library))}
     if found:
         lines = [f"{path}: {', '.join(folders)}" for path, folders in found.items()]
-        yield _as_bad_as(case, error(name, title, lines), found)
+        yield _as_bad_as(wheel, error(name, title, lines), found)
 
 
-def runpaths(case: Case) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH goes before DT_RUNPATH, which does not hold for what is loaded in turn."""
+def runpaths(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that NVIDIA's packages are found by DT_RPATH.
+
+    LD_LIBRARY_PATH overrides DT_RUNPATH, and libraries do not inherit it.
+    """
     of_packages = {
-        row.name for row in case.facts.dependencies if row.origin is LibraryOrigin.PACKAGE
+        row.name for row in wheel.facts.dependencies if row.origin is LibraryOrigin.PACKAGE
     }
     found = [
         library
-        for library in case.libraries
+        for library in wheel.libraries
         if library.kind is ElfKind.LIBRARY and library.runpath
         if of_packages.intersection(library.needed)
         or any(folder.startswith("nvidia/") for folder in search_folders(library))
@@ -192,12 +201,12 @@ def runpaths(case: Case) -> Iterator[Finding]:
     if found:
         yield error(
             "runpath-instead-of-rpath",
-            "NVIDIA's packages are looked for by DT_RUNPATH: LD_LIBRARY_PATH goes first",
+            "NVIDIA's packages are found by DT_RUNPATH, which LD_LIBRARY_PATH overrides",
             [library.path for library in found],
         )
 
 
-def _as_bad_as(case: Case, finding: Finding, paths: Iterable[str]) -> Finding:
-    """A program that does not start leaves the package itself usable."""
-    programs = {one.path for one in case.libraries if one.kind is ElfKind.PROGRAM}
+def _as_bad_as(wheel: WheelUnderTest, finding: Finding, paths: Iterable[str]) -> Finding:
+    """Return a warning if only programs are affected, since the package itself stays usable."""
+    programs = {one.path for one in wheel.libraries if one.kind is ElfKind.PROGRAM}
     return milder(finding) if programs.issuperset(paths) else finding

@@ -1,6 +1,6 @@
-"""What a wheel is tried with: small programs, run by an interpreter that has it installed.
+"""The small programs that a trial runs with the installed wheel.
 
-Each prints what it saw, and fails by an exception.
+Each prints what it found, and raises an exception if something is wrong.
 """
 
 from typing import NamedTuple
@@ -14,11 +14,11 @@ class Program(NamedTuple):
 
 IMPORT_TORCH = Program("trial-import", "torch can be imported", "import torch")
 
-# The local label of a version is a matter of packaging: torch.__version__ may have another or none.
+# Packaging may change the local version label, so torch.__version__ may have another one or none.
 TORCH = (
     Program(
         "trial-version",
-        "torch.__version__ is that of the wheel",
+        "torch.__version__ matches the wheel",
         """
 from importlib.metadata import version
 import torch
@@ -29,7 +29,7 @@ assert told.partition("+")[0] == installed.partition("+")[0], f"installed as {in
     ),
     Program(
         "trial-configuration",
-        "torch.__config__ tells how it was built",
+        "torch.__config__ describes the build",
         """
 import torch
 shown = torch.__config__.show()
@@ -39,7 +39,7 @@ assert "built with" in shown
     ),
     Program(
         "trial-matmul",
-        "a matrix product is right",
+        "a matrix product is correct",
         """
 import torch
 torch.manual_seed(0)
@@ -52,7 +52,7 @@ assert error < 1e-3
     ),
     Program(
         "trial-autograd",
-        "a gradient is right",
+        "a gradient is correct",
         """
 import torch
 x = torch.linspace(-2, 2, 101, dtype=torch.float64, requires_grad=True)
@@ -64,10 +64,10 @@ assert error < 1e-12
     ),
 )
 
-# Asked of the library itself: torch.cuda.get_arch_list() is empty where there is no GPU.
+# Read from the library itself, because torch.cuda.get_arch_list() is empty without a GPU.
 ARCHITECTURES = Program(
     "trial-architectures",
-    "the architectures that torch lists are in the wheel",
+    "the wheel holds all architectures that torch lists",
     """
 import sys, torch
 listed = torch._C._cuda_getArchFlags().split()
@@ -79,7 +79,7 @@ assert not absent, f"not in the wheel: {' '.join(absent)}"
 
 GPU = Program(
     "trial-gpu",
-    "the GPU of this machine is served",
+    "torch computes on this machine's GPU",
     """
 import torch
 print(torch.cuda.get_device_name(), "has capability", *torch.cuda.get_device_capability())
@@ -91,7 +91,7 @@ print("computes")
 """,
 )
 
-NO_KERNEL_IMAGE = "no kernel image is available"  # as the driver says of code for other GPUs
+NO_KERNEL_IMAGE = "no kernel image is available"  # the driver's message if code for a GPU is absent
 
 EXTENSION = Program(
     "trial-extension",
@@ -106,7 +106,7 @@ print("compiled, loaded and called")
 """,
 )
 
-NO_CUDA_TOOLKIT = "uses CUDA but I cannot find the CUDA"  # of PyTorch's own package file
+NO_CUDA_TOOLKIT = "uses CUDA but I cannot find the CUDA"  # printed by PyTorch's CMake package
 
 CMAKE_PREFIX = "import torch; print(torch.utils.cmake_prefix_path)"
 

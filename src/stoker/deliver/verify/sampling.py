@@ -1,7 +1,7 @@
-"""Reads the machine code of a wheel for instructions that not every CPU has, by objdump.
+"""Finds instructions in the machine code of a wheel that not every CPU supports, with objdump.
 
-All of a small library is read, of a large one stretches from its start to its end; when the time
-is up, the rest is left. Which code may use what is for others to judge.
+A small library is read completely, a large one in evenly spaced samples, until the time limit.
+``code`` decides which functions may use these instructions.
 """
 
 import platform
@@ -16,25 +16,25 @@ from typing import NamedTuple
 from stoker.artifact.elf import Elf
 from stoker.artifact.engine import Wheel
 from stoker.artifact.reader import open_file
-from stoker.deliver.verify.case import CodeSample, Use
 from stoker.deliver.verify.symbols import LocalFunctions, read_local_functions
+from stoker.deliver.verify.wheel_under_test import CodeSample, Use
 from stoker.knowledge.instruction_sets import InstructionSet, operand_pattern
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.outside import process
 
-_SECONDS = 60.0
+_TIMEOUT_S = 60.0
 _STRETCH = 256 << 10  # bytes of code that objdump is asked for at a time
 _MOST_STRETCHES = 12  # of one library
-_MOST_USES = 50  # of one library that are worth telling
+_MOST_USES = 50  # reported for one library
 _EXECUTABLE = 4  # flag of a section
 
 _FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 _OPTIONS = ("--disassemble", "--no-show-raw-insn")
-_MIDDLE = re.compile(r"\+0x[0-9a-f]+$")  # after a name: the stretch starts within a function
+_MIDDLE = re.compile(r"\+0x[0-9a-f]+$")  # after a name: the sample starts inside a function
 
 
 class _Stretch(NamedTuple):
-    """Addresses of code."""
+    """A range of code addresses."""
 
     start: int
     end: int
@@ -47,11 +47,11 @@ class _Stretch(NamedTuple):
 def read_code(
     wheel: Wheel, libraries: Iterable[LibraryFacts], sets: Sequence[InstructionSet]
 ) -> tuple[CodeSample, ...]:
-    """Samples; what the time did not suffice for is not among them.
+    """Return a sample of each library that is reached within the time limit.
 
-    Libraries go before programs, which few wheels have for their users, and large ones first.
+    Libraries come before programs, and large files before small ones.
     """
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + _TIMEOUT_S
     samples = []
     with tempfile.TemporaryDirectory(prefix="stoker-verify-") as folder:
         for library in sorted(libraries, key=_importance):
@@ -74,7 +74,7 @@ def _sample(
 ) -> CodeSample:
     objdump = _objdump(library.machine)
     if objdump is None:
-        return CodeSample(path=library.path, problem=f"no objdump reads code of {library.machine}")
+        return CodeSample(path=library.path, problem=f"no objdump for {library.machine} was found")
     with copy.open("wb") as stream:
         stream.writelines(wheel.stream(library.path))
     with open_file(copy, library.path) as reader:
@@ -96,7 +96,7 @@ def _sample(
 
 
 class _Reading:
-    """What adds up over the stretches of a library."""
+    """Totals over the samples of a library."""
 
     def __init__(self, objdump: str, library: Path, sets: Sequence[InstructionSet]):
         self._objdump, self._library, self._sets = objdump, library, sets
@@ -115,7 +115,7 @@ class _Reading:
 
 
 def _objdump(machine: str) -> str | None:
-    """The cross tools' own, or that of the system, which reads at least its own machine."""
+    """Return the cross objdump for the machine, or the system's objdump on that machine."""
     if found := shutil.which(f"{machine}-linux-gnu-objdump"):
         return found
     return shutil.which("objdump") if platform.machine() == machine else None
@@ -130,7 +130,7 @@ def _code(file: Elf) -> list[_Stretch]:
 
 
 def _stretches(parts: Iterable[_Stretch]) -> list[_Stretch]:
-    """Everything, cut up; of many pieces some, at even distances."""
+    """Cut the code into pieces; return all of them, or some at even distances."""
     pieces = [
         _Stretch(start, min(start + _STRETCH, part.end))
         for part in parts
@@ -145,10 +145,10 @@ def _stretches(parts: Iterable[_Stretch]) -> list[_Stretch]:
 def look_through(
     text: str, sets: Sequence[InstructionSet], symbols: LocalFunctions
 ) -> tuple[int, list[Use]]:
-    """How many functions objdump printed, and for each the first use of each set.
+    """Return the number of functions in objdump's output, and the first use of each set in each.
 
-    Up to the first name nothing counts: where instructions differ in length, bytes from the middle
-    of one read as another.
+    Lines before the first function name are ignored: a sample may start in the middle of an
+    instruction, which then decodes as another one.
     """
     patterns = [(row.name, found) for row in sets if (found := operand_pattern(row))]
     functions: dict[int, dict[str, Use]] = {}
@@ -167,7 +167,7 @@ def look_through(
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
-    """Address and name of the function, and the instruction."""
+    """Yield the address and name of the function with each instruction."""
     function = None
     for line in text.splitlines():
         if match := _FUNCTION.match(line):

@@ -1,6 +1,6 @@
-"""Which source file a function comes from, as far as the symbol table of a library tells.
+"""Source files of functions, read from the symbol table of a library.
 
-It tells of functions that are local to their file only; these follow the name of the file.
+A symbol table names source files for local functions only: they follow the file's symbol.
 """
 
 import struct
@@ -28,12 +28,12 @@ class LocalFunctions:
         return self._found.get(address, ("", ""))[0]
 
     def has_copies(self, address: int) -> bool:
-        """Whether the same function of the same file is there more than once."""
+        """Return whether the same function of the same file exists more than once."""
         return address in self._found and self._counts[self._found[address]] > 1
 
 
 def read_local_functions(file: Elf) -> LocalFunctions:
-    """None of a file without symbols, of another word size, or with symbols that are broken."""
+    """Return none for a file without symbols, of 32 bits, or with malformed symbols."""
     found = {}
     with suppress(ArtifactError):
         for address, source, name in _functions(file):

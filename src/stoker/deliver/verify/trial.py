@@ -1,7 +1,7 @@
-"""Installs a wheel in a fresh virtual environment, with what it requires, and uses it.
+"""Installs a wheel with its requirements in a new virtual environment and uses it.
 
-Every step is a finding: what it printed last is the evidence. A step that needs what this machine
-lacks is a note; one that fails ends nothing but what depends on it.
+Every step yields a finding with the last line of its output as evidence. A step that needs a tool
+which this machine lacks yields a note. Steps that depend on a failed one are skipped.
 """
 
 import os
@@ -17,41 +17,44 @@ from packaging.tags import Tag
 
 from stoker.artifact.closure import installed_path
 from stoker.deliver.verify import programs
-from stoker.deliver.verify.case import Case
 from stoker.deliver.verify.programs import Program
+from stoker.deliver.verify.wheel_under_test import WheelUnderTest
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.outside import process
 from stoker.outside.process import Argument, Outcome
 
-_INSTALLING, _BUILDING, _STEP = 1800.0, 900.0, 300.0  # seconds at most
-_TAIL = 15  # lines of output that are evidence
-_LONGEST = 80  # of the one line where all is well
+_INSTALL_TIMEOUT_S, _BUILD_TIMEOUT_S, _STEP_TIMEOUT_S = 1800.0, 900.0, 300.0
+_TAIL = 15  # lines of output in the evidence of an error
+_LONGEST = 80  # characters of the evidence if the step succeeds
 
 _CPYTHON = re.compile(r"cp(\d)(\d+)")
 _MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__)?(?:\.py|\.(?:cpython-|abi3|so)\S*)")
-# What could make the trial see more than the environment it is made in.
+# These could give the trial access to files outside its environment.
 _OUTSIDE = ("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
 
 
-def fitting_python(case: Case) -> str:
-    """An interpreter of this machine that can install the wheel."""
-    told = case.tags
+def fitting_python(tested: WheelUnderTest) -> str:
+    """Return the path of an interpreter on this machine that can install the wheel."""
+    told = tested.tags
     if told & frozenset(tags.sys_tags()):
         return sys.executable
     platforms = {tag.platform for tag in told}
     if platforms.isdisjoint((*tags.platform_tags(), "any")):
         raise UsageError(
-            f"{case.file_name} cannot be tried here: it is for {' '.join(sorted(platforms))}, "
+            f"{tested.file_name} cannot run here: it is for {' '.join(sorted(platforms))}, "
             f"this machine is {next(iter(tags.platform_tags()))}",
-            hints=["without --run it can be checked anywhere"],
+            hints=["leave out --run: the other checks work on any machine"],
         )
     for version in sorted(_versions(told), reverse=True):
         found = shutil.which(f"python{version[0]}.{version[1]}")
         if found and told & frozenset(_supported(version)):
             return found
     wanted = " ".join(sorted({tag.interpreter for tag in told}))
-    raise MissingError(f"no Python for {wanted} is on the PATH, to try {case.file_name} with")
+    raise MissingError(
+        f"no Python for {wanted} is on the PATH, so {tested.file_name} cannot be installed",
+        hints=["install that Python, or leave out --run"],
+    )
 
 
 def _versions(told: frozenset[Tag]) -> set[tuple[int, int]]:
@@ -66,27 +69,27 @@ def _supported(version: tuple[int, int]) -> Iterator[Tag]:
 
 def try_wheel(
     wheel: Path,
-    case: Case,
+    tested: WheelUnderTest,
     *,
     python: str,
     gpus: Sequence[str],
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[Finding]:
-    """Findings as they come; ``gpus`` are the capabilities of those in this machine."""
+    """Yield a finding for each step. ``gpus`` are the capabilities of this machine's GPUs."""
     with tempfile.TemporaryDirectory(prefix="stoker-trial-") as folder:
-        trial = _Trial(Path(folder), case, environment)
+        trial = _Trial(Path(folder), tested, environment)
         installed = trial.install(wheel, python)
         yield installed
         if installed.severity is Severity.ERROR:
             return
-        steps = trial.torch(gpus) if case.project == "torch" else trial.imports()
+        steps = trial.torch(gpus) if tested.project == "torch" else trial.imports()
         yield from steps
 
 
 class _Trial:
-    def __init__(self, folder: Path, case: Case, environment: Mapping[str, str]):
+    def __init__(self, folder: Path, tested: WheelUnderTest, environment: Mapping[str, str]):
         self._folder = folder
-        self._case = case
+        self._tested = tested
         self._python = folder / "environment" / "bin" / "python"
         kept = {
             name: value
@@ -97,18 +100,18 @@ class _Trial:
         self._environment = {**kept, "PATH": path, "TORCH_EXTENSIONS_DIR": str(folder / "built")}
 
     def install(self, wheel: Path, python: str) -> Finding:
-        made = self._run([python, "-m", "venv", self._folder / "environment"], _STEP)
+        made = self._run([python, "-m", "venv", self._folder / "environment"], _STEP_TIMEOUT_S)
         if not made.ok:
-            return _finding("trial-install", "a virtual environment can be made", made)
+            return _finding("trial-install", "a virtual environment can be created", made)
         done = self._pip("install", str(wheel.absolute()))
         if done.ok:
             done = self._pip("check")
-        return _finding("trial-install", "it can be installed with all it requires", done)
+        return _finding("trial-install", "the wheel installs with its requirements", done)
 
     def imports(self) -> Iterator[Finding]:
-        names = top_modules([member.name for member in self._case.members])
+        names = top_modules([member.name for member in self._tested.members])
         if not names:
-            yield _not_tried("trial-import", "it can be imported", "there is nothing to import")
+            yield _not_tried("trial-import", "it can be imported", "it contains no module")
         for name in names:
             yield self._program(
                 Program(f"trial-import-{name}", f"{name} can be imported", f"import {name}")
@@ -126,7 +129,7 @@ class _Trial:
         yield self._cmake()
 
     def _device_code(self, gpus: Sequence[str]) -> Iterator[Finding]:
-        present = {code.arch for one in self._case.libraries for code in one.device_code}
+        present = {code.arch for one in self._tested.libraries for code in one.device_code}
         if not present:
             return
         yield self._program(programs.ARCHITECTURES, *sorted(present))
@@ -138,39 +141,41 @@ class _Trial:
     def _extension(self) -> Finding:
         name, title, _ = programs.EXTENSION
         if not self._which("c++"):
-            return _not_tried(name, title, "there is no C++ compiler")
+            return _not_tried(name, title, "this machine has no C++ compiler")
         if why := self._lack("ninja", self._has_ninja) or self._lack(
             "setuptools", self._has_setuptools
         ):
             return _not_tried(name, title, why)
-        return self._program(programs.EXTENSION, timeout=_BUILDING)
+        return self._program(programs.EXTENSION, timeout=_BUILD_TIMEOUT_S)
 
     def _lack(self, package: str, is_here: Callable[[], bool]) -> str:
-        """Why there is no such package in the environment, though it may be fetched; or nothing."""
+        """Install a package if it is not here; return the reason if that fails, else nothing."""
         if is_here():
             return ""
         done = self._pip("install", package)
         said = "".join(done.stderr.strip().splitlines()[-1:])
-        return "" if done.ok else f"{package} is not here and cannot be installed: {said}"
+        return "" if done.ok else f"{package} cannot be installed: {said}"
 
     def _has_ninja(self) -> bool:
-        """Whether the machine has one; PyTorch looks for that name on the PATH."""
+        """Return whether the machine has ninja, linked under the name that PyTorch looks for."""
         found = self._which("ninja") or self._which("ninja-build")
         if found:
             (self._python.parent / "ninja").symlink_to(found)
         return found is not None
 
     def _has_setuptools(self) -> bool:
-        return self._run([self._python, "-I", "-c", "import setuptools"], _STEP).ok
+        return self._run([self._python, "-I", "-c", "import setuptools"], _STEP_TIMEOUT_S).ok
 
     def _cmake(self) -> Finding:
-        name, title = "trial-cmake", "a CMake project finds and uses it"
+        name, title = "trial-cmake", "a CMake project finds and uses torch"
         cmake, project = self._which("cmake"), self._folder / "project"
         if not cmake or not self._which("c++"):
-            return _not_tried(name, title, "there is no CMake or no C++ compiler")
-        if any(one.device_code for one in self._case.libraries) and not self._which("nvcc"):
-            return _not_tried(name, title, "find_package(Torch) looks for nvcc, which is not here")
-        prefix = self._run([self._python, "-I", "-c", programs.CMAKE_PREFIX], _STEP).stdout.strip()
+            return _not_tried(name, title, "this machine has no CMake or no C++ compiler")
+        if any(one.device_code for one in self._tested.libraries) and not self._which("nvcc"):
+            return _not_tried(name, title, "find_package(Torch) needs nvcc, which was not found")
+        prefix = self._run(
+            [self._python, "-I", "-c", programs.CMAKE_PREFIX], _STEP_TIMEOUT_S
+        ).stdout.strip()
         project.mkdir()
         for file, content in programs.CMAKE_PROJECT.items():
             (project / file).write_text(content)
@@ -182,41 +187,45 @@ class _Trial:
             [build / "trial"],
         )
         for command in commands:
-            done = self._run(command, _BUILDING)
+            done = self._run(command, _BUILD_TIMEOUT_S)
             if not done.ok:
                 break
         if programs.NO_CUDA_TOOLKIT in done.stderr:
-            return _not_tried(name, title, "find_package(Torch) wants a whole CUDA toolkit")
+            return _not_tried(name, title, "find_package(Torch) needs a complete CUDA toolkit")
         return _finding(name, title, done)
 
-    def _program(self, program: Program, *arguments: str, timeout: float = _STEP) -> Finding:
+    def _program(
+        self, program: Program, *arguments: str, timeout: float = _STEP_TIMEOUT_S
+    ) -> Finding:
         done = self._run_program(program, *arguments, timeout=timeout)
         return _finding(program.name, program.title, done)
 
-    def _run_program(self, program: Program, *arguments: str, timeout: float = _STEP) -> Outcome:
+    def _run_program(
+        self, program: Program, *arguments: str, timeout: float = _STEP_TIMEOUT_S
+    ) -> Outcome:
         return self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
 
     def _pip(self, *arguments: str) -> Outcome:
         quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
-        return self._run([self._python, "-m", "pip", *arguments, *quiet], _INSTALLING)
+        return self._run([self._python, "-m", "pip", *arguments, *quiet], _INSTALL_TIMEOUT_S)
 
     def _run(self, command: Sequence[Argument], timeout: float) -> Outcome:
         return process.run(command, timeout=timeout, env=self._environment, cwd=self._folder)
 
     def _which(self, tool: str) -> str | None:
-        """Also beside our own interpreter: the tools that came with stoker."""
+        """Find a tool on the PATH or next to our interpreter, where stoker[tools] installs it."""
         beside = str(Path(sys.executable).parent)
         return shutil.which(tool, path=f"{self._environment['PATH']}{os.pathsep}{beside}")
 
 
 def top_modules(members: Sequence[str]) -> list[str]:
-    """What a user of the wheel would import; private modules are for its own use."""
+    """Return the modules that users import: top-level and not private."""
     found = (_MODULE.fullmatch(installed_path(member)) for member in members)
     return sorted({match[1] for match in found if match and match[1] not in ("test", "tests")})
 
 
 def judged_gpu(outcome: Outcome, gpus: Sequence[str], present: Collection[str]) -> Finding:
-    """What became of the program for the GPU; of a wheel without code for it, in its own words."""
+    """Return the finding for the GPU program, which explains missing device code."""
     name, title, _ = programs.GPU
     if outcome.ok or programs.NO_KERNEL_IMAGE not in outcome.stdout + outcome.stderr:
         return _finding(name, title, outcome)
@@ -229,7 +238,7 @@ def judged_gpu(outcome: Outcome, gpus: Sequence[str], present: Collection[str]) 
     return Finding(
         name=name,
         severity=Severity.ERROR,
-        title=f"it holds no device code for the GPU of this machine, {here}",
+        title=f"it holds no device code for this machine's GPU, {here}",
         evidence=f"it holds {' '.join(sorted(present))}\n{said.strip()}",
         fix=("stoker slim ORIGINAL_WHEEL --for native",),
     )
@@ -242,9 +251,9 @@ def _finding(name: str, title: str, outcome: Outcome) -> Finding:
     printed = (outcome.stdout + outcome.stderr).strip().splitlines()
     lines = [outcome.problem or "", *printed[-_TAIL:]]
     return Finding(
-        name=name, severity=Severity.ERROR, title=f"not so: {title}", evidence="\n".join(lines)
+        name=name, severity=Severity.ERROR, title=f"failed: {title}", evidence="\n".join(lines)
     )
 
 
 def _not_tried(name: str, title: str, why: str) -> Finding:
-    return Finding(name=name, severity=Severity.NOTE, title=f"not tried: {title}", evidence=why)
+    return Finding(name=name, severity=Severity.NOTE, title=f"skipped: {title}", evidence=why)

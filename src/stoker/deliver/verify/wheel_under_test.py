@@ -1,4 +1,4 @@
-"""What is judged, and how a check says what it found."""
+"""The wheel that is checked, with what is expected of it, and the findings that checks return."""
 
 import msgspec
 from packaging.requirements import InvalidRequirement
@@ -16,30 +16,28 @@ from stoker.model.slim import SlimRecord
 from stoker.model.value import Value
 from stoker.model.variant import GpuTarget, Variant
 
-PLAN_MEMBER = "stoker-plan.json"  # in dist-info: what `stoker plan --json` printed of the build
-
 _MOST_LINES = 8
 
 
 class PlanRecord(Value, frozen=True, kw_only=True):
-    """What the wheel says it was built for; ``problem``: why that cannot be read."""
+    """The variant that the wheel was built for, or the ``problem`` why it cannot be read."""
 
     variant: Variant | None = None
     problem: str | None = None
 
 
 class SlimNote(Value, frozen=True, kw_only=True):
-    """What the wheel says it was slimmed for; ``problem``: why that cannot be read."""
+    """The record that `stoker slim` left, or the ``problem`` why it cannot be read."""
 
     record: SlimRecord | None = None
     problem: str | None = None
 
 
 class Use(Value, frozen=True, kw_only=True):
-    """A function with an instruction that not every CPU has.
+    """A function with an instruction that not every CPU supports.
 
-    ``file`` is the source it comes from, where that is known; ``copies`` says that this source was
-    compiled more than once, so that there is a choice.
+    ``file`` is its source file, if known. ``copies`` is true if that source was compiled more than
+    once, so that a version can be chosen by CPU at run time.
     """
 
     function: str
@@ -50,9 +48,9 @@ class Use(Value, frozen=True, kw_only=True):
 
 
 class CodeSample(Value, frozen=True, kw_only=True):
-    """What was read of the machine code of a library.
+    """The part of a library's machine code that was disassembled.
 
-    ``named`` is false where most functions have no name, so that nobody can say who calls them.
+    ``named`` is false if most functions have no name, so that their callers are unknown.
     """
 
     path: str
@@ -64,12 +62,12 @@ class CodeSample(Value, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-class Case(Value, frozen=True, kw_only=True):
-    """A wheel and what is expected of it; ``asked`` is what the user says, before the plan."""
+class WheelUnderTest(Value, frozen=True, kw_only=True):
+    """All facts that the checks need. ``asked`` is the user's variant; it overrides the plan's."""
 
     file_name: str
     facts: ArtifactFacts
-    wheel: WheelFacts
+    metadata: WheelFacts
     members: tuple[Member, ...]
     mismatches: tuple[Mismatch, ...] = ()
     wrong_hashes: tuple[Mismatch, ...] = ()
@@ -84,7 +82,7 @@ class Case(Value, frozen=True, kw_only=True):
 
     @property
     def slimmed_for(self) -> tuple[GpuTarget, ...]:
-        """The GPUs that a slimmed wheel must serve; none of a wheel as it was built."""
+        """Return the GPUs that a slimmed wheel must serve; empty if it was not slimmed."""
         record = self.slim.record if self.slim else None
         if record is None:
             return ()
@@ -92,21 +90,21 @@ class Case(Value, frozen=True, kw_only=True):
 
     @property
     def project(self) -> str:
-        return canonicalize_name(self.wheel.name)
+        return canonicalize_name(self.metadata.name)
 
     @property
     def tags(self) -> frozenset[Tag]:
-        """What the metadata says, as far as it makes sense."""
-        return read_tags(self.wheel.tags)
+        """Return the tags in the metadata, without those that are malformed."""
+        return read_tags(self.metadata.tags)
 
     @property
     def requires_torch(self) -> bool:
-        """Whether it is an extension of PyTorch, which then has loaded its own libraries before."""
-        return any(_required_name(line) == "torch" for line in self.wheel.requires)
+        """Return whether it extends PyTorch, which has then loaded its libraries already."""
+        return any(_required_name(line) == "torch" for line in self.metadata.requires)
 
     @property
     def libraries(self) -> tuple[LibraryFacts, ...]:
-        """Those a loader deals with: not objects, nor device code in files of its own."""
+        """Return what the dynamic loader loads: no object files, no separate device code."""
         loaded = (ElfKind.LIBRARY, ElfKind.PROGRAM)
         return tuple(
             library
@@ -116,17 +114,17 @@ class Case(Value, frozen=True, kw_only=True):
 
     @property
     def own_libraries(self) -> tuple[LibraryFacts, ...]:
-        """Without those of NVIDIA that were taken in."""
+        """Return the libraries without bundled NVIDIA libraries."""
         return tuple(library for library in self.libraries if not _is_nvidias(library))
 
     @property
     def places(self) -> frozenset[str]:
-        """Where every member will be, relative to the packages folder."""
+        """Return the installed path of every member, relative to site-packages."""
         return frozenset(installed_path(member.name) for member in self.members)
 
 
 class Verification(Value, frozen=True, kw_only=True):
-    """What became of it. ``variant`` is what the wheel was held against, by name."""
+    """The result of `stoker verify`. ``variant`` names what the wheel was compared with."""
 
     wheel: str
     name: str
@@ -140,7 +138,7 @@ class Verification(Value, frozen=True, kw_only=True):
 
 
 def _required_name(line: str) -> str | None:
-    """The package that a requirement names, unless only an extra asks for it."""
+    """Return the package that a requirement names, or None if it belongs to an extra."""
     try:
         requirement = read_requirement(line)
     except InvalidRequirement:
@@ -166,7 +164,7 @@ def note(name: str, title: str, lines: list[str]) -> Finding:
 
 
 def milder(finding: Finding) -> Finding:
-    """An error that does not keep the wheel from being used."""
+    """Return the finding as a warning, for an error that leaves the wheel usable."""
     return msgspec.structs.replace(finding, severity=Severity.WARNING)
 
 
