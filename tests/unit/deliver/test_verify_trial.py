@@ -43,7 +43,7 @@ def test_our_own_python_will_do(tag: str) -> None:
 def test_a_wheel_for_another_platform_cannot_be_tried(tag: str) -> None:
     with pytest.raises(UsageError, match="cannot run here: it is for") as raised:
         fitting_python(_case(tag))
-    assert "without --run" in raised.value.hints[0]
+    assert "leave out --run" in raised.value.hints[0]
 
 
 def test_a_python_that_is_not_here() -> None:
@@ -117,4 +117,4 @@ def test_without_ninja_and_an_index_an_extension_is_not_tried(
     finding = _extension_trial(tmp_path, path)
     assert finding.severity is Severity.NOTE
     assert finding.title.startswith("skipped: ")
-    assert finding.evidence.startswith("ninja is not here and cannot be installed: ")
+    assert finding.evidence.startswith("ninja cannot be installed: ")
