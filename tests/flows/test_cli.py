@@ -1,5 +1,6 @@
 """The command line as a newcomer meets it: help, errors, exit statuses, pipes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,20 @@ def test_every_command_has_help(stoker: Stoker, command: str) -> None:
     assert done.stdout.startswith(f"Usage: stoker {command}")
 
 
+@pytest.mark.parametrize("words", [(), ("plan",), ("toolchain", "install")])
+def test_help_is_also_a_command(stoker: Stoker, words: tuple[str, ...]) -> None:
+    done = stoker("help", *words)
+    assert (done.returncode, done.stdout) == (0, stoker(*words, "--help").stdout)
+
+
+@pytest.mark.parametrize("command", ["plan", "doctor"])
+def test_a_variant_is_words_or_an_option(stoker: Stoker, command: str) -> None:
+    words = stoker(command, "NVIDIA", "GeForce RTX 3090", "--json")
+    option = stoker(command, "--variant", "nvidia geforce rtx 3090", "--json")
+    assert words.returncode in (0, 1), words.stderr
+    assert json.loads(words.stdout)["variant"] == json.loads(option.stdout)["variant"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -44,7 +59,18 @@ def test_every_command_has_help(stoker: Stoker, command: str) -> None:
         (["plan", "h101"], "h100"),
         (["plan", "h100", "-D", "USE_CUDDN=1"], "USE_CUDNN"),
         (["plan", "cu124-sm120"], "12.8"),
-        (["plan", "--blas", "openblass"], "openblas"),
+        (["plan", "--blas", "openblass"], "choose from: mkl, openblas, blis"),
+        (["plan", "--build-type", "fast"], "choose from: Release, Debug, RelWithDebInfo"),
+        (["run", "--policy", "greedy", "--", "true"], "choose from: adaptive, fixed"),
+        (["plan", "--python", "3.7"], "the oldest is 3.8"),
+        (["plan", "h100", "cpu"], "two values for backend: cuda and cpu"),
+        (["plan", "cu130-v100"], "the last CUDA that does is 12.9"),
+        (["plan", "h100", "--nccl", "--no-distributed"], "nccl needs distributed"),
+        (["plan", "h100", "--json", "--shell"], "choose one of --json and --shell"),
+        (["plan", "h100", "--variant", "a100"], "two variants: 'h100' and --variant 'a100'"),
+        (["plan", "h100", "--against", "a100", "--shell"], "cannot be printed as --shell"),
+        (["help", "pla"], "did you mean plan"),
+        (["help", "plan", "h100"], "unknown command 'h100'"),
         (["plan", "--source", "no-such-folder"], "no-such-folder"),
         (["options", "--source", "no-such-folder"], "no-such-folder"),
         (["plan", "--no-such-flag"], "No such option"),

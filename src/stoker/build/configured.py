@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from stoker.model.plan import is_on
 from stoker.model.source import SourceTree
 from stoker.model.value import Value
 from stoker.outside.files import write_whole
-from stoker.plan.doctor.case import is_on
 
 _ANSWER = "stoker-settings.txt"
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")

@@ -1,4 +1,4 @@
-"""The command line. Each command is a module of this folder, imported only when it is called."""
+"""The command line. Each command is a module of this package, imported only when it is called."""
 
 from importlib import import_module
 
@@ -6,11 +6,12 @@ import click
 
 from stoker import __version__
 
-# In the order of a first visit; the text is shown by `stoker --help` without importing anything.
+# In the order in which a new user needs them. `stoker --help` shows these lines without importing
+# the commands.
 COMMANDS = {
-    "doctor": "Say what this machine lacks for a build, and the command that mends it.",
-    "plan": "Print exactly what a build will be told, and why.",
-    "variants": "List what can be built for, and the hardware each serves.",
+    "doctor": "List what this machine lacks for a build, and the commands that install it.",
+    "plan": "Print the settings and commands of a build, and where each setting comes from.",
+    "variants": "List the words of variants, and the hardware that each runs on.",
     "options": "List the CMake options of a source tree.",
     "toolchain": "Install compilers and build tools from the package index, without root.",
     "build": "Build a source tree into a checked wheel; stopped, it goes on where it was.",
@@ -27,8 +28,33 @@ COMMANDS = {
     "gc": "Remove builds, runs, sources, toolchains and history that nobody used for long.",
     "diagnose": "Name the cause of a failed build from its log, with evidence and the fix.",
     "explain": "Say what is known of a cause of failed builds; list them all.",
-    "completion": "Print the completion script of a shell.",
+    "completion": "Print the completion script for a shell.",
+    "help": "Show the help of a command.",
 }
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def _help(context: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of a command.
+
+    \b
+    stoker help build
+    stoker help toolchain install
+    """
+    shown = context.find_root()
+    for word in words:
+        group = shown.command
+        commands = group.list_commands(shown) if isinstance(group, click.Group) else []
+        if not isinstance(group, click.Group) or word not in commands:
+            from stoker.model.errors import unknown
+
+            raise unknown("command", word, commands, hint=f"`{shown.command_path} --help`")
+        found = group.get_command(shown, word)
+        assert found is not None
+        shown = click.Context(found, info_name=word, parent=shown)
+    click.echo(shown.get_help())
 
 
 class _Commands(click.Group):
@@ -36,6 +62,8 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name == "help":
+            return _help
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"stoker.cli.{cmd_name}")
@@ -48,7 +76,7 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from stoker.model.errors import unknown
 
-            raise unknown("command", args[0], COMMANDS, hint="`stoker --help` lists them")
+            raise unknown("command", args[0], COMMANDS, hint="`stoker --help` lists the commands")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -64,8 +92,8 @@ class _Commands(click.Group):
 @click.version_option(__version__, message="stoker %(version)s")
 @click.option("-v", "--verbose", is_flag=True, help="Log every program that is started.")
 def command(verbose: bool) -> None:
-    """Build PyTorch and its neighbours from source: as fast as the machine allows, never out of
-    memory, for exactly the hardware you have.
+    """Build PyTorch and other large C++/CUDA projects from source, as fast as the machine allows
+    and without running out of memory, for exactly the hardware you have.
     """
     if verbose:
         import logging

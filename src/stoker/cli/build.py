@@ -11,7 +11,7 @@ from stoker.settings.declared import Group
 
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
-@request_options(variant=True, source=False)
+@request_options(source=False)
 @setting_options(Group.BUILD)
 @click.option("--target", metavar="T", help="Only this target of the build tool; no wheel.")
 @click.option("--install-tree", is_flag=True, help="An installed tree instead of a wheel.")

@@ -1,4 +1,4 @@
-"""`stoker completion`: the script that teaches a shell our commands and options."""
+"""`stoker completion`: print the script that completes commands and options in a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     \b
     bash:  stoker completion bash >> ~/.bashrc
@@ -16,5 +16,5 @@ def command(context: click.Context, shell: str) -> None:
     fish:  stoker completion fish > ~/.config/fish/completions/stoker.fish
     """
     completion = get_completion_class(shell)
-    assert completion is not None  # click.Choice lets no other name through
+    assert completion is not None  # click.Choice accepts no other name
     click.echo(completion(context.find_root().command, {}, "stoker", "_STOKER_COMPLETE").source())

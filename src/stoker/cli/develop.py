@@ -10,7 +10,7 @@ from stoker.settings.declared import Group
 
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
-@request_options(variant=True, source=False)
+@request_options(source=False)
 @setting_options(Group.BUILD, without=("out", "mode"))
 @click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
 @click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")

@@ -1,20 +1,26 @@
-"""`stoker doctor`: what is missing, and the command that mends it."""
+"""`stoker doctor`: list what this machine lacks for a build, and the commands that install it."""
 
 from typing import Any
 
 import click
 
-from stoker.cli.request import read_request, request_options
+from stoker.cli.request import read_request, request_options, variant_words
 from stoker.model.errors import ExitStatus
 
 
 @click.command()
-@request_options(variant=True)
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+@variant_words
+@request_options()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(as_json: bool, **options: Any) -> int:
-    """Say what this machine lacks for a build, and the command that mends it.
+    """List what this machine lacks for a build, and the commands that install it.
 
-    Ends with status 0 only when the plan can run.
+    \b
+    stoker doctor                     the tree in this folder, for this machine
+    stoker doctor h100 --source pytorch
+    stoker doctor cpu --source pytorch --json
+
+    The exit status is 0 if the build can run, and 1 if it cannot.
     """
     from stoker.flows.planning import doctor
     from stoker.plan.doctor import can_run

@@ -1,21 +1,41 @@
-"""`stoker plan`: what a build will be told, and why."""
+"""`stoker plan`: print the settings and commands of a build, and where each setting comes from."""
 
 from typing import Any
 
 import click
 
-from stoker.cli.request import read_request, request_options
+from stoker.cli.request import read_request, request_options, variant_words
+from stoker.model.errors import UsageError
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[VARIANT]...")
-@request_options(variant=False)
+@variant_words
+@request_options()
 @click.option("--against", metavar="VARIANT", help="Show only what differs from another variant.")
-@click.option("--json", "form", flag_value="json", help="The whole plan as JSON.")
-@click.option("--shell", "form", flag_value="shell", help="Export lines that work without stoker.")
-@click.option("--dotenv", "form", flag_value="dotenv", help="The environment as a .env file.")
-def command(words: tuple[str, ...], against: str | None, form: str | None, **options: Any) -> None:
-    """Print exactly what a build will be told, and why.
+@click.option("--json", "forms", flag_value="json", multiple=True, help="Print the plan as JSON.")
+@click.option(
+    "--shell",
+    "forms",
+    flag_value="shell",
+    multiple=True,
+    help="Print a script that does the build without stoker.",
+)
+@click.option(
+    "--dotenv",
+    "forms",
+    flag_value="dotenv",
+    multiple=True,
+    help="Print the environment as a .env file.",
+)
+def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None:
+    """Print the settings and commands of a build, and where each setting comes from.
+
+    \b
+    stoker plan                       for this machine, the tree in this folder
+    stoker plan h100 --source pytorch
+    stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
+    stoker plan cu128-sm90 --against cu130-sm90
+    stoker plan cpu --shell > build.sh
 
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
@@ -26,14 +46,15 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
     from stoker.report import plan as report
     from stoker.report.console import print_json, show
 
-    if words:
-        options["variant"] = " ".join(words)
+    form = _only(forms)
     planned = plan(read_request(options))
     if against is not None:
-        other = plan(read_request(options | {"variant": against}))
+        other = plan(read_request(options | {"variant": against, "words": ()}))
         differences = compare(planned, other)
         if form == "json":
             print_json(differences)
+        elif form:
+            raise UsageError(f"--against cannot be printed as --{form}", hints=["use --json"])
         else:
             show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
@@ -44,3 +65,10 @@ def command(words: tuple[str, ...], against: str | None, form: str | None, **opt
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
         show(report.plan_page(planned))
+
+
+def _only(forms: tuple[str, ...]) -> str | None:
+    different = list(dict.fromkeys(forms))
+    if len(different) > 1:
+        raise UsageError(f"choose one of --{' and --'.join(different)}")
+    return different[0] if different else None

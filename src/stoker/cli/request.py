@@ -16,9 +16,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 _RECORDED = ("source", "mode", "isolation")
 
 
-def request_options(*, variant: bool, source: bool = True) -> Callable[[F], F]:
-    """Add a flag for each setting of a plan, for each feature, and -D."""
-    left_out = {name for name, wanted in (("variant", variant), ("source", source)) if not wanted}
+def variant_words(function: F) -> F:
+    """Add the argument VARIANT, which may have several words; --variant says the same."""
+    return click.argument("words", nargs=-1, metavar="[VARIANT]...")(function)
+
+
+def request_options(*, source: bool = True) -> Callable[[F], F]:
+    """Add a flag for each setting of a plan, for each feature, and -D; --source if asked for."""
 
     def decorate(function: F) -> F:
         from stoker.knowledge.features import features
@@ -35,9 +39,9 @@ def request_options(*, variant: bool, source: bool = True) -> Callable[[F], F]:
             "defines",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Any other CMake option; `stoker options` lists them.",
+            help="Set any other CMake option; `stoker options` lists them.",
         )(function)
-        return setting_options(Group.PLAN, without=left_out)(function)
+        return setting_options(Group.PLAN, without=() if source else ("source",))(function)
 
     return decorate
 
@@ -64,8 +68,13 @@ def _flag(option: Declared) -> Callable[[F], F]:
 
 
 def read_request(arguments: dict[str, Any]) -> CommandLine:
-    """Return what the flags above were given."""
-    words = {
+    """Return the values of these flags and arguments."""
+    if words := " ".join(arguments.get("words", ())):
+        if other := arguments.get("variant"):
+            hints = ["leave out --variant, or the words"]
+            raise UsageError(f"two variants: '{words}' and --variant '{other}'", hints=hints)
+        arguments = arguments | {"variant": words}
+    switches = {
         name.removeprefix("feature_"): on
         for name, on in arguments.items()
         if name.startswith("feature_") and on is not None
@@ -73,7 +82,7 @@ def read_request(arguments: dict[str, Any]) -> CommandLine:
     given = {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
     return CommandLine(
         options={name: _as_text(value) for name, value in given.items()},
-        features=tuple(name if on else f"no{name}" for name, on in words.items()),
+        features=tuple(name if on else f"no{name}" for name, on in switches.items()),
         defines=dict(_define(text) for text in arguments.get("defines", ())),
     )
 

@@ -1,21 +1,30 @@
-"""`stoker variants`: what can be built for."""
+"""`stoker variants`: list the words of variants, or explain one variant."""
 
 import click
 
+from stoker.cli.request import variant_words
+
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[VARIANT]...")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@variant_words
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the list, or the explanation, as JSON."
+)
 def command(words: tuple[str, ...], as_json: bool) -> None:
-    """List what can be built for; with VARIANT, say what it means and what it runs on."""
+    """List the words of variants; with VARIANT, explain it and list the GPUs that run it.
+
+    \b
+    stoker variants
+    stoker variants h100 avx512
+    stoker variants "NVIDIA GeForce RTX 3090"
+    """
     from stoker.flows.catalogue import catalogue, explain
     from stoker.report.console import print_json, show
     from stoker.report.variants import catalogue_page, explained_page
 
-    value = explain(" ".join(words)) if words else catalogue()
-    if as_json:
-        print_json(value)
-    elif words:
-        show(explained_page(explain(" ".join(words))))
+    if words:
+        explained = explain(" ".join(words))
+        print_json(explained) if as_json else show(explained_page(explained))
     else:
-        show(catalogue_page(catalogue()))
+        listed = catalogue()
+        print_json(listed) if as_json else show(catalogue_page(listed))

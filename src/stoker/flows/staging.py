@@ -36,10 +36,9 @@ from stoker.flows.preparing import (
 from stoker.model.build import BuildRequest, GitState, Isolation, Stage
 from stoker.model.errors import CommandError, MissingError, Terminated, unknown
 from stoker.model.finding import Finding
-from stoker.model.plan import OriginKind, Plan
+from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
-from stoker.plan.doctor.case import is_on
 from stoker.plan.record import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source.ninja import read_edges

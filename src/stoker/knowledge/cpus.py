@@ -71,6 +71,12 @@ def cpu_family(name: str) -> str:
     return str(microarchitectures()[name].family)
 
 
+def is_apple(name: str) -> bool:
+    """Tell whether a microarchitecture is one of Apple's, which only Macs have."""
+    target = microarchitectures().get(name)
+    return target is not None and target.vendor == "Apple"
+
+
 def cpu_needs(name: str) -> frozenset[str]:
     """The instruction-set features that code for this level may use."""
     if level := cpu_levels().get(name):

@@ -16,6 +16,7 @@ class FeatureRow(Row, frozen=True, kw_only=True):
     backends: tuple[Backend, ...] = ()
     library: str | None = None
     python_package: str | None = None
+    needs: str | None = None  # another feature, which must not be switched off
     submodule: str | None = None  # a copy inside the tree that serves instead of the library
 
 

@@ -16,6 +16,7 @@ class Gpu(Row, frozen=True, kw_only=True):
 class _Table(Row, frozen=True, kw_only=True):
     gpu: tuple[Gpu, ...]
     generation: dict[str, str]
+    decoration: tuple[str, ...]
 
 
 @cache
@@ -29,9 +30,23 @@ def gpus() -> dict[str, Gpu]:
     return {row.arch: row for row in _table().gpu}
 
 
-def generations() -> dict[str, str]:
-    """Names of generations, as TORCH_CUDA_ARCH_LIST has them, and the lists they stand for."""
-    return _table().generation
+@cache
+def generations() -> dict[str, tuple[GpuTarget, ...]]:
+    """Return the names of GPU generations and the targets that each stands for."""
+    return {
+        name: tuple(map(_target, text.split(";"))) for name, text in _table().generation.items()
+    }
+
+
+def _target(text: str) -> GpuTarget:
+    arch, _, ptx = text.partition("+")
+    return GpuTarget(arch=arch, ptx=bool(ptx))
+
+
+@cache
+def decorations() -> frozenset[str]:
+    """Return the words that makers put before and after the name of a chip."""
+    return frozenset(_table().decoration)
 
 
 def runs_on(target: GpuTarget, capability: str) -> str | None:

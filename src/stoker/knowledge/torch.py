@@ -59,6 +59,13 @@ def torch_releases() -> dict[str, TorchRelease]:
     return {row.version: row for row in _table().release}
 
 
+@cache
+def oldest_python() -> str:
+    """Return the oldest Python that any known release of PyTorch supports."""
+    oldest = (row.python[0] for row in _table().release)
+    return min(oldest, key=lambda version: [int(part) for part in version.split(".")])
+
+
 def torch_release(version: str | None) -> TorchRelease | None:
     """The release a version such as ``2.6.0a0+git1234`` belongs to."""
     return torch_releases().get(".".join((version or "").split(".")[:2]))

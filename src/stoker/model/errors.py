@@ -100,6 +100,7 @@ class CommandError(StokerError):
 
 
 _LONGEST_NAME = 200
+_MOST_LISTED = 30  # names that fit in a hint
 
 
 def nearest(
@@ -118,9 +119,12 @@ def nearest(
 def unknown(
     what: str, word: str, known: Iterable[str], *, where: str | None = None, hint: str | None = None
 ) -> UsageError:
-    """The one way to say that a name does not exist."""
+    """Return the error for a name that does not exist. It lists the names that do, if few."""
+    known = tuple(known)
     names = nearest(word, known)
     hints = [f"did you mean {' or '.join(names)}?"] if names else []
     if hint:
         hints.append(hint)
+    elif len(names) < len(known) <= _MOST_LISTED:
+        hints.append(f"choose from: {', '.join(known)}")
     return UsageError(f"unknown {what} '{word}'", hints=hints, where=where)

@@ -53,6 +53,12 @@ class Setting(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
+def is_on(value: str) -> bool:
+    """Tell whether CMake's if() takes a value for true."""
+    false = ("", "0", "OFF", "FALSE", "NO", "N", "IGNORE", "NOTFOUND")
+    return value.upper() not in false and not value.upper().endswith("-NOTFOUND")
+
+
 class Command(Value, frozen=True, kw_only=True):
     """A stage and the command line that does it."""
 

@@ -3,16 +3,19 @@
 These rules look at the plan alone. What this machine lacks is ``stoker.plan.doctor``'s.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from stoker.knowledge.cpus import cpu_dispatch, cpu_family
-from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.cuda import CudaRelease, cuda_releases
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import gpus
+from stoker.knowledge.torch import oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.finding import Finding, Severity
+from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
-from stoker.model.variant import Backend
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.subject import Subject
 
 # Where a back end can be built for; the others can be anywhere.
@@ -57,19 +60,33 @@ def _targets_fit_backend(subject: Subject) -> None:
 
 
 def _toolkit_makes_targets(subject: Subject) -> None:
-    release = cuda_releases().get(subject.variant.toolkit or "")
+    release = cuda_releases().get(subject.cuda_version or "")
     if subject.variant.backend is not Backend.CUDA or release is None:
         return
     for target in subject.variant.gpus:
         if target.arch not in release.archs:
-            makers = [r.version for r in cuda_releases().values() if target.arch in r.archs]
+            where = "" if subject.variant.toolkit else f" in {subject.toolkit_home}"
             raise UsageError(
-                f"CUDA {release.version} cannot make code for {target.arch}",
+                f"CUDA {release.version}{where} cannot make code for {_described(target)}",
                 hints=[
-                    f"nearest it makes: {', '.join(_near(target.arch, release.archs))}",
-                    f"CUDA versions that make {target.arch}: {', '.join(makers)}",
+                    _maker(target.arch, release),
+                    f"nearest that it makes: {', '.join(_near(target.arch, release.archs))}",
                 ],
             )
+
+
+def _described(target: GpuTarget) -> str:
+    row = gpus().get(target.arch)
+    return f"{target.arch} ({', '.join(row.names[:3])})" if row and row.names else target.arch
+
+
+def _maker(arch: str, release: CudaRelease) -> str:
+    """Name the last CUDA that makes an architecture if ``release`` dropped it, else the first."""
+    versions = list(cuda_releases())
+    makers = [version for version, row in cuda_releases().items() if arch in row.archs]
+    dropped = versions.index(makers[-1]) < versions.index(release.version)
+    which, version = ("last", makers[-1]) if dropped else ("first", makers[0])
+    return f"the {which} CUDA that does is {version}: cu{version.replace('.', '')}"
 
 
 def _tree_knows_targets(subject: Subject) -> None:
@@ -142,6 +159,31 @@ def _features_exist(subject: Subject) -> None:
             )
 
 
+def _features_have_what_they_need(subject: Subject) -> None:
+    for feature in subject.variant.features:
+        needed = features()[feature.name].needs
+        if feature.on and needed and _is_off(subject, needed):
+            raise UsageError(
+                f"feature {feature.name} needs {needed}, which is switched off",
+                hints=[f"leave out one of the two: --{feature.name} or --no-{needed}"],
+            )
+
+
+def _is_off(subject: Subject, name: str) -> bool:
+    option = features()[name].option
+    off = any(not is_on(define.value) for define in subject.defines if define.name == option)
+    return off or subject.feature(name) is False
+
+
+def _python_is_new_enough(subject: Subject) -> None:
+    python = subject.variant.python
+    release = subject.release
+    oldest = release.python[0] if release else oldest_python()
+    if python and _numbers(python) < _numbers(oldest):
+        of = f"PyTorch {release.version}" if release else "any project that stoker builds"
+        raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
+
+
 def _settable(subject: Subject, name: str) -> bool:
     return name.startswith("CMAKE_") or bool(subject.tree and subject.tree.option(name))
 
@@ -156,6 +198,8 @@ _RULES: tuple[Callable[[Subject], None], ...] = (
     _cpu_fits_platform,
     _blas_fits_platform,
     _features_exist,
+    _features_have_what_they_need,
+    _python_is_new_enough,
 )
 
 
@@ -169,6 +213,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     yield from _unset_targets(subject)
     yield from _cpu_level(subject)
     yield from _overridden(subject)
+    yield from _cpu_only(subject)
     if subject.tree is None:
         yield Finding(
             name="no-source",
@@ -241,6 +286,21 @@ def _cpu_level(subject: Subject) -> Iterator[Finding]:
         "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure before you "
         "rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time choice.",
     )
+
+
+def _cpu_only(subject: Subject) -> Iterator[Finding]:
+    """Say so where CUDA is installed, but no GPU was found and no back end was named."""
+    words = re.split(r"[-\s,;]+", subject.origin("backend").where.casefold())
+    usable = [cuda for cuda in subject.toolbox.cuda if cuda.version and not cuda.problem]
+    named = "cpu" in words or subject.variant.backend is not Backend.CPU
+    if usable and subject.here and not named and not subject.machine.gpus:
+        yield Finding(
+            name="cpu-only",
+            severity=Severity.NOTE,
+            title="planned for the CPU only: no GPU was found, and the variant names none",
+            evidence=f"CUDA {usable[0].version} in {usable[0].home} is not used",
+            fix=("stoker plan h100   # the name of the GPU to build for",),
+        )
 
 
 def _overridden(subject: Subject) -> Iterator[Finding]:

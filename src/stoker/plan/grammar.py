@@ -1,24 +1,25 @@
-"""The one grammar of variants, both ways: words to a ``Variant``, a ``Variant`` to its name.
+"""The grammar of variants: reads words into a ``Variant``, and gives a ``Variant`` its name.
 
 A variant is a list of words in any order: ``cu130-sm90-avx512``, ``h100 with AVX-512``,
 ``8.0;8.6;9.0+PTX``. Every word means one part; spelling (case, dashes, underscores, spaces) does
-not matter, because words are looked up squeezed. ``native`` needs a machine, so it becomes plain
-words before anything else is read.
+not matter, because words are looked up without it. Words that makers put around the name of a chip
+(``NVIDIA GeForce RTX 3090``, ``H100 80GB HBM3``) are ignored beside that name.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
-from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
+from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
 from stoker.knowledge.cuda import cuda_archs, cuda_releases
 from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpus import generations, gpus
+from stoker.knowledge.gpus import decorations, generations, gpus
 from stoker.knowledge.platforms import platforms
-from stoker.model.errors import UsageError, unknown
+from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.machine import Machine
 from stoker.model.variant import (
     Backend,
@@ -29,81 +30,96 @@ from stoker.model.variant import (
     Variant,
 )
 
-Parts = dict[str, Any]  # fields of Variant that one word gives
+Parts = dict[str, Any]  # the fields of Variant that a word gives
 
 _LONGEST = 1000  # characters of a variant
-_MOST_TOGETHER = 12  # words that mean one thing
+_MOST_TOGETHER = 12  # words that mean one thing together
 _FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
 _CATALOGUE = re.compile(r"^(?:python(?P<major>\d)(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
-_ARCH_LIST = re.compile(r"^\d+\.\d+[af]?(\+ptx)?([;, ]+\d+\.\d+[af]?(\+ptx)?)*$", re.ASCII)
+_TRADEMARK = re.compile(r"\((?:r|tm|c|nvgpu)\)|[()]")
+_PTX = re.compile(r"(?<=[a-z0-9])(?:\s+(?:with|and))?[\s+-]+ptx\b")
 _CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
+_NATIVE = ("native", "thismachine")
 
 
 # -- words to a variant ------------------------------------------------------------------------
 
 
 def parse(text: str, machine: Machine | None = None) -> Variant:
-    """Read a variant; ``machine`` is what ``native`` and ``this machine`` stand for."""
+    """Read a variant. ``machine`` is what ``native`` and ``this machine`` stand for."""
     if len(text) > _LONGEST:
         raise UsageError(f"a variant of {len(text):,} characters: '{text[:40]}...'")
-    folded = text.casefold().strip()
-    if _ARCH_LIST.match(folded):
-        return _assemble(text, [("gpus", _arch_list(folded)), ("backend", Backend.CUDA)])
+    folded = _TRADEMARK.sub(" ", text.casefold()).strip()
     given: list[tuple[str, Any]] = []
     if catalogue := _CATALOGUE.match(folded):
         folded = folded[catalogue.end() :]
         if catalogue["major"]:
             given.append(("python", f"{catalogue['major']}.{catalogue['minor']}"))
+    folded = re.sub(r"\s*\+\s*", "+", _PTX.sub("+ptx", folded))
     words = [word for word in re.split(r"[-\s,;]+", folded) if word]
     if not [word for word in words if word not in _FILLERS]:
         raise UsageError("a variant needs at least one word", hints=["for example: cu130-sm90"])
-    if "cpu" in words and machine is not None:
-        machine = msgspec.structs.replace(machine, gpus=())  # `cpu-native`: this CPU, no GPU
-    for parts in _read(text, words, machine):
+    native = _native(machine, cpu_only="cpu" in words) if machine else None
+    for parts in _read(text, words, native):
         given.extend(parts.items())
     return _assemble(text, given)
 
 
-def _read(text: str, words: list[str], machine: Machine | None) -> Iterator[Parts]:
-    """The longest run of words that means something, again and again."""
+def _read(text: str, words: list[str], native: Parts | None) -> Iterator[Parts]:
+    """Take the longest run of words that means something, until no words are left."""
     start = 0
     while start < len(words):
         for end in range(min(len(words), start + _MOST_TOGETHER), start, -1):
-            parts = _meaning(words[start:end], machine)
+            parts = _meaning(words[start:end], native)
             if parts is not None:
                 yield parts
                 start = end
                 break
         else:
             if words[start] not in _FILLERS:
-                raise _unknown_word(text, words[start])
+                raise _unknown_words(text, words[start:])
             start += 1
 
 
-def _meaning(words: list[str], machine: Machine | None) -> Parts | None:
+def _meaning(words: list[str], native: Parts | None = None) -> Parts | None:
     key = squeeze("".join(words))
-    if key in ("native", "thismachine"):
-        return _native(machine)
-    if key in _vocabulary():
-        return _vocabulary()[key]
-    return _pattern("-".join(words))
+    if key in _NATIVE:
+        if native is None:
+            hints = ["name the GPU and CPU instead"]
+            raise UsageError("'native' has no meaning here", hints=hints)
+        return native
+    return _vocabulary().get(key) or _product(words) or _pattern("-".join(words))
+
+
+def _product(words: list[str]) -> Parts | None:
+    """Read a GPU or CPU as its driver or maker prints it: ``NVIDIA H100 80GB HBM3``."""
+    rest = [word for word in words if not _is_decoration(word)]
+    if len(rest) == len(words):
+        return None
+    parts = _vocabulary().get(squeeze("".join(rest)), {})
+    return parts if "gpus" in parts or "cpu" in parts else None
+
+
+def _is_decoration(word: str) -> bool:
+    return word in decorations() or re.fullmatch(r"\d+gb", word, re.ASCII) is not None
 
 
 def squeeze(word: str) -> str:
-    """How a word is looked up: lower case, without what people put between letters."""
+    """Return the form in which a word is looked up: lower case, without dashes, dots and blanks."""
     return re.sub(r"[\s._-]", "", word.casefold())
 
 
 @cache
 def _vocabulary() -> dict[str, Parts]:
-    """Every word with one fixed meaning. A test holds that no two tables claim the same word."""
+    """Every word with one fixed meaning. A test makes sure that no two tables define a word."""
     words: dict[str, Parts] = {backend.value: {"backend": backend} for backend in Backend}
+    words["metal"] = {"backend": Backend.MPS}
     for row in gpus().values():
         target: Parts = {"backend": row.backend, "gpus": (GpuTarget(arch=row.arch),)}
         names = row.names if row.backend is Backend.CUDA else (row.arch, *row.names)
         words |= {squeeze(name): target for name in names}
     for name, archs in generations().items():
-        words[name] = {"backend": Backend.CUDA, "gpus": _arch_list(archs.casefold())}
+        words[name] = {"backend": gpus()[archs[0].arch].backend, "gpus": archs}
     for cpu in cpu_names():
         words[squeeze(cpu)] = {"cpu": cpu}
     for level in cpu_levels().values():
@@ -123,7 +139,7 @@ def _vocabulary() -> dict[str, Parts]:
 
 
 def _pattern(word: str) -> Parts | None:
-    """Words with a number in them: versions and lists of GPU targets."""
+    """Read a word with a number in it: a version or a list of GPU targets."""
     for expression, read in _PATTERNS:
         if found := re.fullmatch(expression, word, re.ASCII):
             return read(found)
@@ -134,9 +150,13 @@ def _toolkit(backend: Backend, version: str) -> Parts:
     return {"backend": backend, "toolkit": version}
 
 
-def _cuda_toolkit(found: re.Match[str]) -> Parts:
-    version = f"{found[1]}.{found[2]}"
-    if version not in cuda_releases():
+def _cuda_toolkit(found: re.Match[str]) -> Parts | None:
+    """``cu130``, ``cuda12.8``; a major version alone means its newest release."""
+    releases = [version for version in cuda_releases() if version.startswith(f"{found[1]}.")]
+    if not releases:
+        return None
+    version = f"{found[1]}.{found[2]}" if found[2] else releases[-1]
+    if version not in releases:
         raise unknown("CUDA version", version, cuda_releases(), hint="known: " + _known_cuda())
     return _toolkit(Backend.CUDA, version)
 
@@ -145,7 +165,7 @@ def _known_cuda() -> str:
     return " ".join(cuda_releases())
 
 
-def _targets(found: re.Match[str]) -> Parts:
+def _targets(found: re.Match[str]) -> Parts | None:
     """``sm80+sm90a+ptx``, ``h100+rtx4090``, ``gfx942+gfx90a``: joined by plus signs."""
     backend: Backend | None = None
     targets: list[GpuTarget] = []
@@ -155,7 +175,7 @@ def _targets(found: re.Match[str]) -> Parts:
             continue
         parts = _one_target(item)
         if parts is None:
-            raise _unknown_word(found[0], item)
+            return None
         if backend not in (None, parts["backend"]):
             raise UsageError(f"'{found[0]}' mixes {backend} and {parts['backend']} targets")
         backend = parts["backend"]
@@ -164,11 +184,12 @@ def _targets(found: re.Match[str]) -> Parts:
 
 
 def _one_target(item: str) -> Parts | None:
-    if number := re.fullmatch(r"(?:sm|compute)_?(\d+)(\d)([af]?)", item, re.ASCII):
+    if number := re.fullmatch(r"(?:sm_?|compute_?)?(\d+)(\d)([af]?)", item, re.ASCII):
         return _cuda_target(f"{number[1]}.{number[2]}{number[3]}")
     if _CAPABILITY.fullmatch(item):
         return _cuda_target(item)
-    known = _vocabulary().get(squeeze(item), {})
+    words = item.split("-")
+    known = _vocabulary().get(squeeze(item)) or _product(words) or {}
     return known if "gpus" in known else None
 
 
@@ -179,68 +200,77 @@ def _cuda_target(arch: str) -> Parts:
     return {"backend": Backend.CUDA, "gpus": (GpuTarget(arch=arch),)}
 
 
-def _arch_list(text: str) -> tuple[GpuTarget, ...]:
-    """A TORCH_CUDA_ARCH_LIST."""
-    targets: list[GpuTarget] = []
-    for item in re.split(r"[;, ]+", text):
-        arch, _, ptx = item.partition("+")
-        targets += [
-            msgspec.structs.replace(target, ptx=bool(ptx)) for target in _cuda_target(arch)["gpus"]
-        ]
-    return tuple(targets)
+def _number(found: re.Match[str]) -> Parts:
+    """``9.0`` is a GPU architecture, ``12.8`` is a CUDA version; 12.0 and 12.1 are both."""
+    number, known = found[0], (*cuda_archs(), *cuda_releases())
+    if number not in known:
+        raise unknown("GPU architecture or CUDA version", number, known)
+    if number in cuda_archs():
+        return _cuda_target(number)
+    return _toolkit(Backend.CUDA, number)
 
 
 def _numbers(found: re.Match[str]) -> str:
-    """``6.4`` of whatever was written, without leading zeros."""
+    """Join the numbers of a match by dots, without leading zeros: ``6.4``."""
     return ".".join(number.lstrip("0") or "0" for number in found.groups())
 
 
-_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts]], ...] = (
-    (r"cu(\d{2})(\d+)", _cuda_toolkit),
-    (r"cuda-?(\d+)\.(\d+)", _cuda_toolkit),
-    (r"rocm(\d+)\.(\d+)", lambda found: _toolkit(Backend.ROCM, _numbers(found))),
-    (r"xpu(\d{4})\.(\d+)", lambda found: _toolkit(Backend.XPU, _numbers(found))),
-    (r"(?:py|cp|python)(3)\.?(\d+)", lambda found: {"python": _numbers(found)}),
-    (r"(?:sm|compute)_?\d+[af]?|\d+\.\d+[af]?|[a-z0-9_.]+(?:\+[a-z0-9_.]+)+", _targets),
+_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts | None]], ...] = (
+    (r"cu(?:da)?-?(\d{2})(?:\.?(\d+))?", _cuda_toolkit),
+    (r"rocm-?(\d+)\.(\d+)", lambda found: _toolkit(Backend.ROCM, _numbers(found))),
+    (r"xpu-?(\d{4})\.(\d+)", lambda found: _toolkit(Backend.XPU, _numbers(found))),
+    (r"(?:py|cp|python)-?(3)\.?(\d+)", lambda found: {"python": _numbers(found)}),
+    (r"\d+\.\d+[af]?", _number),
+    (r"(?:sm_?|compute_?)\d+[af]?|\d{2,3}[af]?|[a-z0-9_.-]+(?:\+[a-z0-9_.-]+)+", _targets),
 )
 
 
-def _native(machine: Machine | None) -> Parts:
-    """What this machine is: its GPUs' architectures if it has any, and its CPU."""
-    if machine is None:
-        raise UsageError("'native' has no meaning here", hints=["name the GPU and CPU instead"])
+def _native(machine: Machine, *, cpu_only: bool) -> Parts:
+    """Return what this machine is: its CPU, and its GPUs if it has any."""
     cpu = machine.cpu.microarchitecture
     parts: Parts = {"cpu": cpu} if cpu in cpu_names() else {}
-    if machine.gpus:
+    if machine.gpus and not cpu_only:
         archs = sorted({gpu.capability for gpu in machine.gpus} & set(cuda_archs()))
         gpu_targets = tuple(GpuTarget(arch=arch) for arch in archs)
         return parts | {"backend": Backend.CUDA, "gpus": gpu_targets}
-    backend = Backend.MPS if machine.os.system == "macos" else Backend.CPU
-    return parts | {"backend": backend}
+    if machine.os.system == "macos" and not cpu_only:
+        return parts | {"backend": Backend.MPS}
+    return parts
 
 
-def _unknown_word(text: str, word: str) -> UsageError:
+def _unknown_words(text: str, words: list[str]) -> UsageError:
+    """Name the words that mean nothing, as many as stand together, and words like them."""
+    strange = list(takewhile(lambda word: _is_decoration(word) or not _means(word), words))
+    named = [word for word in strange if not _is_decoration(word)] or strange
+    if "+" in named[0]:
+        named = [item for item in named[0].split("+") if item and not _one_target(item)] or named
     patterns = ["cuda", "cu130", "cu128", "rocm6.4", "native", "py312"]
     names = [*_vocabulary(), *patterns, *(_target_word(GpuTarget(arch=a)) for a in cuda_archs())]
+    word = " ".join(named)
     where = "" if text.casefold() == word else f" in variant '{text}'"
-    error = unknown("word", word, names)
-    return UsageError(error.message + where, hints=[*error.hints, "`stoker variants` lists them"])
+    near = nearest(squeeze(word), names) or nearest(named[0], names)
+    hints = [f"did you mean {' or '.join(near)}?"] if near else []
+    message = f"unknown {'words' if named[1:] else 'word'} '{word}'{where}"
+    return UsageError(message, hints=[*hints, "`stoker variants` lists the words"])
+
+
+def _means(word: str) -> bool:
+    return squeeze(word) in _NATIVE or _meaning([word]) is not None
 
 
 def _assemble(text: str, given: list[tuple[str, Any]]) -> Variant:
-    """Put parts together; lists add up, anything else said twice must agree."""
+    """Put parts together: lists add up; anything else that is said twice must agree."""
     fields: Parts = {}
     for name, value in given:
         if name in ("gpus", "features"):
             fields[name] = (*fields.get(name, ()), *value)
-        elif name == "backend" and fields.get(name) in (None, Backend.CPU):
-            fields[name] = value  # `cpu-h100` says the less by its first word
-        elif name == "backend" and value is Backend.CPU:
-            continue
         elif fields.setdefault(name, value) != value:
             raise UsageError(
-                f"variant '{text}' gives two values for {name}: {fields[name]} and {value}"
+                f"variant '{text}' gives two values for {name}: {fields[name]} and {value}",
+                hints=["leave one of them out"],
             )
+    if "cpu" in fields and is_apple(fields["cpu"]):
+        fields.setdefault("backend", Backend.MPS)
     return canonical(Variant(**fields))
 
 
@@ -262,15 +292,27 @@ def canonical(variant: Variant) -> Variant:
 
 
 def parse_part(part: str, text: str, where: str | None = None) -> Any:
-    """One part given apart from the name: ``parse_part("blas", "OpenBLAS")``."""
+    """Read one part given apart from the name: ``parse_part("blas", "OpenBLAS")``."""
     words = re.split(r"[-\s]+", text.casefold().strip())
     if part == "python":
         words = [f"py{text}"] if re.fullmatch(r"\d+\.\d+", text, re.ASCII) else words
-    parts = _meaning(words, None) or {}
+    parts = {} if squeeze(text) in _NATIVE else _meaning(words) or {}
     if part in parts:
         return parts[part]
-    known = [word for word, meaning in _vocabulary().items() if part in meaning]
-    raise unknown(part.replace("_", " "), text, known, where=where)
+    hint = "for example: 3.12" if part == "python" else None
+    raise unknown(part.replace("_", " "), text, _choices(part), where=where, hint=hint)
+
+
+def _choices(part: str) -> tuple[str, ...]:
+    """The values of a part, as a user writes them."""
+    choices: dict[str, Iterable[object]] = {
+        "blas": blas_libraries(),
+        "build_type": BuildType,
+        "sanitizer": Sanitizer,
+        "features": features(),
+        "platform": platforms(),
+    }
+    return tuple(str(choice) for choice in choices.get(part, ()))
 
 
 # -- a variant to its name ---------------------------------------------------------------------

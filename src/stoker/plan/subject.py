@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.cuda import cuda_releases
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.platforms import PlatformRow, platforms
 from stoker.knowledge.torch import TorchRelease, torch_release
@@ -66,8 +67,17 @@ class Subject(Value, frozen=True, kw_only=True):
         if self.variant.backend is not Backend.CUDA or not self.here:
             return None
         wanted = self.variant.toolkit
-        usable = [cuda for cuda in self.toolbox.cuda if cuda.version and not cuda.problem]
-        return next((cuda for cuda in usable if wanted in (None, cuda.version)), None)
+        usable = [
+            cuda
+            for cuda in self.toolbox.cuda
+            if cuda.version and not cuda.problem and wanted in (None, cuda.version)
+        ]
+        able = (cuda for cuda in usable if _makes_all(cuda, self.variant.gpus))
+        return next(able, usable[0] if usable else None)
+
+    @property
+    def toolkit_home(self) -> str | None:
+        return self.toolkit.home if self.toolkit else None
 
     @property
     def cuda_version(self) -> str | None:
@@ -125,6 +135,11 @@ class Subject(Value, frozen=True, kw_only=True):
     def feature(self, name: str) -> bool | None:
         """Asked for, refused, or left to the project."""
         return next((f.on for f in self.variant.features if f.name == name), None)
+
+
+def _makes_all(cuda: CudaToolkit, targets: tuple[GpuTarget, ...]) -> bool:
+    release = cuda_releases().get(cuda.version or "")
+    return release is None or {target.arch for target in targets} <= set(release.archs)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -156,11 +156,12 @@ def test_cards_people_own(card: str, arch: str) -> None:
     assert card in gpus()[arch].names
 
 
-def test_generations_hold_targets_that_cuda_makes_and_end_in_ptx() -> None:
-    for name, archs in generations().items():
+def test_generations_hold_known_targets_and_those_of_cuda_end_in_ptx() -> None:
+    for name, targets in generations().items():
         assert name == name.casefold()
-        assert archs.endswith("+PTX")
-        assert {arch.removesuffix("+PTX") for arch in archs.split(";")} <= set(cuda_archs())
+        assert {target.arch for target in targets} <= set(gpus())
+        cuda = {target.arch for target in targets} <= set(cuda_archs())
+        assert [target.ptx for target in targets] == [False] * (len(targets) - 1) + [cuda]
 
 
 # -- cpus, platforms ---------------------------------------------------------------------------

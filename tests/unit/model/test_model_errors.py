@@ -65,7 +65,13 @@ def test_an_unknown_name_is_said_with_its_neighbours_and_a_hint() -> None:
     error = unknown("option", "USE_CUDDN", ["USE_CUDNN"], where="command line", hint="look there")
     assert str(error) == "command line: unknown option 'USE_CUDDN'"
     assert error.hints == ("did you mean USE_CUDNN?", "look there")
-    assert unknown("option", "zzz", ["USE_CUDNN"]).hints == ()
+    assert unknown("option", "zzz", map(str, range(31))).hints == ()
+
+
+def test_an_unknown_name_lists_the_known_ones_if_they_are_few() -> None:
+    assert unknown("policy", "zzz", ["one", "two"]).hints == ("choose from: one, two",)
+    assert unknown("policy", "ones", ["one", "two"]).hints[-1] == "choose from: one, two"
+    assert unknown("option", "on", ["one"]).hints == ("did you mean one?",)
 
 
 @given(st.text(), st.lists(st.text()))

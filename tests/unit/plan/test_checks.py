@@ -39,24 +39,38 @@ def refusal(words: str, **about: Any) -> UsageError:
 
 
 @pytest.mark.parametrize(
-    ("words", "arch", "near", "makers"),
+    ("words", "arch", "maker", "near"),
     [
-        ("cu130-sm70", "7.0", "7.5", "12.9"),
-        ("cu128-sm103", "10.3", "10.1", "12.9"),
-        ("cu124-sm120", "12.0", "9.0", "12.8"),
-        ("cu128-sm100f", "10.0f", "10.0", "12.9"),
-        ("cu118-sm90a", "9.0a", "9.0", "12.0"),
-        ("cu130-sm101", "10.1", "10.0", "12.8"),
-        ("cu130-sm80+sm107", "10.7", "11.0", "13.4"),
+        ("cu130-v100", "7.0 (V100, GV100, Titan V)", "the last CUDA that does is 12.9", "7.5"),
+        ("cu130-sm70", "7.0 (V100", "the last CUDA that does is 12.9: cu129", "7.5"),
+        ("cu120-sm35", "3.5 (K20, K40)", "the last CUDA that does is 11.8: cu118", "5.0"),
+        ("cu130-sm101", "10.1", "the last CUDA that does is 12.9", "10.0"),
+        ("cu128-sm103", "10.3", "the first CUDA that does is 12.9", "10.1"),
+        ("cu124-sm120", "12.0", "the first CUDA that does is 12.8", "9.0"),
+        ("cu128-sm100f", "10.0f", "the first CUDA that does is 12.9", "10.0"),
+        ("cu118-sm90a", "9.0a", "the first CUDA that does is 12.0", "9.0"),
+        ("cu130-sm80+sm107", "10.7", "the first CUDA that does is 13.4", "11.0"),
     ],
 )
 def test_an_architecture_that_this_cuda_cannot_make(
-    words: str, arch: str, near: str, makers: str
+    words: str, arch: str, maker: str, near: str
 ) -> None:
     error = refusal(words)
     assert f"cannot make code for {arch}" in error.message
-    assert near in error.hints[0]
-    assert makers in error.hints[1]
+    assert maker in error.hints[0]
+    assert near in error.hints[1]
+
+
+def test_an_architecture_that_the_installed_cuda_cannot_make() -> None:
+    error = refusal("v100")
+    assert "CUDA 13.0 in /usr/local/cuda-13.0 cannot make code for 7.0 (V100" in error.message
+    assert "12.9" in error.hints[0]
+
+
+def test_of_two_toolkits_the_one_that_makes_the_targets_is_taken() -> None:
+    both = toolbox(cuda=(toolkit("13.0"), toolkit("12.8")))
+    assert plan("v100", toolbox=both).value("CUDA_HOME") == "/usr/local/cuda-12.8"
+    assert plan("h100", toolbox=both).value("CUDA_HOME") == "/usr/local/cuda-13.0"
 
 
 def test_an_architecture_that_this_torch_does_not_know() -> None:
@@ -153,6 +167,32 @@ def test_targets_of_another_back_end() -> None:
 )
 def test_a_feature_of_another_back_end(words: str, says: str) -> None:
     assert says in refusal(words).message
+
+
+@pytest.mark.parametrize("feature", ["nccl", "gloo", "mpi", "tensorpipe"])
+def test_a_feature_that_needs_one_that_is_switched_off(feature: str) -> None:
+    error = refusal(f"cu130-sm90-{feature}-nodistributed")
+    assert error.message == f"feature {feature} needs distributed, which is switched off"
+    defines = {"USE_DISTRIBUTED": "OFF"}
+    assert refusal(f"cu130-sm90-{feature}", defines=defines).message == error.message
+    assert plan(f"cu130-sm90-no{feature}-nodistributed")
+
+
+@pytest.mark.parametrize(
+    ("python", "about", "oldest"),
+    [
+        ("3.7", {}, "3.8"),
+        ("3.7", {"tree": extension_tree()}, "3.8"),
+        ("3.7", {"tree": cmake_tree()}, "3.8"),
+        ("3.8", {"tree": pytorch_tree()}, "3.9"),
+        ("3.9", {"tree": pytorch_tree(version="2.10.0")}, "3.10"),
+    ],
+)
+def test_a_python_that_is_too_old(python: str, about: dict[str, Any], oldest: str) -> None:
+    error = refusal("cpu", parts={"python": python}, **about)
+    assert f"Python {python} is too old" in error.message
+    assert f"the oldest is {oldest}" in error.message
+    assert plan("cpu", parts={"python": oldest}, **about)
 
 
 def test_a_feature_may_be_refused_on_any_back_end() -> None:
@@ -305,3 +345,20 @@ def test_what_this_machine_lacks_does_not_stop_a_plan(change: Callable[[Any], An
 def test_a_back_end_that_the_platform_does_not_have(words: str) -> None:
     with pytest.raises(UsageError, match="is built for"):
         plan(words)
+
+
+@pytest.mark.parametrize("words", ["native", "this machine", "avx2"])
+def test_cuda_without_a_gpu_is_planned_for_the_cpu_and_said_so(words: str) -> None:
+    finding = named(plan(words).findings, "cpu-only")
+    assert finding.severity is Severity.NOTE
+    assert "planned for the CPU only: no GPU was found" in finding.title
+    assert "CUDA 13.0 in /usr/local/cuda-13.0" in finding.evidence
+    assert finding.fix
+
+
+def test_cpu_only_is_not_said_to_those_who_asked_for_it() -> None:
+    assert "cpu-only" not in names(plan("cpu").findings)
+    assert "cpu-only" not in names(plan("cpu-native").findings)
+    assert "cpu-only" not in names(plan("native", toolbox=toolbox(cuda=())).findings)
+    assert "cpu-only" not in names(plan("native", machine=linux(gpus=(gpu("9.0"),))).findings)
+    assert "cpu-only" not in names(plan("cpu-armv9").findings)

@@ -30,9 +30,3 @@ def warning(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()
 
 def major(version: str | None) -> int:
     return int((version or "0").partition(".")[0])
-
-
-def is_on(value: str) -> bool:
-    """What CMake's if() would say of a value we set."""
-    false = ("", "0", "OFF", "FALSE", "NO", "N", "IGNORE", "NOTFOUND")
-    return value.upper() not in false and not value.upper().endswith("-NOTFOUND")

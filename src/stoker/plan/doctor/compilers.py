@@ -92,12 +92,9 @@ def cuda(case: Case) -> Iterator[Finding]:
 
 
 def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
-    """nvcc lists plain architectures only; of the suffixed ones the table of its release knows."""
+    """Tell whether nvcc lists a target. It lists architectures without their suffixes."""
     listed = {arch.rstrip("af") for arch in toolkit.archs}
-    if listed and target.arch.rstrip("af") not in listed:
-        return False
-    release = cuda_releases().get(toolkit.version or "")
-    return not target.suffix or release is None or target.arch in release.archs
+    return not listed or target.arch.rstrip("af") in listed
 
 
 def _toolkit_fix(case: Case) -> tuple[str, ...]:

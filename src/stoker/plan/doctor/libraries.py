@@ -6,8 +6,9 @@ from stoker.knowledge.features import FeatureRow, blas_libraries, features
 from stoker.knowledge.libraries import table
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import Library
+from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
-from stoker.plan.doctor.case import Case, error, is_on, ok, warning
+from stoker.plan.doctor.case import Case, error, ok, warning
 
 
 def switched_off(case: Case) -> Iterator[Finding]:

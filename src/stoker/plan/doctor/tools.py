@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from stoker.knowledge.features import features
 from stoker.model.finding import Finding
 from stoker.model.machine import PythonInstallation, Tool
+from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
-from stoker.plan.doctor.case import Case, error, is_on, major, ok, warning
+from stoker.plan.doctor.case import Case, error, major, ok, warning
 
 _FROM_INDEX = "python3 -m pip install 'stoker[tools]'"  # CMake and ninja as wheels
 
