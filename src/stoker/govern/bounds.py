@@ -12,8 +12,8 @@ def bounds(steps: Sequence[StepRecord], *, cpus: int, memory: int) -> Bounds:
     """
     lower = {
         "the longest path": critical_path(steps),
-        "CPUs": sum(step.cpu_seconds for step in steps) / cpus,
-        "memory": sum(step.byte_seconds or 0.0 for step in steps) / memory,
+        "CPUs": cpu_bound(steps, cpus),
+        "memory": memory_bound(steps, memory),
     }
     reserving = {"peaks of memory": max(_area(steps, memory), _widths(steps, cpus, memory))}
     every = {**lower, **reserving}
@@ -22,6 +22,14 @@ def bounds(steps: Sequence[StepRecord], *, cpus: int, memory: int) -> Bounds:
         reserving=max(reserving.values()),
         limited_by=max(every, key=lambda name: every[name]),
     )
+
+
+def cpu_bound(steps: Sequence[StepRecord], cpus: int) -> float:
+    return sum(step.cpu_seconds for step in steps) / cpus
+
+
+def memory_bound(steps: Sequence[StepRecord], memory: int) -> float:
+    return sum(step.byte_seconds or 0.0 for step in steps) / memory
 
 
 def critical_path(steps: Sequence[StepRecord]) -> float:

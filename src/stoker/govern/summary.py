@@ -43,7 +43,7 @@ class Tally:
         self._peak = max(self._peak, attempt.record.peak)
         self._cpu_seconds += attempt.record.cpu_seconds
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
-            self._records.append(_uncontended(attempt.record))
+            self._records.append(uncontended(attempt.record))
 
     def summary(self, status: int) -> RunSummary:
         known = None
@@ -68,7 +68,7 @@ class Tally:
         )
 
 
-def _uncontended(record: StepRecord) -> StepRecord:
+def uncontended(record: StepRecord) -> StepRecord:
     """A step that shared its CPU took longer than it would alone: its CPU time tells."""
     if not 0 < record.cpu_seconds < record.seconds:
         return record

@@ -1,0 +1,371 @@
+"""A run and its attempts, analysed: lanes, waits, lower bounds, critical path, predictions.
+
+Pure: rows of the history, recorded waits and pauses, and the dependency graph are passed in.
+"""
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+from statistics import median
+
+from msgspec.structs import replace
+
+from stoker.govern.bounds import cpu_bound, memory_bound
+from stoker.govern.dependencies import Dependencies, output_path
+from stoker.govern.predict import Predictor
+from stoker.govern.summary import uncontended
+from stoker.model.analysis import (
+    Accuracy,
+    CpuTime,
+    LowerBound,
+    Pause,
+    RunAnalysis,
+    Span,
+    Total,
+    Wait,
+)
+from stoker.model.govern import Basis, Prediction, Role, Step, StepRecord
+from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.value import Value
+
+_OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
+_CLOCK_TOLERANCE = 1.0  # seconds by which an attempt may end after its run
+
+
+class Recorded(Value, frozen=True, kw_only=True):
+    """What is known of a run beside its attempts. ``asked`` has, for each attempt, the time at
+    which the step asked for permission, or nothing where no waits were recorded; ``earlier`` are
+    steps that the history had when the run began.
+    """
+
+    asked: tuple[float | None, ...] = ()
+    pauses: tuple[tuple[Pause, ...], ...] = ()
+    earlier: tuple[StepRecord, ...] = ()
+    cpus: int | None = None  # where the run has no summary
+    limit: int | None = None
+    cache_hits: int | None = None
+    written_bytes: int | None = None
+
+
+def analyse(
+    run: Run,
+    attempts: Sequence[Attempt],
+    recorded: Recorded,
+    dependencies: Dependencies,
+) -> RunAnalysis:
+    """``attempts`` are in the order in which they started."""
+    summary = run.summary
+    cpus = summary.cpus if summary else recorded.cpus
+    limit = (summary.limit_bytes if summary else recorded.limit) or None
+    last = max((attempt.started + attempt.record.seconds for attempt in attempts), default=0.0)
+    wall = summary.wall_s if summary else last
+    spans = _spans(attempts, recorded, cpus, shift=_shift(attempts, last, wall))
+    completed = [_record(span) for span in spans if span.completed]
+    path, path_s = critical_path(spans, dependencies, run.directory)
+    outcomes = [span.outcome for span in spans]
+    peak = max((span.peak for span in spans), default=0)
+    return RunAnalysis(
+        id=run.id,
+        command=run.command,
+        directory=run.directory,
+        began=run.started,
+        complete=summary is not None,
+        status=summary.status if summary else None,
+        wall_s=wall,
+        cpu_s=summary.cpu_s if summary else sum(span.cpu_seconds for span in spans),
+        cpus=cpus,
+        limit=limit,
+        peak=summary.peak_bytes if summary else peak,
+        steps=len(completed),
+        failed=outcomes.count(Outcome.FAILED),
+        killed=outcomes.count(Outcome.PREEMPTED),
+        oom_kills=max(outcomes.count(Outcome.OOM), summary.oom_kills if summary else 0),
+        pauses=max(summary.pauses if summary else 0, sum(len(span.pauses) for span in spans)),
+        policy=summary.policy if summary else "",
+        cache_hits=recorded.cache_hits,
+        written_bytes=recorded.written_bytes,
+        spans=spans,
+        bounds=lower_bounds(completed, path_s, wall=wall, cpus=cpus, limit=limit),
+        cpu_time=cpu_time(spans, wall=wall, cpus=cpus) if cpus else None,
+        path=path,
+        path_s=path_s,
+        has_graph=bool(dependencies),
+        targets=totals(spans, lambda span: span.target),
+        roles=totals(spans, lambda span: span.step.role.value),
+        accuracy=_accuracy(spans),
+    )
+
+
+# -- spans ---------------------------------------------------------------------------------------
+
+
+def _shift(attempts: Sequence[Attempt], last: float, wall: float) -> float:
+    """Return what to subtract from the times of attempts: a governor that served an earlier run
+    counts from its own beginning.
+    """
+    first = min((attempt.started for attempt in attempts), default=0.0)
+    return min(first, last - wall) if last > wall + _CLOCK_TOLERANCE else 0.0
+
+
+def _spans(
+    attempts: Sequence[Attempt], recorded: Recorded, cpus: int | None, *, shift: float
+) -> tuple[Span, ...]:
+    predictions = replayed(attempts, recorded.earlier)
+    lanes = _lanes([(each.started, each.started + each.record.seconds) for each in attempts])
+    spans = [
+        Span(
+            step=attempt.record.step,
+            target=target_of(attempt.record.step),
+            lane=lane,
+            started=attempt.started - shift,
+            seconds=attempt.record.seconds,
+            cpu_seconds=attempt.record.cpu_seconds,
+            peak=attempt.record.peak,
+            byte_seconds=attempt.record.byte_seconds,
+            profile=attempt.record.profile,
+            outcome=attempt.outcome,
+            status=attempt.status,
+            predicted=prediction,
+        )
+        for attempt, lane, prediction in zip(attempts, lanes, predictions, strict=True)
+    ]
+    if recorded.pauses:
+        spans = [replace(s, pauses=p) for s, p in zip(spans, recorded.pauses, strict=True)]
+    if recorded.asked:
+        asked = [None if at is None else at - shift for at in recorded.asked]
+        spans = _with_waits(spans, asked, cpus)
+    return tuple(spans)
+
+
+def _lanes(intervals: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the lowest lane that is free at the start of each interval; starts do not fall."""
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []
+    lanes: list[int] = []
+    for start, end in intervals:
+        while busy and busy[0][0] <= start:
+            heappush(free, heappop(busy)[1])
+        lane = heappop(free) if free else len(busy)
+        heappush(busy, (end, lane))
+        lanes.append(lane)
+    return lanes
+
+
+def target_of(step: Step) -> str:
+    """Return the target that a step belongs to: CMake's, else the folder of its source."""
+    if found := _OBJECT_FOLDER.search(step.output):
+        return found[1]
+    if step.role in (Role.LINK, Role.ARCHIVE):
+        return step.output.rpartition("/")[2]
+    return step.folder or step.output or step.compiler
+
+
+def replayed(attempts: Sequence[Attempt], earlier: Iterable[StepRecord]) -> list[Prediction | None]:
+    """Return what the governor predicted for each attempt, by learning again what it knew when the
+    attempt started.
+    """
+    predictor = Predictor(earlier)
+    running: list[tuple[float, int]] = []
+    predictions: list[Prediction | None] = []
+    for index, attempt in enumerate(attempts):
+        while running and running[0][0] <= attempt.started:
+            predictor.learn(attempts[heappop(running)[1]].record)
+        predictions.append(predictor.predict(attempt.record.step))
+        if attempt.outcome is Outcome.DONE:
+            heappush(running, (attempt.started + attempt.record.seconds, index))
+    return predictions
+
+
+def _with_waits(
+    spans: Sequence[Span], asked: Sequence[float | None], cpus: int | None
+) -> list[Span]:
+    busy = _Busy(spans, cpus)
+    return [
+        span
+        if at is None
+        else replace(
+            span,
+            wait=Wait(
+                asked=at,
+                seconds=max(0.0, span.started - at),
+                for_cpu=busy.between(at, span.started),
+            ),
+        )
+        for span, at in zip(spans, asked, strict=True)
+    ]
+
+
+class _Busy:
+    """The time during which every CPU had a step, as a running total to look up."""
+
+    def __init__(self, spans: Sequence[Span], cpus: int | None):
+        self._times: list[float] = [0.0]
+        self._total: list[float] = [0.0]
+        self._full: list[bool] = [False]
+        for at, until, slots, _ in _levels(spans):
+            full = cpus is not None and slots >= cpus
+            self._times.append(at)
+            self._total.append(self._total[-1] + (at - self._times[-2]) * self._full[-1])
+            self._full.append(full)
+            if until is None:
+                break
+
+    def between(self, start: float, end: float) -> float:
+        return max(0.0, self._until(end) - self._until(start))
+
+    def _until(self, time: float) -> float:
+        index = max(0, bisect_right(self._times, time) - 1)
+        return self._total[index] + (time - self._times[index]) * self._full[index]
+
+
+def _levels(spans: Iterable[Span]) -> list[tuple[float, float | None, int, int]]:
+    """Return stretches of time in order: start, end, CPUs that steps hold, steps that wait."""
+    changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
+    for span in spans:
+        slots = span.step.targets_at_once
+        changes[span.started][0] += slots
+        changes[span.ended][0] -= slots
+        if span.wait:
+            changes[span.wait.asked][1] += 1
+            changes[span.started][1] -= 1
+    levels: list[tuple[float, float | None, int, int]] = []
+    slots = waiting = 0
+    times = sorted(changes)
+    for at, until in (*pairwise(times), *((time, None) for time in times[-1:])):
+        slots += changes[at][0]
+        waiting += changes[at][1]
+        levels.append((at, until, slots, waiting))
+    return levels
+
+
+# -- where the time went -------------------------------------------------------------------------
+
+
+def lower_bounds(
+    steps: Sequence[StepRecord], path_s: float, *, wall: float, cpus: int | None, limit: int | None
+) -> tuple[LowerBound, ...]:
+    """Return each bound that can be computed from what is known, largest first."""
+    alone = [uncontended(step) for step in steps]
+    seconds = {"critical path": path_s}
+    if cpus:
+        seconds["CPU"] = cpu_bound(alone, cpus)
+    if limit:
+        seconds["memory"] = memory_bound(alone, limit)
+    bounds = (
+        LowerBound(name=name, seconds=bound, share=bound / wall if wall else 0.0)
+        for name, bound in seconds.items()
+    )
+    return tuple(sorted(bounds, key=lambda bound: -bound.seconds))
+
+
+def cpu_time(spans: Sequence[Span], *, wall: float, cpus: int) -> CpuTime:
+    held = taken = 0.0
+    for at, until, slots, waiting in _levels(spans):
+        seconds = max(0.0, min(until or at, wall) - at)
+        taken += seconds * min(cpus, slots)
+        held += seconds * max(0, cpus - slots) * (waiting > 0)
+    computing = sum(span.cpu_seconds for span in spans if span.completed)
+    repeated = sum(span.cpu_seconds for span in spans if not span.completed)
+    # Compilers that use more threads than they were given slots compute more than they hold.
+    stalled = max(0.0, taken - computing - repeated)
+    known = any(span.wait for span in spans)
+    idle = max(0.0, cpus * wall - computing - repeated - stalled - held)
+    return CpuTime(
+        computing=computing,
+        repeated=repeated,
+        stalled=stalled,
+        held=held if known else None,
+        idle=idle,
+    )
+
+
+def critical_path(
+    spans: Sequence[Span], dependencies: Dependencies, root: str
+) -> tuple[tuple[int, ...], float]:
+    """Return the spans of the longest chain of dependent steps, and the seconds that the chain
+    takes when each step has a CPU of its own.
+    """
+    latest = {_name(root, i, span): i for i, span in enumerate(spans) if span.completed}
+    seconds = {name: _alone(spans[index]) for name, index in latest.items()}
+    chain = tuple(latest[name] for name in dependencies.longest_chain(seconds))
+    longest = max(latest.values(), key=lambda index: _alone(spans[index]), default=None)
+    alone = () if longest is None else (longest,)
+    # A step outside the graph may be longer than every chain in it.
+    path = max(chain, alone, key=lambda each: sum(_alone(spans[index]) for index in each))
+    return path, sum(_alone(spans[index]) for index in path)
+
+
+def _name(root: str, index: int, span: Span) -> str:
+    """Return the path of its output; custom commands have none, and get a name of their own."""
+    return output_path(root, span.step) if span.step.output else f"{span.title} ({index})"
+
+
+def _alone(span: Span) -> float:
+    return uncontended(_record(span)).seconds
+
+
+def _record(span: Span) -> StepRecord:
+    return StepRecord(
+        step=span.step,
+        seconds=span.seconds,
+        cpu_seconds=span.cpu_seconds,
+        peak=span.peak,
+        byte_seconds=span.byte_seconds,
+        profile=span.profile,
+    )
+
+
+def records(spans: Sequence[Span], dependencies: Dependencies, root: str) -> tuple[StepRecord, ...]:
+    """Return the completed steps with what they need, for a simulation. Names are unique."""
+    completed = {_name(root, i, s): _record(s) for i, s in enumerate(spans) if s.completed}
+    needs = dependencies.needs(completed)
+    return tuple(
+        replace(
+            record,
+            step=replace(record.step, output=name),
+            needs=tuple(sorted(needs.get(name, ()))),
+        )
+        for name, record in completed.items()
+    )
+
+
+# -- totals --------------------------------------------------------------------------------------
+
+
+def totals(spans: Iterable[Span], name_of: Callable[[Span], str]) -> tuple[Total, ...]:
+    """Return the sums over attempts of the same name, the longest first."""
+    groups: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        groups[name_of(span)].append(span)
+    sums = (
+        Total(
+            name=name,
+            steps=sum(span.completed for span in group),
+            seconds=sum(span.seconds for span in group),
+            cpu_seconds=sum(span.cpu_seconds for span in group),
+            peak=max(span.peak for span in group),
+            byte_seconds=sum(span.byte_seconds or 0.0 for span in group),
+        )
+        for name, group in groups.items()
+    )
+    return tuple(sorted(sums, key=lambda total: (-total.seconds, total.name)))
+
+
+def _accuracy(spans: Iterable[Span]) -> tuple[Accuracy, ...]:
+    groups: Mapping[Basis, list[tuple[Prediction, int]]] = {basis: [] for basis in Basis}
+    for span in spans:
+        if span.outcome is Outcome.DONE and span.predicted and span.predicted.peak:
+            groups[span.predicted.basis].append((span.predicted, span.peak))
+    return tuple(
+        Accuracy(
+            basis=basis,
+            steps=len(pairs),
+            below=sum(peak <= predicted.high for predicted, peak in pairs) / len(pairs),
+            ratio=median(peak / predicted.peak for predicted, peak in pairs),
+        )
+        for basis, pairs in groups.items()
+        if pairs
+    )

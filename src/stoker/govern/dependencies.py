@@ -1,0 +1,85 @@
+"""Which measured step needs which, from the build statements of ninja. Pure.
+
+Every file is named by its absolute path. Statements that were not measured, such as phony targets
+and stamps, take no time and pass their own needs on.
+"""
+
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from posixpath import join, normpath
+
+from stoker.model.govern import Step
+from stoker.source.ninja import Edge
+
+
+def output_path(root: str, step: Step) -> str:
+    """Return the absolute path of a step's output; ``root`` is the directory of its run."""
+    return normpath(join(root, step.directory, step.output))
+
+
+class Dependencies:
+    """``edges``: the build statements of each build folder, by its absolute path.
+
+    Statements that depend on each other in a circle, which ninja refuses, count as none.
+    """
+
+    def __init__(self, edges: Mapping[str, Iterable[Edge]]):
+        self._maker: dict[str, str] = {}  # the first output of the statement that makes a file
+        self._needs: dict[str, list[str]] = {}
+        for folder, statements in edges.items():
+            for edge in statements:
+                self._add(folder, edge)
+        for name, needs in self._needs.items():
+            self._needs[name] = list({self._maker[n]: None for n in needs if n in self._maker})
+        try:
+            self._order = tuple(TopologicalSorter(self._needs).static_order())
+        except CycleError:
+            self._maker, self._needs, self._order = {}, {}, ()
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def _add(self, folder: str, edge: Edge) -> None:
+        first, *others = (normpath(join(folder, output)) for output in edge.outputs)
+        self._needs[first] = [normpath(join(folder, n)) for n in (*edge.needs, *edge.after)]
+        for output in (first, *others):
+            self._maker[output] = first
+
+    def longest_chain(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the outputs of the chain of dependent steps that takes longest, first step first.
+
+        ``seconds`` has the measured duration of each output. Only measured outputs are returned.
+        """
+        names, durations = self._by_maker(seconds)
+        total: dict[str, float] = {}
+        before: dict[str, str | None] = {}
+        for name in self._order:
+            before[name] = max(self._needs.get(name, ()), key=total.__getitem__, default=None)
+            last = before[name]
+            total[name] = durations.get(name, 0.0) + (total[last] if last else 0.0)
+        chain: list[str] = []
+        step = max(total, key=total.__getitem__, default=None)
+        while step is not None:
+            if step in names:
+                chain.append(names[step])
+            step = before[step]
+        return tuple(reversed(chain))
+
+    def needs(self, measured: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return the measured outputs that each measured output needs, directly or through
+        statements that were not measured.
+        """
+        names, _ = self._by_maker(dict.fromkeys(measured, 0.0))
+        passed_on: dict[str, frozenset[str]] = {}
+        found: dict[str, frozenset[str]] = {}
+        for name in self._order:
+            needs = frozenset().union(*(passed_on[need] for need in self._needs.get(name, ())))
+            passed_on[name] = frozenset((names[name],)) if name in names else needs
+            if name in names:
+                found[names[name]] = needs
+        return found
+
+    def _by_maker(self, seconds: Mapping[str, float]) -> tuple[dict[str, str], dict[str, float]]:
+        """Return the measured output and its duration for each statement that has one."""
+        names = {self._maker[name]: name for name in seconds if name in self._maker}
+        return names, {maker: seconds[name] for maker, name in names.items()}

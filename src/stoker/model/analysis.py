@@ -1,0 +1,166 @@
+"""A finished or interrupted run, analysed: what `stoker report` shows and `stoker trace` exports.
+
+Memory is in bytes, time in seconds since the run began. ``None`` stands for what was not recorded.
+"""
+
+from stoker.model.govern import Basis, Prediction, SimulationResult, Step
+from stoker.model.runs import Outcome
+from stoker.model.value import Value
+
+
+class Wait(Value, frozen=True, kw_only=True):
+    """How long a step waited for permission to start. ``for_cpu`` is the part during which all CPUs
+    were taken; the rest was spent waiting for memory.
+    """
+
+    asked: float
+    seconds: float
+    for_cpu: float = 0.0
+    reason: str = ""  # as the governor recorded it
+
+
+class Pause(Value, frozen=True, kw_only=True):
+    at: float
+    seconds: float | None = None
+    reason: str = ""
+
+
+class Span(Value, frozen=True, kw_only=True):
+    """One attempt of a step on the time axis. Attempts that overlap have different lanes."""
+
+    step: Step
+    target: str
+    lane: int
+    started: float
+    seconds: float
+    cpu_seconds: float
+    peak: int
+    byte_seconds: float | None
+    profile: tuple[int, ...]
+    outcome: Outcome
+    status: int = 0
+    wait: Wait | None = None
+    pauses: tuple[Pause, ...] = ()
+    predicted: Prediction | None = None
+    reason: str = ""  # why the attempt was killed
+
+    @property
+    def ended(self) -> float:
+        return self.started + self.seconds
+
+    @property
+    def title(self) -> str:
+        return self.step.source or self.step.output or self.step.compiler
+
+    @property
+    def completed(self) -> bool:
+        return self.outcome in (Outcome.DONE, Outcome.FAILED)
+
+
+class LowerBound(Value, frozen=True, kw_only=True):
+    """A time that no schedule of the same steps can beat, and its share of the wall time."""
+
+    name: str  # "CPU", "memory", "critical path"
+    seconds: float
+    share: float
+
+
+class CpuTime(Value, frozen=True, kw_only=True):
+    """CPUs x wall time, split by what became of it; the parts add up to the whole.
+
+    ``held`` is free CPU time while steps waited for memory, ``idle`` free CPU time while no step
+    waited. Where waits were not recorded, ``held`` is ``None`` and ``idle`` covers both.
+    """
+
+    computing: float
+    repeated: float  # in attempts that were killed
+    stalled: float  # steps held a CPU and did not compute: disk, memory, shared CPUs
+    held: float | None
+    idle: float
+
+
+class Total(Value, frozen=True, kw_only=True):
+    """Everything that belongs to one name: a target, a language."""
+
+    name: str
+    steps: int
+    seconds: float
+    cpu_seconds: float
+    peak: int
+    byte_seconds: float
+
+
+class Accuracy(Value, frozen=True, kw_only=True):
+    """How good predictions with one basis were. ``below``: share of the steps whose peak stayed
+    below the reserved amount; ``ratio``: median of measured over predicted peak.
+    """
+
+    basis: Basis
+    steps: int
+    below: float
+    ratio: float
+
+
+class RunAnalysis(Value, frozen=True, kw_only=True):
+    """``path`` holds the spans of the critical path as indices, first step first; without a
+    dependency graph it is the longest step.
+    """
+
+    id: int
+    command: str
+    directory: str
+    began: float  # seconds since the epoch
+    complete: bool  # False: the run was killed, or is still running
+    status: int | None
+    wall_s: float
+    cpu_s: float
+    cpus: int | None
+    limit: int | None
+    peak: int
+    steps: int
+    failed: int
+    killed: int
+    oom_kills: int
+    pauses: int
+    policy: str = ""
+    cache_hits: int | None = None
+    written_bytes: int | None = None
+    spans: tuple[Span, ...]
+    bounds: tuple[LowerBound, ...]
+    cpu_time: CpuTime | None
+    path: tuple[int, ...]
+    path_s: float
+    has_graph: bool
+    targets: tuple[Total, ...]
+    roles: tuple[Total, ...]
+    accuracy: tuple[Accuracy, ...]
+
+
+class WhatIf(Value, frozen=True, kw_only=True):
+    """A row of the what-if table. ``result`` is simulated; ``cost`` needs prices."""
+
+    name: str
+    result: SimulationResult
+    cost: float | None = None
+
+
+class Change(Value, frozen=True, kw_only=True):
+    """A step that both runs measured. ``why`` names what differs, as far as it was recorded."""
+
+    title: str
+    role: str
+    before: int  # index of the span in the earlier run
+    after: int
+    cpu_s: float  # after minus before
+    seconds: float
+    peak: int
+    why: tuple[str, ...]
+
+
+class Comparison(Value, frozen=True, kw_only=True):
+    """``added`` and ``removed`` are indices into the spans of the later and the earlier run."""
+
+    changes: tuple[Change, ...]
+    added: tuple[int, ...]
+    removed: tuple[int, ...]
+    settings: tuple[tuple[str, str, str], ...] = ()  # name, before, after

@@ -1,0 +1,238 @@
+"""Analyses of small runs, held against figures that were computed by hand."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from governed_steps import GB, profile
+from stoker.govern.analysis import Recorded, analyse, records, target_of
+from stoker.govern.dependencies import Dependencies
+from stoker.model.analysis import RunAnalysis
+from stoker.model.govern import Basis, Role, Step, StepRecord
+from stoker.model.runs import Attempt, Outcome, Run, RunSummary
+from stoker.source.ninja import Edge
+
+NO_GRAPH = Dependencies({})
+NOTHING = Recorded()
+SUMMARY = RunSummary(
+    status=0,
+    steps=0,
+    wall_s=10.0,
+    cpu_s=0.0,
+    governor_cpu_s=0.0,
+    peak_bytes=3 * GB,
+    limit_bytes=4 * GB,
+    oom_kills=0,
+    preemptions=0,
+    retries=0,
+    lower_bound_s=None,
+    reserving_bound_s=None,
+    policy="adaptive",
+    cpus=2,
+)
+RUN = Run(id=1, started=0.0, ended=10.0, command="ninja", directory="/src", summary=SUMMARY)
+
+
+def attempt(
+    name: str,
+    started: float,
+    seconds: float,
+    *,
+    cpu: float | None = None,
+    peak: float = GB,
+    outcome: Outcome = Outcome.DONE,
+    role: Role = Role.CXX,
+    threads: int = 1,
+    archs: Sequence[str] = (),
+) -> Attempt:
+    step = Step(
+        key=name,
+        role=role,
+        source=f"{name}.cpp",
+        output=f"{name}.o",
+        directory="/src/build",
+        threads=threads,
+        archs=tuple(archs),
+    )
+    record = StepRecord(
+        step=step,
+        seconds=seconds,
+        cpu_seconds=seconds if cpu is None else cpu,
+        peak=round(peak),
+        byte_seconds=seconds * peak,
+    )
+    return Attempt(record=record, started=started, outcome=outcome)
+
+
+def analysed(
+    *attempts: Attempt, recorded: Recorded = NOTHING, dependencies: Dependencies = NO_GRAPH
+) -> RunAnalysis:
+    return analyse(RUN, attempts, recorded, dependencies)
+
+
+def share(analysis: RunAnalysis, name: str) -> float:
+    return next(bound.share for bound in analysis.bounds if bound.name == name)
+
+
+def test_bounds_are_shares_of_the_wall_time() -> None:
+    found = analysed(attempt("a", 0, 8, peak=2 * GB), attempt("b", 0, 4, peak=3 * GB))
+    # 12 CPU seconds on 2 CPUs; 16 + 12 GB s within 4 GB; the longest step takes 8 of 10 seconds.
+    assert share(found, "CPU") == pytest.approx(0.6)
+    assert share(found, "memory") == pytest.approx(0.7)
+    assert share(found, "critical path") == pytest.approx(0.8)
+    assert [bound.name for bound in found.bounds] == ["critical path", "memory", "CPU"]
+
+
+def test_a_step_that_shared_its_cpu_counts_with_its_cpu_time() -> None:
+    found = analysed(attempt("a", 0, 8, cpu=4, peak=2 * GB))
+    assert share(found, "critical path") == pytest.approx(0.4)
+    assert share(found, "memory") == pytest.approx(0.2)
+
+
+def test_killed_attempts_are_no_part_of_a_bound() -> None:
+    lost = attempt("a", 0, 3, outcome=Outcome.PREEMPTED)
+    found = analysed(lost, attempt("a", 3, 5))
+    assert share(found, "CPU") == pytest.approx(0.25)
+    assert (found.steps, found.killed) == (1, 1)
+
+
+def test_cpu_time_is_split_without_rest() -> None:
+    # 0-2 s: one step runs and another waits. 2-6 s: both run. 6-10 s: nothing runs or waits.
+    # The first step computes during 5 of its 6 seconds.
+    recorded = Recorded(asked=(0.0, 0.0))
+    found = analysed(attempt("a", 0, 6, cpu=5), attempt("b", 2, 4), recorded=recorded).cpu_time
+    assert found
+    assert (found.computing, found.repeated, found.stalled) == (9, 0, 1)
+    assert (found.held, found.idle) == (2, 8)
+
+
+def test_cpu_time_of_killed_attempts_is_repeated() -> None:
+    lost = attempt("a", 0, 3, outcome=Outcome.OOM)
+    found = analysed(lost, attempt("a", 3, 5)).cpu_time
+    assert found
+    assert (found.computing, found.repeated, found.held, found.idle) == (5, 3, None, 12)
+
+
+def test_nvcc_with_threads_holds_several_cpus() -> None:
+    cuda = attempt("a", 0, 10, cpu=20, role=Role.CUDA, threads=2, archs=["sm_80", "sm_90"])
+    found = analysed(cuda).cpu_time
+    assert found
+    assert (found.computing, found.stalled, found.idle) == (20, 0, 0)
+
+
+def test_a_wait_is_split_into_cpu_and_memory() -> None:
+    # Two CPUs are busy until 4; the third step waits on until 6, with a CPU free.
+    recorded = Recorded(asked=(0.0, 0.0, 1.0))
+    steps = attempt("a", 0, 8), attempt("b", 0, 4), attempt("c", 6, 2)
+    wait = analysed(*steps, recorded=recorded).spans[2].wait
+    assert wait
+    assert (wait.asked, wait.seconds, wait.for_cpu) == (1, 5, 3)
+
+
+def test_overlapping_attempts_have_different_lanes() -> None:
+    steps = attempt("a", 0, 4), attempt("b", 1, 5), attempt("c", 4, 1), attempt("d", 5, 1)
+    assert [span.lane for span in analysed(*steps).spans] == [0, 1, 0, 0]
+
+
+def graph() -> Dependencies:
+    """gen -> (phony) -> a; a, b -> lib."""
+    edges = (
+        Edge(outputs=("gen.h", "gen.o"), rule="CUSTOM", needs=()),
+        Edge(outputs=("order",), rule="phony", needs=("gen.h",)),
+        Edge(outputs=("a.o",), rule="CXX", needs=("../a.cpp",), after=("order",)),
+        Edge(outputs=("b.o",), rule="CXX", needs=("../b.cpp",)),
+        Edge(outputs=("lib.o",), rule="LINK", needs=("a.o", "b.o")),
+    )
+    return Dependencies({"/src/build": edges})
+
+
+def test_the_critical_path_follows_the_graph() -> None:
+    steps = attempt("gen", 0, 2), attempt("b", 0, 4), attempt("a", 2, 3), attempt("lib", 5, 1)
+    found = analysed(*steps, dependencies=graph())
+    assert [found.spans[index].step.output for index in found.path] == ["gen.o", "a.o", "lib.o"]
+    assert found.path_s == 6
+    assert share(found, "critical path") == pytest.approx(0.6)
+
+
+def test_without_a_graph_the_critical_path_is_the_longest_step() -> None:
+    found = analysed(attempt("a", 0, 2), attempt("b", 0, 4))
+    assert [found.spans[index].step.output for index in found.path] == ["b.o"]
+    assert not found.has_graph
+
+
+def test_a_circular_graph_counts_as_none() -> None:
+    edges = (
+        Edge(outputs=("a.o",), rule="CXX", needs=("b.o",)),
+        Edge(outputs=("b.o",), rule="CXX", needs=("a.o",)),
+    )
+    assert not Dependencies({"/src/build": edges})
+
+
+def test_needs_of_a_simulation_skip_what_was_not_measured() -> None:
+    steps = attempt("gen", 0, 2), attempt("a", 2, 3), attempt("lib", 5, 1)
+    found = records(analysed(*steps).spans, graph(), "/src")
+    needs = {record.step.output: record.needs for record in found}
+    assert needs == {
+        "/src/build/gen.o": (),
+        "/src/build/a.o": ("/src/build/gen.o",),
+        "/src/build/lib.o": ("/src/build/a.o",),
+    }
+
+
+def test_predictions_know_only_what_had_ended_by_then() -> None:
+    earlier = attempt("a", 0, 2, peak=2 * GB).record
+    steps = attempt("a", 0, 2), attempt("b", 0, 2), attempt("b", 1, 2), attempt("b", 3, 2)
+    found = analysed(*steps, recorded=Recorded(earlier=(earlier,)))
+    bases = [span.predicted.basis for span in found.spans if span.predicted]
+    assert bases == [Basis.EXACT, Basis.PRIOR, Basis.PRIOR, Basis.EXACT]
+    assert [(each.basis, each.steps) for each in found.accuracy] == [
+        (Basis.EXACT, 2),
+        (Basis.PRIOR, 2),
+    ]
+
+
+def test_a_run_that_was_killed_is_analysed_as_far_as_it_went() -> None:
+    run = replace(RUN, ended=None, summary=None)
+    found = analyse(run, [attempt("a", 0, 4)], Recorded(cpus=4), NO_GRAPH)
+    assert not found.complete
+    assert (found.wall_s, found.cpus, found.limit, found.peak) == (4, 4, None, GB)
+    assert [bound.name for bound in found.bounds] == ["critical path", "CPU"]
+
+
+def test_a_run_without_steps_is_analysed() -> None:
+    found = analysed()
+    assert (found.steps, found.spans, found.path) == (0, (), ())
+    assert found.cpu_time
+    assert found.cpu_time.idle == 20
+
+
+def test_attempts_timed_by_an_older_governor_are_moved_into_the_run() -> None:
+    found = analysed(attempt("a", 103, 4), attempt("b", 105, 5))
+    assert [span.started for span in found.spans] == [3, 5]
+
+
+def test_totals_add_up_by_target() -> None:
+    steps = attempt("CMakeFiles/x.dir/a", 0, 4), attempt("CMakeFiles/x.dir/b", 0, 2)
+    (total,) = analysed(*steps).targets
+    assert (total.name, total.steps, total.seconds, total.byte_seconds) == ("x", 2, 6, 6 * GB)
+
+
+@pytest.mark.parametrize(
+    ("output", "role", "expected"),
+    [
+        ("caffe2/CMakeFiles/torch_cpu.dir/__/a.cpp.o", Role.CXX, "torch_cpu"),
+        ("lib/libtorch_cpu.so", Role.LINK, "libtorch_cpu.so"),
+        ("a.o", Role.CXX, "src/ops"),
+    ],
+)
+def test_targets(output: str, role: Role, expected: str) -> None:
+    step = Step(key="", role=role, source="src/ops/a.cpp", output=output)
+    assert target_of(step) == expected
+
+
+def test_profiles_are_kept() -> None:
+    wanted = profile(20, 100)
+    shaped = attempt("a", 0, 4)
+    shaped = replace(shaped, record=replace(shaped.record, profile=wanted))
+    assert analysed(shaped).spans[0].profile == wanted
