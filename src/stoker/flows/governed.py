@@ -147,16 +147,18 @@ class Session:
         """Nothing where the governor died, or where there can be none."""
         for event in self._client.finish(status):
             self._show(event)
+        hits = self._hits.count()
         with suppress(OSError):
             self._cache_log.unlink(missing_ok=True)
         kills = (self._kills.read() or 0) - self._kills_before
         self._kills.close()
         dormant = self._client.dormant and not self._client.losses
         summary = self._summary(status, kills) if dormant else self._client.summary
-        written = read_written()
-        if summary is None or written is None or self._written is None:
-            return summary
-        return replace(summary, written_bytes=written - self._written)
+        if summary is None:
+            return None
+        before, after = self._written, read_written()
+        written = None if before is None or after is None else after - before
+        return replace(summary, cache_hits=hits, written_bytes=written)
 
     def _summary(self, status: int, kills: int) -> RunSummary:
         """Return that of a run in which nothing asked, so that no governor was started."""

@@ -32,6 +32,7 @@ from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
+_PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # programs that CMake compiles to learn from
 _CLOCK_TOLERANCE = 1.0  # seconds by which an attempt may end after its run
 
 
@@ -156,6 +157,8 @@ def _lanes(intervals: Sequence[tuple[float, float]]) -> list[int]:
 
 def target_of(step: Step) -> str:
     """Return the target that a step belongs to: CMake's, else the folder of its source."""
+    if _PROBE.search(f"{step.directory}/{step.output}"):
+        return "CMake probes"
     if found := _OBJECT_FOLDER.search(step.output):
         return found[1]
     if step.role in (Role.LINK, Role.ARCHIVE):

@@ -3,7 +3,9 @@
 Memory is in bytes, time in seconds since the run began. ``None`` stands for what was not recorded.
 """
 
+from stoker.model.build import StageResult
 from stoker.model.govern import Basis, Prediction, SimulationResult, Step
+from stoker.model.plan import Setting
 from stoker.model.runs import Outcome
 from stoker.model.value import Value
 
@@ -163,4 +165,51 @@ class Comparison(Value, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     added: tuple[int, ...]
     removed: tuple[int, ...]
-    settings: tuple[tuple[str, str, str], ...] = ()  # name, before, after
+
+
+class LibrarySize(Value, frozen=True, kw_only=True):
+    """A library of the result. ``device_code``: bytes by GPU architecture."""
+
+    path: str
+    bytes: int
+    device_code: dict[str, int] = {}
+
+
+class Output(Value, frozen=True, kw_only=True):
+    """What the build made. Libraries are known only while the file exists."""
+
+    path: str
+    bytes: int | None = None
+    libraries: tuple[LibrarySize, ...] = ()
+
+
+class BuildFacts(Value, frozen=True, kw_only=True):
+    """What the record of a `stoker build` adds to its run."""
+
+    title: str = ""
+    variant: str = ""
+    folder: str = ""
+    stoker: str = ""
+    stages: tuple[StageResult, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    tools: dict[str, str] = {}
+    memory_limit: str = ""  # what enforces the limit
+    commit: str = ""
+    outputs: tuple[Output, ...] = ()
+
+
+class ReportedRun(Value, frozen=True, kw_only=True):
+    run: RunAnalysis
+    build: BuildFacts | None = None
+
+
+class Report(Value, frozen=True, kw_only=True):
+    """Everything on the page. ``before`` is the run that ``shown`` is compared with."""
+
+    stoker: str
+    shown: ReportedRun
+    what_if: tuple[WhatIf, ...] = ()
+    cost: float | None = None
+    currency: str = ""
+    before: ReportedRun | None = None
+    comparison: Comparison | None = None

@@ -43,6 +43,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     cpus: int
     pauses: int = 0
     written_bytes: int | None = None  # to disks; None where the system does not count it
+    cache_hits: int | None = None  # compiles that ccache had the result of
 
 
 class Run(Value, frozen=True, kw_only=True):

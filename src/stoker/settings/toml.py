@@ -1,4 +1,4 @@
-"""Reads stoker.toml: defaults and named variants, each value with its line.
+"""Reads stoker.toml: defaults, named variants and prices, each value with its line.
 
 Checks keys and types, not what the values mean.
 """
@@ -11,9 +11,10 @@ from typing import Any
 from stoker.model.errors import StorageError, UsageError, unknown
 from stoker.model.value import Value, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, Kind
+from stoker.settings.prices import Prices, read_prices
 
 FILE_NAME = "stoker.toml"
-_TABLES = ("defaults", "variants")
+_TABLES = ("defaults", "variants", "prices")
 _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 
 
@@ -46,6 +47,7 @@ class SettingsFile(Value, frozen=True, kw_only=True):
     path: str
     defaults: TomlTable
     variants: dict[str, TomlTable]
+    prices: Prices = Prices()
 
 
 def find_file(start: Path) -> Path | None:
@@ -79,6 +81,7 @@ def read_file(path: Path) -> SettingsFile:
         path=str(path),
         defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
+        prices=read_prices(content.get("prices", {}), reader.where(("prices",))),
     )
 
 

@@ -1,0 +1,273 @@
+"""`stoker report` and `stoker trace`: a run in the history with everything that is known of it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from stoker import __version__
+from stoker.build import run_folder
+from stoker.flows.inspecting import inspect
+from stoker.govern.analysis import Recorded, analyse, records
+from stoker.govern.comparison import compare
+from stoker.govern.dependencies import Dependencies
+from stoker.govern.history import History
+from stoker.govern.policies import make_policy
+from stoker.govern.simulate import simulate
+from stoker.model.analysis import (
+    BuildFacts,
+    LibrarySize,
+    Output,
+    Pause,
+    Report,
+    ReportedRun,
+    RunAnalysis,
+    WhatIf,
+)
+from stoker.model.artifact import LibraryFacts
+from stoker.model.build import BuildRecord
+from stoker.model.errors import StokerError, UsageError
+from stoker.model.events import AnyEvent, StepPauses, StepRepeats, StepStarts, StepWaits
+from stoker.model.govern import StepRecord
+from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.value import UNDECODABLE
+from stoker.settings.prices import Prices
+from stoker.settings.toml import find_file, read_file
+from stoker.source.ninja import Edge, read_edges
+
+Say = Callable[[str], None]
+
+_BUILD = "stoker build "  # and the name of the run folder: the command of a build's run
+_MOST_EARLIER = 20_000  # attempts that predictions are replayed from
+# Rows of the what-if table: a name, and factors for CPUs and memory.
+_MACHINES = (
+    ("the same machine", 1.0, 1.0),
+    ("half the memory", 1.0, 0.5),
+    ("twice the memory", 1.0, 2.0),
+    ("half the CPUs", 0.5, 1.0),
+    ("twice the CPUs", 2.0, 1.0),
+    ("twice of both", 2.0, 2.0),
+)
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with everything that was recorded of it."""
+
+    analysis: RunAnalysis
+    build: BuildFacts | None
+    steps: tuple[StepRecord, ...]  # for simulations
+
+
+def make_report(
+    run: str | None, *, against: str | None = None, what_if: bool = True, say: Say
+) -> Report:
+    """``run`` and ``against`` are words for ``find_run``; ``say`` is told what takes long."""
+    prices = _prices()
+    shown = _find(find_run(run))
+    before = _find(find_run(against)) if against is not None else None
+    analysis = shown.analysis
+    cost = None
+    if analysis.cpus and analysis.limit:
+        cost = prices.cost(analysis.wall_s, cpus=analysis.cpus, memory=analysis.limit)
+    return Report(
+        stoker=__version__,
+        shown=ReportedRun(run=analysis, build=shown.build),
+        what_if=tuple(_what_if(shown, prices, say)) if what_if else (),
+        cost=cost,
+        currency=prices.currency,
+        before=ReportedRun(run=before.analysis, build=before.build) if before else None,
+        comparison=compare(before.analysis, analysis) if before else None,
+    )
+
+
+def find_run(word: str | None) -> Run:
+    """Return the run with that number, or of that run folder; the latest run if not given."""
+    with History() as history:
+        runs = history.runs()
+    if not runs:
+        hints = ["`stoker run -- ninja` measures a build"]
+        raise UsageError("the history has no runs", hints=hints)
+    if word is None:
+        return runs[0]
+    name = f"{_BUILD}{Path(word).name}"
+    for run in runs:
+        if str(run.id) == word or run.command == name:
+            return run
+    raise UsageError(
+        f"the history has no run '{word}'",
+        hints=["`stoker history` lists the runs", "or give the run folder of a build"],
+    )
+
+
+def analyse_run(run: Run) -> RunAnalysis:
+    return _find(run).analysis
+
+
+def _find(run: Run) -> _Found:
+    with History() as history:
+        attempts = history.attempts(run.id)
+        earlier = _earlier(history, run)
+    folder, record = _record(run)
+    asked, pauses = _waits(folder, attempts)
+    machine = record.plan.machine if record else None
+    summary = record.summary if record else None
+    recorded = Recorded(
+        asked=asked,
+        pauses=pauses,
+        earlier=earlier,
+        cpus=machine.cpus if machine else None,
+        limit=machine.memory_bytes if machine else None,
+        cache_hits=summary.cache_hits if summary else None,
+        written_bytes=summary.written_bytes if summary else None,
+    )
+    dependencies = _dependencies(run, attempts)
+    analysis = analyse(run, attempts, recorded, dependencies)
+    return _Found(
+        analysis=analysis,
+        build=_build_facts(folder, record) if record else None,
+        steps=records(analysis.spans, dependencies, run.directory),
+    )
+
+
+def _earlier(history: History, run: Run) -> tuple[StepRecord, ...]:
+    """Return what the governor had to learn from when the run began, oldest first."""
+    found: list[StepRecord] = []
+    for other in history.runs():
+        if other.id < run.id and len(found) < _MOST_EARLIER:
+            done = [a.record for a in history.attempts(other.id) if a.outcome is Outcome.DONE]
+            found[:0] = done
+    return tuple(found[-_MOST_EARLIER:])
+
+
+def _dependencies(run: Run, attempts: Sequence[Attempt]) -> Dependencies:
+    """Read the graph of each build folder that still exists."""
+    folders = {str(Path(run.directory, attempt.record.step.directory)) for attempt in attempts}
+    edges: dict[str, tuple[Edge, ...]] = {}
+    for folder in sorted(folders):
+        if found := read_edges(Path(folder)):
+            edges[folder] = found
+    return Dependencies(edges)
+
+
+# -- what a build left in its run folder ---------------------------------------------------------
+
+
+def _record(run: Run) -> tuple[Path, BuildRecord | None]:
+    """Return the run folder of a build, and its record where there is one that can be read."""
+    folder = run_folder.root() / run.command.removeprefix(_BUILD)
+    if not run.command.startswith(_BUILD):
+        return folder, None
+    try:
+        content = (folder / run_folder.RECORD).read_bytes()
+        return folder, msgspec.json.decode(content, type=BuildRecord)
+    except (OSError, *UNDECODABLE):
+        return folder, None
+
+
+def _build_facts(folder: Path, record: BuildRecord) -> BuildFacts:
+    source = record.plan.source
+    title = f"{source.name} {source.version or ''}".strip() if source else record.request.source
+    return BuildFacts(
+        title=title,
+        variant=record.plan.name,
+        folder=str(folder),
+        stoker=record.stoker,
+        stages=record.stages,
+        settings=(*record.plan.environment, *record.plan.cmake),
+        tools=record.tools,
+        memory_limit=record.plan.machine.memory_limit,
+        commit=record.git.commit if record.git else "",
+        outputs=tuple(_output(Path(path)) for path in record.outputs),
+    )
+
+
+def _output(path: Path) -> Output:
+    """What cannot be read any more has a name only."""
+    try:
+        facts = inspect(str(path))
+    except StokerError:
+        return Output(path=str(path))
+    return Output(
+        path=str(path),
+        bytes=facts.size,
+        libraries=tuple(
+            LibrarySize(path=library.path, bytes=library.size, device_code=_by_arch(library))
+            for library in sorted(facts.libraries, key=lambda library: -library.size)
+        ),
+    )
+
+
+def _by_arch(library: LibraryFacts) -> dict[str, int]:
+    sizes: dict[str, int] = defaultdict(int)
+    for code in library.device_code:
+        sizes[code.arch] += code.bytes
+    return dict(sorted(sizes.items()))
+
+
+def _waits(
+    folder: Path, attempts: Sequence[Attempt]
+) -> tuple[tuple[float | None, ...], tuple[tuple[Pause, ...], ...]]:
+    """Return when the step of each attempt asked, and its pauses; nothing where none are known."""
+    asked: dict[tuple[str, float], float] = {}
+    pauses: dict[tuple[str, float], list[Pause]] = defaultdict(list)
+    since: dict[int, float] = {}  # of steps that wait
+    running: dict[int, tuple[str, float]] = {}
+    for event in _events(folder):
+        match event:
+            case StepWaits() | StepRepeats():
+                since[event.step] = event.at
+            case StepStarts():
+                running[event.step] = event.title, event.at
+                asked[running[event.step]] = since.get(event.step, event.at)
+            case StepPauses():
+                if event.step in running:
+                    pauses[running[event.step]].append(Pause(at=event.at))
+    if not asked:
+        return (), ()
+    names = [(_title(attempt), attempt.started) for attempt in attempts]
+    return tuple(asked.get(n) for n in names), tuple(tuple(pauses.get(n, ())) for n in names)
+
+
+def _title(attempt: Attempt) -> str:
+    step = attempt.record.step
+    return step.source or step.output or step.compiler
+
+
+def _events(folder: Path) -> Iterator[AnyEvent]:
+    """Return what the run folder has; a build that was killed may leave half a line."""
+    decoder = msgspec.json.Decoder(AnyEvent)
+    try:
+        lines = (folder / "events.jsonl").read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            yield decoder.decode(line)
+        except UNDECODABLE:
+            continue
+
+
+# -- what if -------------------------------------------------------------------------------------
+
+
+def _prices() -> Prices:
+    found = find_file(Path.cwd())
+    return read_file(found).prices if found else Prices()
+
+
+def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:
+    cpus, memory = found.analysis.cpus, found.analysis.limit
+    if not (cpus and memory and found.steps):
+        return
+    machines = [(name, max(1, round(cpus * c)), int(memory * m)) for name, c, m in _MACHINES]
+    hours = {name: machine.hour for name, machine in prices.machines.items()}
+    machines += [(name, m.cpus, m.memory_bytes) for name, m in prices.machines.items()]
+    for name, count, amount in dict.fromkeys(machines):
+        say(f"simulating {len(found.steps)} steps on {name}")
+        policy = make_policy("adaptive", cpus=count)
+        result = simulate(found.steps, policy, cpus=count, memory=amount, history=found.steps)
+        cost = prices.cost(result.wall_seconds, cpus=count, memory=amount)
+        if name in hours:
+            cost = result.wall_seconds / 3600 * hours[name]
+        yield WhatIf(name=name, result=result, cost=cost)

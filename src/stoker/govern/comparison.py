@@ -1,0 +1,106 @@
+"""Two runs side by side: which steps became slower or larger, and what is known of the reason.
+
+Pure.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from stoker.model.analysis import Change, Comparison, RunAnalysis, Span
+from stoker.model.govern import Role
+from stoker.model.units import size
+
+_MOST_FLAGS = 6  # of a difference that are named
+_NOTABLE_INPUT = 0.01  # share by which the inputs of a link must change to be named
+_SAME_CPU_TIME = 0.05  # share by which CPU time may differ where only the CPUs were busier
+_LONGER = 0.1  # share by which the wall time must differ then
+
+
+def compare(before: RunAnalysis, after: RunAnalysis) -> Comparison:
+    """Match completed steps by output, else by source where that is unique in both runs."""
+    old, new = _completed(before.spans), _completed(after.spans)
+    pairs = _pairs(before.spans, old, after.spans, new)
+    matched_old, matched_new = set(pairs.values()), set(pairs)
+    changes = (_change(before.spans, pairs[index], after.spans, index) for index in pairs)
+    return Comparison(
+        changes=tuple(sorted(changes, key=lambda change: -abs(change.cpu_s))),
+        added=tuple(index for index in new if index not in matched_new),
+        removed=tuple(index for index in old if index not in matched_old),
+    )
+
+
+def _completed(spans: Sequence[Span]) -> list[int]:
+    """Return the last completed attempt of each step."""
+    last = {_by_output(span): index for index, span in enumerate(spans) if span.completed}
+    return sorted(last.values())
+
+
+def _by_output(span: Span) -> tuple[Role, str]:
+    return span.step.role, span.step.output or span.title
+
+
+def _by_source(span: Span) -> tuple[Role, str]:
+    return span.step.role, span.title
+
+
+def _pairs(
+    before: Sequence[Span], old: Sequence[int], after: Sequence[Span], new: Sequence[int]
+) -> dict[int, int]:
+    pairs: dict[int, int] = {}
+    for name_of in (_by_output, _by_source):
+        free_old = [index for index in old if index not in pairs.values()]
+        free_new = [index for index in new if index not in pairs]
+        counts = Counter(name_of(before[index]) for index in free_old)
+        twice = Counter(name_of(after[index]) for index in free_new)
+        places = {name_of(before[index]): index for index in free_old}
+        for index in free_new:
+            name = name_of(after[index])
+            if counts[name] == twice[name] == 1:
+                pairs[index] = places[name]
+    return pairs
+
+
+def _change(before: Sequence[Span], old: int, after: Sequence[Span], new: int) -> Change:
+    one, other = before[old], after[new]
+    return Change(
+        title=other.title,
+        role=other.step.role.value,
+        before=old,
+        after=new,
+        cpu_s=other.cpu_seconds - one.cpu_seconds,
+        seconds=other.seconds - one.seconds,
+        peak=other.peak - one.peak,
+        why=tuple(_reasons(one, other)),
+    )
+
+
+def _reasons(one: Span, other: Span) -> Iterator[str]:
+    before, after = one.step, other.step
+    if before.compiler != after.compiler:
+        yield f"compiler: {before.compiler} before, {after.compiler} now"
+    yield from _differences("GPU targets", before.archs, after.archs)
+    yield from _differences("flags", before.flags, after.flags)
+    if before.threads != after.threads:
+        yield f"nvcc threads: {before.threads} before, {after.threads} now"
+    if abs(after.input_bytes - before.input_bytes) > _NOTABLE_INPUT * before.input_bytes:
+        yield f"inputs: {size(before.input_bytes)} before, {size(after.input_bytes)} now"
+    if before.key == after.key:
+        yield from _with_the_same_command(one, other)
+
+
+def _with_the_same_command(one: Span, other: Span) -> Iterator[str]:
+    same_cpu = abs(other.cpu_seconds - one.cpu_seconds) <= _SAME_CPU_TIME * one.cpu_seconds
+    if not same_cpu:
+        yield "same command: its source, a header or the speed of the machine changed"
+    elif abs(other.seconds - one.seconds) > _LONGER * one.seconds:
+        yield "same command and CPU time: the CPUs or disks were shared differently"
+
+
+def _differences(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    added = [word for word in dict.fromkeys(after) if word not in before]
+    removed = [word for word in dict.fromkeys(before) if word not in after]
+    for name, words in (("added", added), ("removed", removed)):
+        if words:
+            rest = len(words) - _MOST_FLAGS
+            more = f" and {rest} more" if rest > 0 else ""
+            yield f"{what} {name}: {' '.join(words[:_MOST_FLAGS])}{more}"

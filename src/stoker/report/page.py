@@ -1,0 +1,144 @@
+"""A report as one HTML file that opens offline: a template, our own style and scripts, the data.
+
+The data lies in a script element of type JSON; our scripts make text nodes and drawings of it, so
+that no name of a step is ever parsed as HTML. A content security policy in the page allows no other
+script and no request.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from stoker.model.analysis import Report, ReportedRun, Span
+from stoker.model.govern import Basis
+from stoker.model.runs import Outcome
+
+_STYLE = "page.css"
+_SCRIPTS = ("base.js", "timeline.js", "sections.js")
+_MICROSECONDS = 6  # digits: what launchers measure
+
+
+def report_page(report: Report) -> str:
+    scripts = [_asset(name) for name in _SCRIPTS]
+    tags = "\n".join(f"<script>{script}</script>" for script in scripts)
+    data = msgspec.json.encode(page_data(report)).decode()
+    return _filled(
+        _asset("page.html"),
+        policy=_policy(scripts),
+        style=_asset(_STYLE),
+        data=_inert(data),
+        scripts=tags,
+    )
+
+
+def page_data(report: Report) -> dict[str, Any]:
+    """Return what the scripts of the page draw."""
+    return {
+        "stoker": report.stoker,
+        "cost": report.cost,
+        "currency": report.currency,
+        "shown": _run_data(report.shown),
+        "before": _run_data(report.before) if report.before else None,
+        "comparison": report.comparison,
+        "what_if": report.what_if,
+    }
+
+
+def _run_data(reported: ReportedRun) -> dict[str, Any]:
+    run = msgspec.structs.asdict(reported.run)
+    spans = run.pop("spans")
+    return {**run, "columns": _columns(spans), "build": reported.build}
+
+
+class _Table:
+    """Values that occur often, each written once."""
+
+    def __init__(self, first: Iterable[object] = ()) -> None:
+        self._places: dict[object, int] = {value: place for place, value in enumerate(first)}
+
+    def place(self, value: object) -> int:
+        return self._places.setdefault(value, len(self._places))
+
+    @property
+    def values(self) -> list[object]:
+        return list(self._places)
+
+
+def _columns(spans: Sequence[Span]) -> dict[str, Any]:
+    """Return one list for each figure: less than half the size of one object for each step."""
+    roles, targets, compilers, flags, archs = (_Table() for _ in range(5))
+    bases, outcomes = _Table(Basis), _Table(Outcome)
+    predicted = [span.predicted for span in spans]
+    waits = [span.wait for span in spans]
+    return {
+        "title": [span.title for span in spans],
+        "output": [span.step.output for span in spans],
+        "role": [roles.place(span.step.role) for span in spans],
+        "target": [targets.place(span.target) for span in spans],
+        "compiler": [compilers.place(span.step.compiler) for span in spans],
+        "flags": [flags.place(span.step.flags) for span in spans],
+        "archs": [archs.place(span.step.archs) for span in spans],
+        "lane": [span.lane for span in spans],
+        "started": [round(span.started, _MICROSECONDS) for span in spans],
+        "seconds": [span.seconds for span in spans],
+        "cpu_seconds": [span.cpu_seconds for span in spans],
+        "peak": [span.peak for span in spans],
+        "byte_seconds": [span.byte_seconds for span in spans],
+        "profile": [base64.b64encode(bytes(span.profile)).decode() for span in spans],
+        "outcome": [outcomes.place(span.outcome) for span in spans],
+        "status": [span.status for span in spans],
+        "asked": [round(wait.asked, _MICROSECONDS) if wait else None for wait in waits],
+        "for_cpu": [round(wait.for_cpu, 3) if wait else None for wait in waits],
+        "wait_reason": [wait.reason if wait else "" for wait in waits],
+        "pauses": {str(n): span.pauses for n, span in enumerate(spans) if span.pauses},
+        "reason": {str(n): span.reason for n, span in enumerate(spans) if span.reason},
+        "predicted_peak": [each.peak if each else None for each in predicted],
+        "predicted_high": [each.high if each else None for each in predicted],
+        "predicted_seconds": [_rounded(each.seconds) if each else None for each in predicted],
+        "basis": [bases.place(each.basis) if each else None for each in predicted],
+        "tables": {
+            "role": roles.values,
+            "target": targets.values,
+            "compiler": compilers.values,
+            "flags": flags.values,
+            "archs": archs.values,
+            "basis": bases.values,
+            "outcome": outcomes.values,
+        },
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _filled(template: str, **parts: str) -> str:
+    """Return the template with each ``{{name}}`` replaced; what is filled in is not searched."""
+    pieces = template.split("{{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        filled += [parts[name], rest]
+    return "".join(filled)
+
+
+def _inert(json: str) -> str:
+    """Return JSON that an HTML parser takes for text: it ends at no tag and starts no comment."""
+    for character in "<>&\u2028\u2029":
+        json = json.replace(character, f"\\u{ord(character):04x}")
+    return json
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    """Return a content security policy that lets our own scripts run, and nothing be fetched."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:"
