@@ -5,12 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from browser import Browser, opened_browser
 from memory_groups import make_group as make_group
 
 # A shell starts what runs in the background with these ignored, and every child would inherit it.
@@ -51,6 +52,16 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
     subprocess.run([*pip, "--target", folder, "nvidia-cuda-cuobjdump"], timeout=280, check=True)
     return str(next(folder.rglob("bin/cuobjdump")))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium; each test opens its own page."""
+    for tool in ("chromium", "chromedriver"):
+        if not shutil.which(tool):
+            missing(f"{tool} is not on the PATH")
+    with opened_browser() as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,0 +1,106 @@
+"""`stoker report` of real runs: a whole one, one that was killed, and what it refuses."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Stoker
+from generated_runs import generated_attempts, write_run
+from governed import Build, wait_until
+from stoker.govern.history import History
+
+
+def reported(stoker: Stoker, *words: str, cwd: Path | None = None) -> Any:
+    done = stoker("report", "--json", *words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_real_run_with_its_critical_path(build: Build, stoker: Stoker) -> None:
+    build.step("a.o", "sleep 0.3")
+    build.step("b.o", "sleep 0.1")
+    build.step("lib", "sleep 0.2", needs=["a.o", "b.o"])
+    assert build.run().status == 0
+    data = reported(stoker)["shown"]
+    (run,) = History().runs()
+    assert run.summary
+    assert data["wall_s"] == run.summary.wall_s
+    assert data["has_graph"]
+    outputs = [data["columns"]["output"][index] for index in data["path"]]
+    assert outputs == ["a.o", "lib"]
+
+
+def test_a_run_that_was_killed(build: Build, stoker: Stoker) -> None:
+    build.step("a.o", "sleep 0.1")
+    build.step("b.o", "echo $$ > started; exec sleep 600", needs=["a.o"])
+    run = build.start()
+    build.pid("started")
+    wait_until(build.attempts, "the history has the first step")
+    run.send_signal(signal.SIGKILL)
+    build.wait_for_end()
+    data = reported(stoker)["shown"]
+    assert not data["complete"]
+    assert data["columns"]["output"] == ["a.o"]
+
+
+def test_the_file_is_written_and_named(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:
+    run = write_run(stoker_home, "one", generated_attempts(5))
+    done = stoker("report", str(run), "-o", "page.html")
+    assert (done.returncode, done.stdout) == (0, "page.html\n")
+    assert "simulating 5 steps on twice the memory" in done.stderr
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_runs_are_found_by_number_folder_or_as_the_latest(
+    stoker: Stoker, stoker_home: Path
+) -> None:
+    first = write_run(stoker_home, "one", generated_attempts(5))
+    second = write_run(stoker_home, "two", generated_attempts(6))
+    quick = ("--no-what-if",)
+    assert reported(stoker, *quick)["shown"]["id"] == second
+    assert reported(stoker, str(first), *quick)["shown"]["id"] == first
+    folder = stoker_home / "state" / "runs" / "one"
+    assert reported(stoker, str(folder), *quick)["shown"]["id"] == first
+
+
+def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:
+    run = write_run(stoker_home, "one", generated_attempts(5))
+    (tmp_path / "stoker.toml").write_text(
+        "[prices]\ncurrency = 'EUR'\ncpu_hour = 0.5\ngib_hour = 0.25\n"
+        "[prices.machines.large]\ncpus = 64\nmemory = '256G'\nhour = 36\n"
+    )
+    data = reported(stoker, str(run))
+    wall = data["shown"]["wall_s"]
+    assert data["cost"] == pytest.approx(wall / 3600 * (16 * 0.5 + 32 * 0.25))
+    large = next(row for row in data["what_if"] if row["name"] == "large")
+    assert large["cost"] == pytest.approx(large["result"]["wall_seconds"] / 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpu = 1", "Object contains unknown field `cpu`"),
+        ("cpu_hour = -1", "Expected `float` >= 0.0"),
+        ("[prices.machines.m]\ncpus = 1\nmemory = 'much'\nhour = 1", "not an amount of memory"),
+    ],
+)
+def test_wrong_prices_are_refused(
+    stoker: Stoker, stoker_home: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    write_run(stoker_home, "one", generated_attempts(5))
+    (tmp_path / "stoker.toml").write_text(f"[prices]\n{text}\n")
+    done = stoker("report")
+    assert done.returncode == 2
+    assert "stoker.toml:1" in done.stderr
+    assert message in done.stderr
+
+
+def test_an_unknown_run_is_refused(stoker: Stoker, stoker_home: Path) -> None:
+    assert stoker("report").returncode == 2
+    write_run(stoker_home, "one", generated_attempts(5))
+    done = stoker("report", "7")
+    assert done.returncode == 2
+    assert "the history has no run '7'" in done.stderr

@@ -1,0 +1,151 @@
+"""Runs of any size for tests and benchmarks of pages: a history and a run folder, as builds leave
+them, without building anything.
+"""
+
+from heapq import heappop, heappush
+from pathlib import Path
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from stoker.govern.history import History
+from stoker.govern.profile import PARTS, climb
+from stoker.model.events import AnyEvent, StepEnds, StepRepeats, StepStarts, StepWaits
+from stoker.model.govern import Role, Step, StepRecord
+from stoker.model.runs import Attempt, Outcome, RunSummary
+
+GIB = 1024**3
+CPUS = 16
+LIMIT = 32 * GIB
+_TARGETS = ("torch_cpu", "torch_cuda", "c10", "protobuf", "torch_python", "dnnl")
+_FLAGS = tuple(f"-DUSE_OPTION_{n}=1" for n in range(40))
+_KILLED = 0.01  # share of the steps that are killed once
+
+
+def generated_attempts(count: int, *, seed: int = 1, slower: float = 1.0) -> list[Attempt]:
+    """Return attempts that keep all CPUs busy, in the order in which they start."""
+    random = Random(seed)
+    free = [(0.0, cpu) for cpu in range(CPUS)]
+    attempts: list[Attempt] = []
+    for number in range(count):
+        started, cpu = heappop(free)
+        done = _attempt(number, started, random, slower)
+        if random.random() < _KILLED:
+            lost = replace(done, outcome=Outcome.PREEMPTED, record=_half(done.record))
+            attempts.append(lost)
+            done = replace(done, started=started + lost.record.seconds + 0.5)
+        attempts.append(done)
+        heappush(free, (done.started + done.record.seconds + random.uniform(0, 0.2), cpu))
+    return sorted(attempts, key=lambda attempt: attempt.started)
+
+
+def _attempt(number: int, started: float, random: Random, slower: float) -> Attempt:
+    target = _TARGETS[number % len(_TARGETS)]
+    cuda = target == "torch_cuda"
+    suffix = "cu" if cuda else "cpp"
+    source = f"aten/src/ATen/native/{target}/kernels/Operation{number}Kernel.{suffix}"
+    seconds = round(min(120.0, random.lognormvariate(1.6, 0.9) * slower), 6)
+    peak = round(random.lognormvariate(20.2, 0.6))
+    step = Step(
+        key=f"{number:024x}",
+        role=Role.CUDA if cuda else Role.CXX,
+        source=source,
+        output=f"caffe2/CMakeFiles/{target}.dir/__/{source}.o",
+        directory="/build/pytorch/build",
+        compiler="nvcc" if cuda else "c++",
+        flags=(*_FLAGS, f"-DTARGET={target}"),
+        archs=("sm_90",) if cuda else (),
+    )
+    share = random.uniform(0.55, 0.9)
+    shape = climb(share)
+    record = StepRecord(
+        step=step,
+        seconds=seconds,
+        cpu_seconds=round(seconds * random.uniform(0.9, 1.0), 6),
+        peak=peak,
+        byte_seconds=float(round(peak * share * seconds)),
+        profile=(*(max(0, part - random.randrange(6)) for part in shape[:-1]), 100),
+    )
+    assert len(record.profile) == PARTS
+    return Attempt(record=record, started=started, outcome=Outcome.DONE)
+
+
+def _half(record: StepRecord) -> StepRecord:
+    return replace(record, seconds=record.seconds / 2, cpu_seconds=record.cpu_seconds / 2)
+
+
+def summary_of(attempts: list[Attempt]) -> RunSummary:
+    lost = sum(attempt.outcome is Outcome.PREEMPTED for attempt in attempts)
+    return RunSummary(
+        status=0,
+        steps=len(attempts) - lost,
+        wall_s=max((a.started + a.record.seconds for a in attempts), default=0.0) + 1.0,
+        cpu_s=sum(attempt.record.cpu_seconds for attempt in attempts),
+        governor_cpu_s=1.0,
+        peak_bytes=round(0.9 * LIMIT),
+        limit_bytes=LIMIT,
+        oom_kills=0,
+        preemptions=lost,
+        retries=lost,
+        lower_bound_s=1.0,
+        reserving_bound_s=1.0,
+        policy="adaptive",
+        cpus=CPUS,
+    )
+
+
+def write_run(home: Path, name: str, attempts: list[Attempt], *, complete: bool = True) -> int:
+    """Write a run into the history of a STOKER_HOME, with its run folder; return its number."""
+    with History(home / "state" / "history.sqlite") as history:
+        run = history.start_run(f"stoker build {name}", "/build/pytorch")
+        for attempt in attempts:
+            history.add(run, attempt)
+        if complete:
+            history.end_run(run, summary_of(attempts))
+    folder = home / "state" / "runs" / name
+    folder.mkdir(parents=True)
+    lines = [msgspec.json.encode(event) for event in _events(attempts)]
+    (folder / "events.jsonl").write_bytes(b"\n".join(lines))
+    return run
+
+
+def _events(attempts: list[Attempt]) -> list[AnyEvent]:
+    """Every step asks up to ten seconds before it starts; a killed one asks again at once."""
+    events: list[AnyEvent] = []
+    numbers: dict[str, int] = {}
+    for attempt in attempts:
+        record, title = attempt.record, attempt.record.step.source
+        again = title in numbers
+        step = numbers.setdefault(title, len(numbers) + 1)
+        asked = max(0.0, attempt.started - step % 11)
+        end = attempt.started + record.seconds
+        if not again:
+            events.append(StepWaits(at=asked, step=step, run=1, title=title, needs=record.peak))
+        waited = 0.0 if again else attempt.started - asked
+        events.append(StepStarts(at=attempt.started, step=step, run=1, title=title, waited=waited))
+        if attempt.outcome is Outcome.PREEMPTED:
+            events.append(
+                StepRepeats(
+                    at=end,
+                    step=step,
+                    run=1,
+                    title=title,
+                    why=attempt.outcome.value,
+                    seconds=record.seconds,
+                    peak=record.peak,
+                )
+            )
+        else:
+            events.append(
+                StepEnds(
+                    at=end,
+                    step=step,
+                    run=1,
+                    title=title,
+                    status=0,
+                    seconds=record.seconds,
+                    peak=record.peak,
+                )
+            )
+    return sorted(events, key=lambda event: event.at)

@@ -1,0 +1,160 @@
+"""The page of a run: its data is that of the history, and no name of a step becomes markup."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generated_runs import generated_attempts, write_run
+from stoker.flows.reporting import make_report
+from stoker.govern.history import History
+from stoker.model.govern import Role, Step, StepRecord
+from stoker.model.runs import Attempt, Outcome
+from stoker.report.page import report_page
+
+HOSTILE = (
+    "</script><script>document.title = 'taken'</script>",
+    "<!-- <script>",
+    "<img src=x onerror=\"document.title='taken'\">",
+    "\"quoted\" 'twice' \\ back",
+    "two\nlines\tand\u2028more",
+    "Prüfung/日本語/файл.cpp",
+    "{{data}} ]]> &lt; &amp;",
+)
+
+
+class _Scripts(HTMLParser):
+    """Collects the content of script elements, as a browser delimits it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag == "script"
+        if self._inside:
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = attributes, text + data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
+
+def scripts_of(page: str) -> list[tuple[dict[str, str | None], str]]:
+    parser = _Scripts()
+    parser.feed(page)
+    return parser.scripts
+
+
+def data_of(page: str) -> Any:
+    return next(json.loads(text) for attributes, text in scripts_of(page) if "id" in attributes)
+
+
+def page_of(run: int, **options: Any) -> str:
+    return report_page(make_report(str(run), what_if=False, say=lambda _: None, **options))
+
+
+def hostile_attempts() -> list[Attempt]:
+    return [
+        Attempt(
+            record=StepRecord(
+                step=Step(
+                    key=str(n),
+                    role=Role.CXX,
+                    source=name,
+                    output=name,
+                    flags=(name,),
+                    compiler=name,
+                ),
+                seconds=2.0,
+                cpu_seconds=2.0,
+                peak=10**8,
+                byte_seconds=1.5e8,
+            ),
+            started=float(n),
+            outcome=Outcome.DONE,
+        )
+        for n, name in enumerate(HOSTILE)
+    ]
+
+
+def test_figures_of_the_page_are_those_of_the_history(stoker_home: Path) -> None:
+    run = write_run(stoker_home, "one", generated_attempts(60))
+    data = data_of(page_of(run))["shown"]
+    with History() as history:
+        attempts = history.attempts(run)
+        (row,) = history.runs()
+    assert row.summary
+    columns = data["columns"]
+    assert columns["seconds"] == [attempt.record.seconds for attempt in attempts]
+    assert columns["cpu_seconds"] == [attempt.record.cpu_seconds for attempt in attempts]
+    assert columns["peak"] == [attempt.record.peak for attempt in attempts]
+    assert columns["byte_seconds"] == [attempt.record.byte_seconds for attempt in attempts]
+    assert columns["started"] == pytest.approx([attempt.started for attempt in attempts], abs=1e-6)
+    assert columns["title"] == [attempt.record.step.source for attempt in attempts]
+    profiles = [tuple(base64.b64decode(text)) for text in columns["profile"]]
+    assert profiles == [attempt.record.profile for attempt in attempts]
+    outcomes = [columns["tables"]["outcome"][place] for place in columns["outcome"]]
+    assert outcomes == [attempt.outcome for attempt in attempts]
+    flags = [columns["tables"]["flags"][place] for place in columns["flags"]]
+    assert flags == [list(attempt.record.step.flags) for attempt in attempts]
+    summary = row.summary
+    assert (data["wall_s"], data["cpu_s"]) == (summary.wall_s, summary.cpu_s)
+    assert (data["peak"], data["limit"]) == (summary.peak_bytes, summary.limit_bytes)
+    assert (data["steps"], data["killed"]) == (summary.steps, summary.preemptions)
+    assert sum(total["steps"] for total in data["targets"]) == summary.steps
+
+
+def test_waits_come_from_the_events_of_the_run_folder(stoker_home: Path) -> None:
+    attempts = generated_attempts(40)
+    columns = data_of(page_of(write_run(stoker_home, "one", attempts)))["shown"]["columns"]
+    asked, started = columns["asked"], columns["started"]
+    assert all(0 <= start - at <= 10.001 for at, start in zip(asked, started, strict=True))
+    assert any(start - at > 5 for at, start in zip(asked, started, strict=True))
+
+
+def test_names_survive_and_stay_text(stoker_home: Path) -> None:
+    page = page_of(write_run(stoker_home, "hostile", hostile_attempts()))
+    assert data_of(page)["shown"]["columns"]["title"] == list(HOSTILE)
+    kinds = [attributes.get("type") for attributes, _ in scripts_of(page)]
+    assert kinds == ["application/json", None, None, None]
+    assert "\u2028" not in page
+
+
+def test_only_our_scripts_may_run_and_nothing_is_fetched(stoker_home: Path) -> None:
+    page = page_of(write_run(stoker_home, "one", generated_attempts(5)))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
+    for attributes, text in scripts_of(page):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert ("id" in attributes) != (f"'sha256-{digest}'" in policy[1])
+    assert "src=" not in page.partition("<script id=")[0]
+
+
+def test_a_run_that_was_killed_has_a_page(stoker_home: Path) -> None:
+    run = write_run(stoker_home, "killed", generated_attempts(20), complete=False)
+    data = data_of(page_of(run))["shown"]
+    assert not data["complete"]
+    assert data["limit"] is None
+    assert data["steps"] == 20
+
+
+def test_a_comparison_names_what_changed(stoker_home: Path) -> None:
+    before = write_run(stoker_home, "one", generated_attempts(30))
+    after = write_run(stoker_home, "two", generated_attempts(32, slower=1.5))
+    found = data_of(page_of(after, against=str(before)))["comparison"]
+    assert len(found["changes"]) == 30
+    assert len(found["added"]) == 2
+    assert found["removed"] == []
+    assert all(change["cpu_s"] > 0 for change in found["changes"])
