@@ -12,7 +12,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help venv demo test heavy bench dist lint format clean
+.PHONY: help venv demo picture test heavy bench dist lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -30,6 +30,10 @@ $(READY): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch])
 
 demo: venv
 	@$(BIN)/python examples/demo.py .demo
+
+# The memory curves of both builds of the demo, for the README: root and an idle machine.
+picture: venv
+	@$(BIN)/python examples/picture.py docs/memory.svg
 
 test: venv
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

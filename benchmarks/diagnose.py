@@ -3,9 +3,9 @@
     python benchmarks/diagnose.py [--megabytes N] [--json FILE]
 
 The log is that of a verbose build: commands, progress, warnings, names such as ErrorReport.cpp; one
-step fails after three fifths of it, and the end only repeats that. The line is one without an end,
-full of words that patterns begin with. Both must be diagnosed rightly. CPU seconds are there too,
-for a machine that others use at the same time.
+step fails after three fifths of it, and the end only repeats that. The line is endless and full of
+words that patterns begin with. The diagnosis of both must be correct. CPU seconds are included,
+because wall time is unreliable on a shared machine.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MEGABYTE = 10**6
 
 
 def build_output(chance: random.Random) -> Iterator[str]:
-    """Steps without an end."""
+    """Yield the output of an endless build, step by step."""
     folders = ("native", "core", "autograd", "jit", "cuda", "ErrorReport", "fatal_signal")
     number = 0
     while True:

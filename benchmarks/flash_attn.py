@@ -11,8 +11,8 @@ dimensions 32, 64 and 96. Rows, in the order given:
     rule    ninja -j as flash-attn's setup.py would choose: half the CPUs, one job for each 9 GB
 
 Needs root, a memory cgroup, nvcc and torch's headers. Each row is one build, minutes long; what was
-measured goes to OUT/flash_attn.json as it comes. `stoker simulate OUT/trace.json --memory 32G
---policy ...` says what other policies would have come to.
+measured is written to OUT/flash_attn.json after each row. `stoker simulate OUT/trace.json
+--memory 32G --policy ...` predicts the result of other policies.
 """
 
 import argparse
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 
 def write_build(source: Path, build: Path) -> None:
-    """The same commands for every row; `stoker run` puts a link named nvcc before the real one."""
+    """Write a build.ninja with the same commands for every row."""
     headers = [source / "flash_attn", source / "flash_attn/src", source / "cutlass/include"]
     headers += map(Path, include_paths())
     headers.append(Path(sysconfig.get_paths()["include"]))

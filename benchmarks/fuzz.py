@@ -1,19 +1,19 @@
-"""Mutation fuzzing of every reader of foreign input, under limits of time and memory.
+"""Mutation fuzzing of every reader of untrusted input, with limits on time and memory.
 
     python benchmarks/fuzz.py --inputs N [--seed S] [--reader NAME]... [--keep FOLDER] [--json FILE]
 
-Each input is a sound one (a library built here, a wheel, a log, ...) that was mutated a few times.
+Each input is a valid one (a library built here, a wheel, a log, ...) with a few mutations.
 The same seed gives the same inputs, however often a worker has to be replaced. The readers and what
 is called of them are in tests/fuzz_targets.py. A failure is
 
     crash   an exception other than those that tell the user what is wrong with the input
-    hang    more CPU time than the size of an input can explain, or a worker that waits for ever
+    hang    more CPU time than the size of the input explains, or a worker that never finishes
     memory  a worker that has grown far beyond the size of its inputs
     write   a file made, changed or deleted outside the folder that the reader was given
     killed  a worker that died by a signal
 
 Every failing input is kept in FOLDER (default: fuzz-failures) under a name that says reader, kind,
-seed and number; in tests/fuzzed it becomes a regression test. Ends with status 1 if there was any.
+seed and number; in tests/fuzzed it becomes a regression test. Any failure gives exit status 1.
 """
 
 import argparse
@@ -36,16 +36,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# In place of this folder, whose inspect.py would stand before Python's own.
+# Replaces this folder, whose inspect.py would shadow the module of the standard library.
 sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
 from fuzz_seeds import SEEDS, WORDS  # noqa: E402
 from fuzz_targets import REFUSED, TARGETS  # noqa: E402
 
-ROUND = 500  # inputs of one reader before the next one has its turn, in a new worker
+ROUND = 500  # inputs of one reader before the next reader starts in a new worker
 SECONDS = 4.0  # of CPU time for any input
 SECONDS_PER_BYTE = 10e-6  # more for a large one
-PATIENCE = 300.0  # seconds of wall time without an input done
+TIMEOUT_S = 300.0  # wall time for one input
 ADDRESS_SPACE = 2 << 30  # bytes beyond those of the worker at its start
 MEMORY = 400 << 20  # bytes a worker may grow by at its peak
 LARGEST = 1 << 20  # bytes of an input
@@ -83,7 +83,7 @@ def seeds(reader: str) -> tuple[bytes, ...]:
 
 @cache
 def _places(content: bytes) -> tuple[int, ...]:
-    """Where a sound input has something other than padding."""
+    """Return the offsets of a valid input that are not padding."""
     return tuple(place for place, byte in enumerate(content) if byte) or (0,)
 
 
@@ -103,7 +103,7 @@ def _flip(content: bytearray, chance: random.Random, reader: str) -> None:
 
 
 def _number(content: bytearray, chance: random.Random, reader: str) -> None:
-    """Overwrite with a number that is known for trouble, or that may be an offset in the input."""
+    """Overwrite bytes with a boundary value, or with an offset within the input."""
     place, width = _place(content, chance, reader), chance.choice((1, 2, 4, 8))
     number = chance.choice((*NUMBERS, len(content), chance.randrange(2 * len(content) + 2)))
     form = chance.choice("<>") + {1: "B", 2: "H", 4: "I", 8: "Q"}[width]
@@ -127,7 +127,7 @@ def _delete(content: bytearray, chance: random.Random, reader: str) -> None:
 
 
 def _repeat(content: bytearray, chance: random.Random, reader: str) -> None:
-    """A stretch again and again: seldom so often that work beyond proportion shows."""
+    """Repeat a range; in rare cases often enough to reveal superlinear work."""
     place = _place(content, chance, reader)
     stretch = content[place : place + chance.choice((1, 2, 3, 8, 32, 200))]
     most = LARGEST // (4 * max(1, len(stretch)))
@@ -136,7 +136,7 @@ def _repeat(content: bytearray, chance: random.Random, reader: str) -> None:
 
 
 def _splice(content: bytearray, chance: random.Random, reader: str) -> None:
-    """The end of another sound input, or a stretch of it."""
+    """Insert the end or a range of another valid input."""
     other = chance.choice(seeds(reader))
     start = chance.randrange(len(other) + 1)
     end = start + chance.choice((8, 64, 512, len(other)))
@@ -159,7 +159,7 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 class Worker:
-    """Reads inputs one after another; tells the parent in shared memory which one it is at."""
+    """Reads inputs one after another; reports its position to the parent in shared memory."""
 
     def __init__(self, reader: str, seed: int, folder: Path, shared: mmap.mmap, tell: int):
         self._reader, self._seed, self._folder = reader, seed, folder
@@ -218,7 +218,7 @@ class Worker:
         struct.pack_into("<QQ", self._shared, 8, done + 1, good + accepted)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Python says beforehand what it opens, makes and deletes."""
+        """Audit hook: Python reports every file before it is opened, created or deleted."""
         if not self._watching or event not in CHANGES:
             return
         if event == "open" and not arguments[2] & WRITING:
@@ -251,7 +251,7 @@ def _peak() -> int:
 
 
 def _told(error: Exception) -> str:
-    """The kind of an exception and where it came from, which is the same for one defect."""
+    """Return the kind and the location of an exception, which identify a defect."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/stoker/" in f.filename]
     frames = frames or traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
@@ -262,7 +262,7 @@ def _told(error: Exception) -> str:
 
 
 class Fuzzing:
-    """Runs workers, one at a time, and gathers what they find."""
+    """Runs workers, one at a time, and collects their failures."""
 
     def __init__(self, seed: int, keep: Path):
         self.seed, self._keep = seed, keep
@@ -273,7 +273,7 @@ class Fuzzing:
         self._shared = mmap.mmap(-1, 24)
 
     def read(self, reader: str, numbers: range) -> None:
-        """All these inputs; after one that ends a worker the next worker goes on."""
+        """Read all these inputs; if one ends the worker, a new worker continues with the next."""
         start = time.monotonic()
         while numbers:
             self._shared[:] = bytes(24)
@@ -290,7 +290,7 @@ class Fuzzing:
         self.seconds[reader] += time.monotonic() - start
 
     def _work(self, reader: str, numbers: range) -> Failure | None:
-        """Run one worker; gives the failure that ended it, if one did."""
+        """Run one worker; return the failure that ended it, if any."""
         with tempfile.TemporaryDirectory(prefix="stoker-fuzz-", dir=_in_memory()) as folder:
             heard, tell = os.pipe()
             child = os.fork()
@@ -311,7 +311,7 @@ class Fuzzing:
         return Failure(reader, "killed", at, f"status {number}")
 
     def _wait(self, child: int) -> int:
-        """Its status; a worker that does nothing for long is ended by SIGALRM."""
+        """Wait for a worker; return its status. SIGALRM ends one that exceeds the timeout."""
         at, since = -1, time.monotonic()
         while True:
             found, status = os.waitpid(child, os.WNOHANG)
@@ -320,7 +320,7 @@ class Fuzzing:
             now = struct.unpack_from("<Q", self._shared, 0)[0]
             if now != at:
                 at, since = now, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
+            elif time.monotonic() - since > TIMEOUT_S:
                 os.kill(child, signal.SIGALRM)
             time.sleep(0.02)
 
@@ -347,7 +347,7 @@ class Fuzzing:
 def _be_worker(
     reader: str, seed: int, folder: Path, shared: mmap.mmap, tell: int, numbers: range
 ) -> None:
-    """What a forked worker does; it never returns."""
+    """Run the worker in the forked process; never return."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     status = 3
     try:
@@ -387,7 +387,7 @@ def main() -> int:
 
 
 def _read_seeds(reader: str) -> None:
-    """Make them and read each once, so that workers have nothing left to import."""
+    """Create the seeds and read each once, so that workers import nothing later."""
     for seed in seeds(reader):
         with tempfile.TemporaryDirectory() as folder, suppress(*REFUSED):
             TARGETS[reader](seed, Path(folder))

@@ -1,4 +1,4 @@
-"""Builds one workload under a real memory limit by every policy, in turns: `make bench`.
+"""Builds one workload under a real memory limit with every policy in turn: `make bench`.
 
     python benchmarks/governor.py [--cuda] [--rounds 3] [--heavy 4] [--light 12] [--limit-mb 2600]
 
@@ -66,7 +66,7 @@ class Group:
         self.path.rmdir()
 
     def run(self, command: list[str], env: dict[str, str]) -> tuple[int, float, int]:
-        """Status, seconds and kills of a command that runs inside."""
+        """Run a command inside; return its status, seconds and kills."""
 
         def enter() -> None:
             (self.path / "cgroup.procs").write_text(str(os.getpid()))
@@ -90,15 +90,15 @@ class Bench:
         return {**os.environ, "PATH": path, "STOKER_HOME": str(self.homes[home])}
 
     def prepare(self) -> None:
-        """Configure with the launcher in place; every row then builds the same folder."""
+        """Configure with the launcher; every row then builds the same folder."""
         source, build = self.folder / "source", self.build
         command = ["stoker", "run", "--progress", "quiet", "--"]
         command += ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja"]
         subprocess.run(command, env=self.environment("warm"), check=True, capture_output=True)
 
     def undisturb(self, ample: int, cpus: int) -> None:
-        """With ample memory: the objects as they must be, what "warm" knows, and what the
-        simulator makes of that.
+        """Build with ample memory: the reference objects, the history for "warm", and the
+        prediction of the simulator.
         """
         self.group.set_limit(ample)
         self.plain(1)
@@ -120,7 +120,7 @@ class Bench:
         return json.loads(done.stdout)
 
     def objects(self) -> dict[str, str]:
-        """Digest of each, but for the name of a temporary file."""
+        """Return the digest of each object, without the name of a temporary file."""
         return {
             str(path.relative_to(self.build)): hashlib.sha256(
                 TEMPORARY.sub(b"", path.read_bytes())
@@ -141,7 +141,7 @@ class Bench:
 
     def governed(self, policy: str, home: str) -> Row:
         self.clean()
-        if home == "cold":  # neither our history nor ninja's
+        if home == "cold":  # without the history of stoker and of ninja
             shutil.rmtree(self.homes[home] / "state", ignore_errors=True)
             (self.build / ".ninja_log").unlink(missing_ok=True)
         summary = self.folder / "summary.json"

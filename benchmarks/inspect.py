@@ -9,7 +9,7 @@ and cuobjdump from its package nvidia-cuda-cuobjdump. For each wheel: seconds an
 the command on the whole wheel; then, on the largest library, unpacked to a temporary folder, the
 seconds of reading its device code, of the whole command, and of `cuobjdump -lelf`, each the best of
 several runs with the file in the page cache; and whether both list the same entries. CPU seconds
-are there too, for a machine that others use at the same time.
+are included, because wall time is unreliable on a shared machine.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def sum_of(library: dict[str, Any], field: str) -> int:
 
 
 def compare(library: Path, cuobjdump: str) -> dict[str, Any]:
-    """The same library, read by stoker and by cuobjdump."""
+    """Read the same library with stoker and with cuobjdump."""
     ours = entries(library)
     reading = min(timed(library) for _ in range(RUNS))
     command = [run([*STOKER, "inspect", str(library), "--json"]) for _ in range(RUNS)]
@@ -121,7 +121,7 @@ def compare(library: Path, cuobjdump: str) -> dict[str, Any]:
 
 
 def entries(library: Path) -> list[str]:
-    """Architectures of the cubins that run, in the order of the file."""
+    """Return the architectures of the executable cubins, in the order of the file."""
     with open_file(library) as reader:
         return [
             entry.arch
@@ -138,7 +138,7 @@ def timed(library: Path) -> float:
 
 
 def run(command: list[str]) -> tuple[float, float, int, str]:
-    """Seconds, CPU seconds and peak memory in MB of a program, and what it printed."""
+    """Run a program; return seconds, CPU seconds, peak memory in MB, and its output."""
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         printed = child.stdout.read() if child.stdout else ""

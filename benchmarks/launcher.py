@@ -1,16 +1,16 @@
-"""What the launcher costs, and how well its samples see the peak of a compile.
+"""The overhead of the launcher, and how closely its samples match the peak of a compile.
 
     python benchmarks/launcher.py [--launcher PATH] [--steps 2000] [--json FILE]
 
 - trivial steps: `true` plain, behind a launcher without a governor, and governed by a Python
   process that permits everything: milliseconds of one, the median and the best of 20 batches
 - sampling: CPU time and number of samples while a tree of four processes sleeps for five seconds
-- a compile of about two seconds by g++, and one by nvcc where it is there: CPU time of the launcher
-  as a part of the compiler's; its peak next to one read every millisecond
+- a compile of about two seconds by g++, and one by nvcc if installed: CPU time of the launcher as a
+  share of the compiler's; its peak compared with one sampled every millisecond
 - waiting: memory of a launcher that waits for its permit
 
-Times are those of a machine that others may use: the load is noted beside them. There, run it as
-`chrt -f 10 python benchmarks/launcher.py`, so that it does not measure the others.
+The load of the machine is recorded with the times. On a busy machine, run it as
+`chrt -f 10 python benchmarks/launcher.py`, so that other processes do not disturb it.
 """
 
 import argparse
@@ -33,8 +33,8 @@ from stoker.govern.launcher import launcher_path
 
 BATCHES = 20
 
-# In a process of its own, so that it does not slow the one that measures. At each `done` it writes
-# down what was said, and the CPU time and the naps of the launcher by then.
+# A separate process, so that it does not slow down the measurement. At each `done` it records the
+# message, and the CPU time and the sleeps of the launcher so far.
 GOVERNOR = """
 import selectors, socket, struct, sys
 from pathlib import Path
@@ -106,7 +106,7 @@ template __global__ void kernel<4>(float *);
 
 
 class Done(NamedTuple):
-    """What the governor wrote down of one step."""
+    """What the governor recorded for one step."""
 
     wall_us: int
     cpu_us: int
@@ -118,7 +118,7 @@ class Done(NamedTuple):
 
 
 class Governed:
-    """An environment under a governor, and its record."""
+    """The environment of a governed command, and the governor's record."""
 
     def __init__(self, folder: Path):
         self._record = folder / "record"
@@ -148,7 +148,7 @@ def governed(way: str) -> Iterator[Governed]:
 
 
 def one_step(command: Sequence[str], environment: dict[str, str], steps: int) -> dict[str, float]:
-    """Milliseconds for one, by batches: a neighbour's burst spoils only some."""
+    """Return the milliseconds per step. A burst of other load affects only some batches."""
     times = []
     for _ in range(BATCHES):
         began = time.perf_counter()
@@ -188,7 +188,7 @@ def sampling(launcher: str) -> dict[str, float]:
 
 
 class Witness:
-    """Reads the memory of a process's descendants every millisecond, as a peak to compare with."""
+    """Samples the memory of all descendants of a process every millisecond, for comparison."""
 
     def __init__(self, root: int):
         self._root = root

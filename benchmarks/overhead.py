@@ -1,8 +1,8 @@
-"""What governing costs where memory is ample: `python benchmarks/overhead.py`.
+"""The overhead of the governor with ample memory: `python benchmarks/overhead.py`.
 
-Trivial steps, as many as one likes: wall time a step with and without the governor, in turns. And
-C++ compiles of about two seconds: the CPU time of everything that is no compiler, as a share of the
-compilers'. Results go to results/overhead.json.
+For trivial steps: wall time per step with and without the governor, alternating. For C++ compiles
+of about two seconds: the CPU time of all processes that are not compilers, as a share of the
+compilers' time. Results are written to results/overhead.json.
 """
 
 import argparse
@@ -28,7 +28,7 @@ COMPILE = "rule compile\n  command = {launcher} g++ -O2 -c $in -o $out\n"
 
 
 class Project:
-    """A build.ninja whose commands do or do not stand behind the launcher."""
+    """A build.ninja with or without the launcher in front of its commands."""
 
     def __init__(self, folder: Path, rule: str, statements: list[str]):
         self._folder, self._statements = folder, statements
@@ -91,7 +91,7 @@ def compiles(folder: Path, steps: int) -> dict[str, float]:
     project.governed()
     everything = cpu_seconds() - before
     compilers, governor = project.summary["cpu_s"], project.summary["governor_cpu_s"]
-    # Python's start of `stoker run` is in it; the governor, which is nobody's child, is not.
+    # Includes the start of `stoker run`, but not the governor, which is not a child process.
     return {
         "steps": steps,
         "seconds_a_step": compilers / steps,

@@ -1,4 +1,4 @@
-"""Every compile of PyTorch, simulated on small machines: adaptive beside an oracle and fixed -j.
+"""Simulates every compile of PyTorch on small machines: adaptive, an oracle, and fixed -j.
 
     python benchmarks/simulate_pytorch.py [TRACE] [--cpus 16] [--memory 8G,16G] [--json FILE]
 
@@ -36,7 +36,7 @@ GIB = 1024**3
 
 
 class FirstFit(Value, frozen=True, kw_only=True):
-    """Reserves what is predicted; an oracle where the prediction is the truth."""
+    """Reserves the predicted memory; an oracle if the predictions are exact."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class FirstFit(Value, frozen=True, kw_only=True):
 
 
 class Row(Value, frozen=True, kw_only=True):
-    """Medians over the draws."""
+    """Medians over all random draws."""
 
     policy: str
     history: str
@@ -66,7 +66,7 @@ class Row(Value, frozen=True, kw_only=True):
     reserving_bound_s: float
     preemptions: float
     oom_kills: float
-    failed: int  # the most of any draw
+    failed: int  # the maximum over all draws
     peak_share: float
     remark: str = ""
 
@@ -135,7 +135,7 @@ def oracle(steps: tuple[StepRecord, ...], cpus: int, memory: int, seed: int) -> 
 
 
 def best_fixed(steps: tuple[StepRecord, ...], cpus: int, memory: int) -> Policy:
-    """The fastest -j that loses no step, found by trying them all."""
+    """Return the fastest -j without a lost step; all are tried."""
     for jobs in range(cpus, 0, -1):
         runs = [run(Fixed(jobs=jobs), steps, cpus, memory, climbing, seed) for seed in SEEDS]
         if not any(each.oom_kills for each in runs):

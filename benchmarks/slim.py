@@ -1,10 +1,10 @@
-"""Slims official wheels of PyTorch: size, time and memory, beside `wheel unpack` + `wheel pack`.
+"""Slims official PyTorch wheels: size, time and memory, compared with `wheel unpack` and `pack`.
 
     python benchmarks/slim.py [WHEEL...]
 
 Without arguments pip downloads the wheels of WHEELS. Takes some ten minutes and 10 GB of disk,
-prints a table and writes results/slim.json. Every measurement is a process of its own, in turns
-with the other one; the number of a row is the median of its rounds.
+prints a table and writes results/slim.json. Every measurement is a separate process, alternating
+with the other tool; each row is the median of its rounds.
 """
 
 import json
@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "slim.json"
-HERE = Path(__file__).resolve().parent  # where a module has the name of one of Python's own
+HERE = (
+    Path(__file__).resolve().parent
+)  # which has a module with the name of one in the standard library
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
 from stoker.machine.snapshot import read_machine  # noqa: E402
 from stoker.model.units import size as in_words  # noqa: E402
 
-# What is downloaded, and what share of its size and of the rival's time it may take for sm_90.
+# The downloads, and the allowed share of their size and of the other tool's time for sm_90.
 WHEELS = {"torch==2.9.1": 0.32, "torch==2.12.1": 0.48}
 MOST_TIME, MOST_MEMORY = 0.25, 1 << 30
 PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--python-version", "3.12")
@@ -37,7 +39,7 @@ Row = dict[str, Any]
 
 
 def measured(command: list[str | Path], **environment: str) -> Row:
-    """What one process cost."""
+    """The resources that one process used."""
     start = time.perf_counter()
     child = subprocess.Popen(
         command,
@@ -66,7 +68,7 @@ def slim(wheel: Path, folder: Path, words: tuple[str, ...]) -> Row:
 
 
 def unpack_and_pack(wheel: Path, folder: Path, tools: Path) -> Row:
-    """What a repack by the usual tool takes, with nothing changed in between."""
+    """Measure a repack with the usual tool, without changes in between."""
     into = folder / "wheel"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
@@ -138,7 +140,7 @@ def find_wheels(folder: Path) -> dict[Path, float | None]:
 
 
 def wanted(name: str) -> float | None:
-    """Known of the wheels for x86-64."""
+    """Return the allowed figures, which are known for the x86-64 wheels."""
     known = {what.replace("==", "-"): share for what, share in WHEELS.items()}
     return known.get("-".join(name.split("-")[:2])) if name.endswith("x86_64.whl") else None
 

@@ -1,9 +1,9 @@
-"""Slims the installed PyTorch on a machine with a GPU and holds the result against the original.
+"""Slims the installed PyTorch on a machine with a GPU and compares it with the original.
 
     python3 benchmarks/slim_gpu.py [--quick] [--for sm90] [--foreign sm86] [--with OPTIONS]
 
-The interpreter is the one that has torch. What stoker needs may lie in a folder `.device` of this
-checkout, where the machine reaches no package index; made on any other machine by
+Run it with the interpreter that has torch. If the machine has no access to a package index, put
+stoker's dependencies into the folder `.device` of this checkout, on any other machine:
 
     pip install --target .device --only-binary :all: --platform manylinux2014_x86_64 \\
         --python-version 3.12 archspec click msgspec packaging rich zlib-ng
@@ -34,12 +34,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# A module beside this one has the name of one that torch imports.
+# A module in this folder has the name of one that torch imports.
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != ROOT / "benchmarks"]
 NEEDED = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT / ".device")]
-# Seconds after which patience ends: with all, and with one process.
+# Timeouts in seconds: for everything, and for one process.
 BUDGET = float(os.environ.get("SLIM_GPU_SECONDS", "190"))
-PATIENCE = BUDGET / 3
+PROCESS_TIMEOUT_S = BUDGET / 3
 STARTED = time.monotonic()
 
 Result = dict[str, Any]
@@ -68,8 +68,8 @@ print(json.dumps({"import_s": imported, "first_result_s": time.perf_counter() - 
 """
 
 LOADING = ("LAZY", "EAGER")
-SLACK = 1e-2  # relative, for what differs from run to run with the original, too
-# Sums whose order is left open: twice the same is chance.
+SLACK = 1e-2  # relative, for results that differ between runs of the original, too
+# Sums in an undefined order: equal results are a coincidence.
 UNORDERED = {
     "convolution",
     "ctc",
@@ -86,19 +86,19 @@ def left() -> float:
 
 
 def environment(site: Path, loading: str = "LAZY") -> dict[str, str]:
-    """With the torch of ``site``, and never with stoker's own packages."""
+    """Return an environment with the torch of ``site`` and without stoker's packages."""
     return {**os.environ, "PYTHONPATH": str(site), "CUDA_MODULE_LOADING": loading}
 
 
 def call(*words: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", *map(str, words)]
-    patience = min(PATIENCE, max(10.0, left() + 30))
+    timeout_s = min(PROCESS_TIMEOUT_S, max(10.0, left() + 30))
     try:
         return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=patience, check=False
+            command, env=env, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"no answer in {patience:.0f} s")
+        return subprocess.CompletedProcess(command, 124, "", f"no answer in {timeout_s:.0f} s")
 
 
 def stoker(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -109,7 +109,7 @@ def stoker(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def installed() -> Path:
-    """The folder of the torch that is installed; it is not imported here."""
+    """Return the folder of the installed torch, without importing it."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise SystemExit("no torch is installed for this interpreter")
@@ -117,7 +117,7 @@ def installed() -> Path:
 
 
 def copy_aside(torch: Path, site: Path) -> None:
-    """A site-packages with torch under second names, and links to everything else."""
+    """Create a site-packages with hard links to torch and symbolic links to everything else."""
     site.mkdir(parents=True)
     for path in torch.parent.iterdir():
         own = path.name.startswith("torch-") and path.name.endswith(".dist-info")
@@ -141,7 +141,7 @@ def digest(path: Path) -> str:
 
 
 def slim(site: Path, target: str, extra: str = "") -> Result:
-    """Slimmed in place, by the command."""
+    """Slim the copy in place with the `stoker` command."""
     start = time.perf_counter()
     done = stoker("slim", site / "torch", "--for", target, "--json", *extra.split())
     seconds = time.perf_counter() - start
@@ -162,7 +162,7 @@ def slim(site: Path, target: str, extra: str = "") -> Result:
 
 
 def operations(name: str, device: str, site: Path, loading: str = "LAZY") -> Result:
-    """What every operation gave, and the file with the tensors."""
+    """Return the result of every operation, and the file with the tensors."""
     target = site.with_name(name)
     done = call(OPERATIONS, device, target, env=environment(site, loading))
     if done.returncode or not target.exists():
@@ -171,7 +171,7 @@ def operations(name: str, device: str, site: Path, loading: str = "LAZY") -> Res
 
 
 def compared(originals: list[Result], other: Result) -> Result:
-    """What is always the same with the original must be the same to the bit."""
+    """Compare results; those that are reproducible with the original must be bit-identical."""
     if failed := [run["error"] for run in (*originals, other) if "error" in run]:
         return {"holds": False, "error": failed[0]}
     before, after = originals[0]["results"], other["results"]
@@ -206,7 +206,7 @@ def apart(one: Result, other: Result, names: list[str]) -> dict[str, float]:
 
 
 def foreign(site: Path, device: str, gpus: list[str]) -> Result:
-    """A copy without code for the GPU: what CUDA says, and what stoker makes of it."""
+    """Run a copy without code for this GPU; return CUDA's error and stoker's diagnosis."""
     sys.path[:0] = NEEDED
     from stoker.deliver.verify import programs
     from stoker.deliver.verify.trial import judged_gpu
@@ -242,7 +242,7 @@ def first_word(run: Result) -> str | None:
 
 
 def forget(folders: list[Path]) -> str:
-    """Drop what the page cache holds of these folders."""
+    """Drop these folders from the page cache."""
     try:
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -340,7 +340,7 @@ def describe(result: Result, name: str, run: Result) -> None:
 
 @contextmanager
 def step(result: Result, name: str) -> Iterator[Callable[[Result], None]]:
-    """What goes wrong in one is said, and the next is tried."""
+    """Run one step; report its failure and continue with the next."""
     start = time.monotonic()
     try:
         yield lambda found: result.__setitem__(name, found)
@@ -369,7 +369,7 @@ def verdict(result: Result, gpu: bool) -> dict[str, bool]:
 
 
 def tells_the_truth(result: Result) -> bool:
-    """One target, and the original lists it."""
+    """Return whether torch lists exactly one target, which the original lists too."""
     listed = result.get("slimmed LAZY", {}).get("archs") or []
     return [word.replace("_", "") for word in listed] == [result["for"]]
 

@@ -1,11 +1,11 @@
-"""What it costs to put `stoker run` before a command: `python benchmarks/start.py`.
+"""The start-up overhead of `stoker run`: `python benchmarks/start.py`.
 
-Three commands, each by itself and under `stoker run`, in turns: `true`; a build of 40 small C files
-that ccache has all of, which starts no governor; and the same build with a link, which starts one.
+Three commands, each alone and under `stoker run`, alternating: `true`; a build of 40 small C files
+that are all in ccache, which starts no governor; and the same build with a link, which starts one.
 ``--before`` names the `stoker` of another version to compare with. Results go to results/start.json
 
-On a machine that others use, run it as `chrt -f 10 python benchmarks/start.py`, so that it does not
-measure them; the load is noted beside the results.
+On a busy machine, run it as `chrt -f 10 python benchmarks/start.py`, so that other processes do not
+disturb it; the load is recorded with the results.
 """
 
 import argparse
@@ -35,7 +35,7 @@ rule link
 
 class Sample(NamedTuple):
     wall_ms: float
-    cpu_ms: float  # of the command and of stoker; without the governor, which outlives them
+    cpu_ms: float  # of the command and of stoker; without the governor, which exits later
 
 
 class Case(NamedTuple):
@@ -52,7 +52,7 @@ def measure(words: Sequence[str], folder: Path, environment: dict[str, str]) -> 
 
 
 def make_project(folder: Path) -> None:
-    """40 objects, and a library of them that is made only when it is asked for."""
+    """Create a project of 40 objects, and a library that is linked only on request."""
     statements = [NINJA]
     for number in range(FILES):
         (folder / f"f{number}.c").write_text(f"int f{number}(void) {{ return {number}; }}\n")
@@ -87,7 +87,7 @@ def compare(
         for name, words in ways.items():
             case.prepare()
             sample = measure(words, folder, environment)
-            if number:  # the first one fills caches
+            if number:  # the first round fills the caches
                 samples[name].append(sample)
     return {name: summary(found) for name, found in samples.items()}
 

@@ -1,9 +1,9 @@
-"""Repacks torch's wheel with stoker's engine and with ``wheel unpack`` + ``wheel pack``, in turns.
+"""Repacks torch's wheel with stoker's engine and with ``wheel unpack`` and ``pack``, alternating.
 
     python benchmarks/wheel_engine.py
 
 Takes about five minutes, prints a table and writes results/wheel_engine.json. Every measurement is
-a process of its own, start and imports included; the number of a row is the median of its rounds.
+a separate process, including its start and imports; each row is the median of its rounds.
 ``STOKER_TORCH_WHEEL`` names another wheel than the one that pip downloads.
 """
 
@@ -35,7 +35,7 @@ MEMORY_LIMIT, SIZE_LIMIT = 300 << 20, 1.04
 
 
 def longer(wheel: Wheel, name: str) -> Content:
-    """A member with one byte more, streamed."""
+    """Stream a member with one more byte."""
 
     def chunks() -> Iterator[bytes]:
         yield from wheel.stream(name)
@@ -64,7 +64,7 @@ def large(wheel: Wheel) -> Edit:
     return Edit(contents={LARGE: longer(wheel, LARGE)})
 
 
-# What is done, and how many times faster than unpacking and packing it must be.
+# The operations, and how many times faster than unpack and pack each must be.
 ROWS: dict[str, tuple[Callable[[Wheel], Edit], float | None]] = {
     "libc10.so changed": (small, 15),
     "libc10.so changed, all hashes checked": (small_and_checked, None),
@@ -74,13 +74,13 @@ ROWS: dict[str, tuple[Callable[[Wheel], Edit], float | None]] = {
 
 
 def repack(row: str, source: Path, into: Path) -> None:
-    """What a child process does."""
+    """Repack the wheel in the child process."""
     with open_wheel(source) as wheel:
         rewrite(wheel, ROWS[row][0](wheel), into)
 
 
 class Measured:
-    """What one process cost."""
+    """The resources that one process used."""
 
     def __init__(self, command: list[str | Path], **environment: str) -> None:
         start = time.perf_counter()
@@ -111,13 +111,13 @@ def with_engine(row: str, source: Path, folder: Path) -> dict[str, object]:
 
 
 def digest(path: Path) -> str:
-    """Read in parts: a child's peak counts from what its parent held when it was born."""
+    """Return a digest, read in parts: a child's peak starts at the memory of its parent."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def with_wheel(source: Path, folder: Path, tools: Path) -> dict[str, object]:
-    """Unpack, change a library, pack: the same for every row, as packing compresses everything."""
+    """Unpack, change a library and pack; one result for all rows: `pack` compresses all."""
     into = folder / "wheel"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
@@ -173,7 +173,7 @@ def find_wheel(folder: Path) -> Path:
 
 
 def find_tools(folder: Path) -> Path:
-    """The rival, installed for this run where it is not there already."""
+    """Return the other tool; install it for this run if it is missing."""
     tools = folder / "tools"
     if importlib.util.find_spec("wheel") is None:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tools, "wheel"]

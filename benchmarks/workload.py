@@ -54,7 +54,7 @@ add_library(workload STATIC {sources})
 
 
 def generate(folder: Path, heavy: int, light: int, seed: int) -> None:
-    """The same arguments give the same files."""
+    """Write the project; the same arguments give the same files."""
     chance = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
@@ -75,7 +75,7 @@ def generate(folder: Path, heavy: int, light: int, seed: int) -> None:
 
 
 def generate_cuda(folder: Path, heavy: int, light: int, seed: int) -> None:
-    """The same for nvcc: every file has kernels, the heavy ones a large array beside them."""
+    """Write the project for nvcc: every file has kernels, heavy files also a large array."""
     chance = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}

@@ -1,11 +1,11 @@
 # ruff: noqa: T201
-"""`make demo`: builds kiln/ where there is not enough memory to build it the usual way.
+"""`make demo`: builds kiln/ under a memory limit that is too small for plain ninja.
 
     python examples/demo.py [FOLDER]
 
-Everything is written to FOLDER, which is emptied first. The limit is a real one where we may set
-one: a memory cgroup (either version, root) or a scope of the user's systemd. Elsewhere stoker is
-told to keep to it, and nobody enforces it.
+Everything is written to FOLDER, which is emptied first. The kernel enforces the limit if the demo
+can create a memory cgroup (version 1 or 2, as root) or a scope of the user's systemd. Otherwise
+only stoker observes it, through `--memory`.
 """
 
 import os
@@ -36,26 +36,26 @@ def main() -> None:
     folder.mkdir(parents=True)
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     os.environ["STOKER_HOME"] = str(folder / "home")
-    print("kiln has the shape of PyTorch: generated operators, a Python extension on top.")
-    print("Three of its files take the compiler about 0.9 GB each. The build gets 1.5 GiB.")
+    print("kiln is a small PyTorch-like project: generated operators and a Python extension.")
+    print("The compiler needs about 0.9 GB for each of three files. The build may use 1.5 GiB.")
     summary = []
     try:
         if within := limited():
-            summary.append(usual_way(folder / "usual", within))
-            summary.append(stoker_way(folder / "dist", within))
+            summary.append(plain_ninja(folder / "plain", within))
+            summary.append(with_stoker(folder / "dist", within))
         else:
-            print("No memory cgroup can be made here (root or a user's systemd could): the kernel")
-            print("will not enforce the limit, but stoker is told to keep to it.")
-            summary.append(stoker_way(folder / "dist", (), "--memory", str(LIMIT)))
+            print("This user cannot create a memory cgroup (root or a user's systemd can), so the")
+            print("kernel does not enforce the limit. stoker observes it through --memory.")
+            summary.append(with_stoker(folder / "dist", (), "--memory", str(LIMIT)))
     finally:
         leave_group()
     summary.append(use(folder))
-    title("In short")
+    title("Summary")
     print(*summary, sep="\n")
 
 
 def limited() -> tuple[str, ...]:
-    """Words before a command that put it under the limit; none where that cannot be done."""
+    """Return a command prefix that applies the limit, or () if this user cannot set one."""
     for group, names in groups().items():
         with suppress(OSError):
             group.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ def limited() -> tuple[str, ...]:
 
 
 def groups() -> dict[Path, dict[str, int]]:
-    """Where a group may be made, and what is written there: the limit first, then that of swap."""
+    """Return the cgroup folders to try, each with its files: the memory limit, then swap."""
     root = Path("/sys/fs/cgroup")
     return {
         root / "memory" / GROUP: {
@@ -84,7 +84,7 @@ def groups() -> dict[Path, dict[str, int]]:
 
 
 def leave_group() -> None:
-    """It can go when its last process has: the governor stays for a moment."""
+    """Remove the cgroup as soon as it is empty; the governor exits a moment after the build."""
     for group in groups():
         deadline = time.monotonic() + 20
         while group.exists() and time.monotonic() < deadline:
@@ -93,13 +93,13 @@ def leave_group() -> None:
             time.sleep(0.1)
 
 
-def usual_way(build: Path, within: tuple[str, ...]) -> str:
-    """Until ninja gives up, which it does when the kernel has killed a compiler."""
-    title(f"The usual way: cmake -S {KILN.name} -B build -G Ninja && ninja -C build")
+def plain_ninja(build: Path, within: tuple[str, ...]) -> str:
+    """Run cmake and ninja; ninja stops when the kernel kills a compiler. Return a summary line."""
+    title(f"Without stoker: cmake -S {KILN.name} -B build -G Ninja && ninja -C build")
     began = time.monotonic()
     configure = ["cmake", "-S", str(KILN), "-B", str(build), "-G", "Ninja"]
     subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-    # As many jobs as ninja has by itself on two CPUs, wherever we are.
+    # ninja's default on two CPUs, so that the demo does the same on every machine.
     ninja = [*within, "ninja", "-C", str(build), "-j4"]
     done = subprocess.run(ninja, capture_output=True, text=True, check=False)
     killed = [line for line in done.stdout.splitlines() if "illed" in line]
@@ -108,8 +108,9 @@ def usual_way(build: Path, within: tuple[str, ...]) -> str:
     return f"ninja:  status {done.returncode} after {seconds:.0f} s, {len(killed)} compilers killed"
 
 
-def stoker_way(out: Path, within: tuple[str, ...], *options: str) -> str:
-    title(" ".join(["The same with stoker: stoker build", KILN.name, *options]))
+def with_stoker(out: Path, within: tuple[str, ...], *options: str) -> str:
+    """Build the same project to a wheel with stoker. Return a summary line."""
+    title(" ".join(["With stoker: stoker build", KILN.name, *options]))
     began = time.monotonic()
     build = [*within, "stoker", "build", str(KILN), "--out", str(out), *options]
     subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
@@ -117,7 +118,8 @@ def stoker_way(out: Path, within: tuple[str, ...], *options: str) -> str:
 
 
 def use(folder: Path) -> str:
-    title("The wheel, in an environment of its own")
+    """Install the wheel into a new environment and call it. Return its file name and size."""
+    title("The wheel, installed into a new environment")
     (wheel,) = (folder / "dist").glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = str(folder / "venv/bin/python")
@@ -129,6 +131,7 @@ def use(folder: Path) -> str:
 
 
 def title(text: str) -> None:
+    """Print a heading, before the output of the commands below it."""
     print(f"\n== {text}", flush=True)
 
 

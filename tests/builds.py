@@ -1,4 +1,4 @@
-"""Builds of miniatures with `stoker build`: copies to change, and a look at what was done."""
+"""Run `stoker build` on copies of the test projects and inspect what it did."""
 
 import json
 import shutil
@@ -8,11 +8,11 @@ from typing import Any
 
 from conftest import PROJECTS, Stoker
 
-PATIENCE = 280.0  # seconds, on a machine that does much else
+TIMEOUT_S = 280.0  # generous, because the machine may be busy
 
 
 class Project:
-    """A copy of a miniature, and builds of it."""
+    """A copy of a test project that a test can change and build."""
 
     def __init__(self, stoker: Stoker, folder: Path, name: str):
         self.tree = folder / name
@@ -32,12 +32,12 @@ class Project:
             "cpu",
             "--json",
             *options,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_S,
             **environment,
         )
 
     def built(self, *options: str, command: str = "build", **environment: str) -> "Record":
-        """Of a build that must succeed."""
+        """Build the project; fail the test if the build fails. Return the record."""
         done = self.build(*options, command=command, **environment)
         assert done.returncode == 0, done.stderr
         return Record(json.loads(done.stdout))
@@ -50,7 +50,7 @@ class Project:
 
 
 class Record:
-    """What --json printed of a build."""
+    """The record that `stoker build --json` prints."""
 
     def __init__(self, printed: dict[str, Any]):
         self.folder = Path(printed["folder"])
@@ -70,7 +70,7 @@ class Record:
         return Path(log).read_text()
 
     def compiled(self) -> list[str]:
-        """Sources that were compiled, wherever in the build."""
+        """Return the names of all sources that were compiled, in any stage."""
         steps = self.folder / "steps.json"
         if not steps.exists():
             return []
@@ -80,5 +80,6 @@ class Record:
         return sorted(
             Path(title).name
             for title in titles
-            if title.endswith(sources) and "/CMake" not in title  # neither what CMake tries out
+            if title.endswith(sources)
+            and "/CMake" not in title  # without the test programs of CMake
         )

@@ -1,6 +1,6 @@
-"""Libraries made for tests: by the real compilers, or with device code packed by hand.
+"""Libraries for tests, built by real compilers or with hand-packed device code.
 
-Nothing of the readers under test is used.
+This module does not use the readers under test.
 """
 
 import struct
@@ -32,7 +32,7 @@ extern "C" void launch_scale(float* data) { scale<<<1, 32>>>(data, 2.0f); }
 
 
 class BytesReader(Reader):
-    """Bytes in memory, as if they lay in a file."""
+    """Reads bytes in memory through the interface of a file."""
 
     def __init__(self, content: bytes, member: str = "lib/libmill.so"):
         super().__init__(size=len(content), file="mill.whl", member=member)
@@ -46,7 +46,7 @@ class BytesReader(Reader):
 def build(
     need: Need, folder: Path, *flags: str, source: str = CPP, name: str = "libmill.so"
 ) -> Path:
-    """A library, unless the flags say otherwise, made by g++."""
+    """Compile with g++, by default to a shared library. Return its path."""
     code, target = folder / f"{name}.cpp", folder / name
     code.write_text(source)
     kind = () if {"-c", "-static", "-pie"} & set(flags) else ("-shared",)
@@ -57,7 +57,7 @@ def build(
 
 
 def build_cuda(need: Need, folder: Path, *flags: str, name: str = "libscale.so") -> Path:
-    """A library with a kernel, made by nvcc for the architectures in the flags."""
+    """Compile a library with a kernel, using nvcc and the architectures in the flags."""
     code, target = folder / f"{name}.cu", folder / name
     code.write_text(KERNEL)
     command = [need("nvcc"), "-shared", "-Xcompiler", "-fPIC", "-cudart=shared", *flags]
@@ -66,7 +66,7 @@ def build_cuda(need: Need, folder: Path, *flags: str, name: str = "libscale.so")
 
 
 def with_device_code(need: Need, folder: Path, content: bytes, section: str = ".nv_fatbin") -> Path:
-    """A library whose section of that name is ``content``."""
+    """Return a library that has ``content`` as the section of that name."""
     (folder / "code.bin").write_bytes(content)
     source = f"""
     asm(".section {section},\\"a\\"\\n .balign 8\\n .incbin \\"code.bin\\"\\n .text\\n");
@@ -85,7 +85,7 @@ def entry(
     header: int = 64,
     compressed: int | None = None,
 ) -> bytes:
-    """One entry, its payload padded to eight bytes."""
+    """Return one fatbin entry with its payload padded to eight bytes."""
     if compressed is None:
         compressed = len(payload) if flags & (LZ4 | ZSTD) else 0
     padded = payload.ljust(-(-len(payload) // 8) * 8, b"\0")
@@ -98,7 +98,7 @@ def entry(
 
 
 def region(entries: Iterable[bytes], padding: int = 8) -> bytes:
-    """A region, followed by zeros up to a multiple of ``padding``."""
+    """Return a fatbin region, padded with zeros to a multiple of ``padding``."""
     content = b"".join(entries)
     whole = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
     return whole.ljust(-(-len(whole) // padding) * padding, b"\0")

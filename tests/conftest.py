@@ -1,4 +1,4 @@
-"""Shared by all tests: stoker's folders stay in a temporary place; tools are asked for by name."""
+"""Fixtures for all tests: temporary folders for stoker, and external tools by name."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ import pytest
 from browser import Browser, opened_browser
 from memory_groups import make_group as make_group
 
-# A shell starts what runs in the background with these ignored, and every child would inherit it.
+# A shell ignores these signals in background jobs, and child processes would inherit that.
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
@@ -25,7 +25,7 @@ Stoker = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(autouse=True)
 def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's own folders."""
+    """Redirect stoker's folders, so that no test uses those of the user."""
     home = tmp_path_factory.mktemp("stoker-home")
     monkeypatch.setenv("STOKER_HOME", str(home))
     return home
@@ -33,7 +33,7 @@ def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def need() -> Callable[[str], str]:
-    """``need("nvcc")`` is its path; without it the test skips, or fails in CI."""
+    """``need("nvcc")`` returns its path; if it is missing, the test is skipped, or fails in CI."""
 
     def find(tool: str) -> str:
         if path := shutil.which(tool):
@@ -45,7 +45,7 @@ def need() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The one of the system, or that of the package index: for tests marked ``network``."""
+    """Return the installed cuobjdump, or download it; for tests marked ``network``."""
     if found := shutil.which("cuobjdump"):
         return found
     folder = tmp_path_factory.mktemp("cuobjdump")
@@ -66,13 +66,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def stoker(tmp_path: Path) -> Stoker:
-    """``stoker("plan", "h100", cwd=..., NAME="value")``: run it in an empty folder unless told."""
+    """``stoker("plan", "h100", cwd=..., NAME="value")`` runs it, by default in an empty folder."""
 
     def run(
         *arguments: str, cwd: Path | None = None, timeout: float = 60, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         command = Path(sys.executable).with_name("stoker")
-        # The folder of the tools that come as wheels, so that doctor finds cmake and ninja.
+        # cmake and ninja are installed as wheels, in the same folder as stoker.
         path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             [str(command), *arguments],
@@ -88,7 +88,7 @@ def stoker(tmp_path: Path) -> Stoker:
 
 
 def missing(what: str) -> NoReturn:
-    """Something the test needs is not on this machine."""
+    """Skip the test because this machine lacks something; fail it in CI."""
     if os.environ.get("STOKER_REQUIRE_TOOLS"):
         pytest.fail(f"required by STOKER_REQUIRE_TOOLS: {what}")
     pytest.skip(what)

@@ -1,4 +1,4 @@
-"""Libraries with wrong numbers where numbers lead elsewhere, and cut off."""
+"""Damaged libraries: truncated, or with wrong offsets, sizes and counts."""
 
 import struct
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _NUMBERS = [0, 1, 0xFF, 0xFFFF, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 
 
 def places(content: bytes, *names: str, most: int) -> list[int]:
-    """Where such numbers stand: headers, and the first bytes of the sections with these names."""
+    """Return the offsets of headers and of the first bytes of the named sections."""
     file = Elf(BytesReader(content))
     parts = [(0, 64 + 56 * len(file.segments))]
     parts += [(section.offset, min(section.size, most)) for _, section in file.named(*names)]
@@ -24,7 +24,7 @@ def places(content: bytes, *names: str, most: int) -> list[int]:
 def damaged(
     draw: st.DrawFn, original: Callable[[], bytes], known: Callable[[], list[int]]
 ) -> bytes:
-    """``original`` and its ``known`` places are asked for only when a test runs."""
+    """Return a strategy; it calls ``original`` and ``known`` only when a test runs."""
     content = bytearray(original())
     for _ in range(draw(st.integers(1, 4))):
         number = draw(st.sampled_from(_NUMBERS) | st.integers(0, 4 * len(content)))

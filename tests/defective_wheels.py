@@ -1,4 +1,4 @@
-"""A small CUDA wheel with everything in order, and ways to spoil it: made by the real tools."""
+"""A small correct CUDA wheel, built by the real tools, and the defects to add to it."""
 
 import json
 import platform
@@ -20,13 +20,13 @@ Name: mill
 Version: 1.2
 Requires-Dist: nvidia-cuda-runtime
 """
-# Of CUDA 13 and of 12: the test takes whichever nvcc is there.
+# CUDA 13 and CUDA 12: the test uses the installed nvcc.
 PACKAGES = "$ORIGIN/../nvidia/cu13/lib:$ORIGIN/../nvidia/cuda_runtime/lib"
 OLD_TAGS = "-Wl,--disable-new-dtags"
 
 
 class Workshop:
-    """Where libraries are made. ``folder`` is what the clean wheel is packed from."""
+    """Builds the libraries. ``folder`` has the contents of the correct wheel."""
 
     def __init__(self, need: Need, folder: Path):
         self.need = need
@@ -59,17 +59,17 @@ class Workshop:
         shutil.copy(made, target)
 
     def grind(self, *flags: str, source: str = "") -> Path:
-        """Needs libstones.so and libgomp.so.1."""
+        """Build a library that needs libstones.so and libgomp.so.1."""
         code = 'extern "C" int stones(); extern "C" int grind() { return stones(); }' + source
         needed = [str(self._made / name) for name in ("libstones.so", "libgomp.so.1")]
         options = ["-Wl,--no-as-needed", *needed, *flags]
         return self._library("libgrind.so", code, *options)
 
     def scale(self, *archs: str, linked: str = OLD_TAGS, rpath: str = PACKAGES) -> Path:
-        """Device code for some architectures; needs libcudart."""
+        """Build a library with device code for some architectures; it needs libcudart."""
         codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
         words = [linked, f"-Wl,-rpath,{rpath}"]
-        # nvcc hands the words on to the shell.
+        # nvcc passes the arguments to the shell.
         hosted = ["-Xcompiler", ",".join("'" + word.replace(",", "\\,") + "'" for word in words)]
         made = build_cuda(self.need, self._made, *codes, *hosted)
         return Path(shutil.copy(made, self.folder / "mill"))
@@ -80,7 +80,7 @@ class Workshop:
         return Path(shutil.copy(made, self.folder / "mill"))
 
     def library(self, name: str, source: str, *flags: str) -> Path:
-        """One more, in the wheel."""
+        """Add one more library to the wheel."""
         return self._library(name, source, *flags)
 
     def pack(self, into: Path) -> Path:
@@ -91,7 +91,7 @@ def _wheel_text(tag: str) -> str:
     return f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n"
 
 
-# -- the twelve defects: what is done to a clean folder before it is packed ----------------------
+# -- the twelve defects: changes to the correct folder before it is packed -----------------------
 
 
 def drop_library(workshop: Workshop) -> None:
@@ -115,7 +115,7 @@ def absolute_rpath(workshop: Workshop) -> None:
 
 
 def new_symbol(workshop: Workshop) -> None:
-    """Linked against a C library of the future: one function, under a version yet to come."""
+    """Link against a C library with a symbol version that does not exist yet."""
     script = workshop.folder.parent / "versions"
     script.write_text("GLIBC_2.99 { tomorrow; };")
     stub = build(
@@ -153,7 +153,7 @@ def no_plan(workshop: Workshop) -> None:
 
 
 def wrong_hash(wheel: Path) -> None:
-    """After packing: the engine itself writes none."""
+    """Change a hash after packing, because the engine writes only correct ones."""
     contents = unpacked(wheel)
     record = contents[f"{DIST_INFO}/RECORD"]
     true, false = digest(contents["mill/__init__.py"]), digest(b"something else")

@@ -1,4 +1,4 @@
-"""The same log as another machine, terminal, CI system or parallel build would have shown it."""
+"""Variations of a log, as other terminals, CI systems and parallel builds print it."""
 
 import random
 import re
@@ -48,7 +48,7 @@ def percent(lines: list[str], _: random.Random) -> list[str]:
 
 
 def colours(lines: list[str], _: random.Random) -> list[str]:
-    """As gcc and clang colour words, and terminals are told to."""
+    """Add the colour codes of gcc and clang, and those for terminals."""
     found = [re.sub(r"(error|warning|fatal|Error)", "\x1b[1;31m\\1\x1b[0m", line) for line in lines]
     return [f"\x1b[K{line}\x1b[m\x1b[K" for line in found]
 
@@ -73,7 +73,7 @@ def interleaved(lines: list[str], chance: random.Random) -> list[str]:
 
 
 def buried(lines: list[str], chance: random.Random) -> list[str]:
-    """Thousands of lines of a build before it, hundreds of other jobs after it."""
+    """Add thousands of build lines before the failure and hundreds of other jobs after it."""
     return [*chance.choices(_NOISE, k=3000), *lines, *chance.choices(_NOISE, k=200)]
 
 

@@ -1,5 +1,5 @@
-"""Sound inputs that fuzzing starts from, and words that matter to each reader. Small, so that most
-mutations hit something that is read.
+"""Valid inputs that fuzzing starts from, and the keywords of each reader. They are small, so that
+most mutations hit something that is read.
 """
 
 import bz2
@@ -60,7 +60,7 @@ def _elf() -> Iterator[bytes]:
 
 
 def _wrapped() -> bytes:
-    """With device code in a wrapper, as nvcc writes it."""
+    """Return a library with device code in a wrapper, as nvcc writes it."""
     section = '.section .nv_fatbin,\\"a\\"\\n .balign 8\\nC: .incbin \\"code.bin\\"\\n .text\\n'
     wrapper = (
         '.section .nvFatBinSegment,\\"aw\\"\\n .balign 8\\n .int 0x466243b1, 1\\n .quad C, 0\\n'
@@ -117,7 +117,7 @@ def _archive() -> Iterator[bytes]:
 
 
 def _log() -> Iterator[bytes]:
-    """The examples of the known causes, and what is put round lines."""
+    """Return the examples of the known causes, and the prefixes that CI systems add."""
     for cause in list(failures().values())[::3]:
         for example in cause.example[:1]:
             yield example.log.encode()

@@ -1,7 +1,8 @@
-"""Every reader of foreign input as a function of bytes: what benchmarks/fuzz.py and tests call.
+"""Every reader of untrusted input as a function of bytes, for benchmarks/fuzz.py and tests.
 
-A target raises nothing for an input it accepts, a ``REFUSED`` error for one it refuses; any other
-exception is a defect. ``folder`` is an empty folder, the only place where a target may write.
+A target raises nothing for an input that it accepts, and a ``REFUSED`` error for one that it
+refuses; any other exception is a defect. ``folder`` is an empty folder, the only place where a
+target may write.
 """
 
 import io
@@ -56,8 +57,11 @@ from stoker.source.tree import read_tree
 REFUSED = (StokerError, protocol.ProtocolError)
 Target = Callable[[bytes, Path], None]
 
-PART, FIELD = b"\x1e\n", b"\x1f"  # between the members of a described archive, and within one
-_MOST_STEPS = 50  # of a trace that is simulated
+PART, FIELD = (
+    b"\x1e\n",
+    b"\x1f",
+)  # separators: between the members of a described archive, and within a member
+_MOST_STEPS = 50  # the maximum size of a simulated trace
 
 
 class Member(NamedTuple):
@@ -84,7 +88,7 @@ def _members(data: bytes) -> list[Member]:
 
 
 def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    """A library: its facts, pointers, symbols, wrappers, and a changed search path."""
+    """Read a library: facts, pointers, symbols, wrappers; then change its search path."""
     facts = read_library(BytesReader(data))
     msgspec.json.encode(facts)
     file = Elf(BytesReader(data))
@@ -101,7 +105,7 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
 
 
 def fatbin(data: bytes, folder: Path) -> None:
-    """A section of device code, or a library that has one."""
+    """Read a section of device code, or a library that has one."""
     reader = BytesReader(data)
     if data.startswith(b"\x7fELF"):
         regions = [region for _, region in device_regions(Elf(reader))]
@@ -117,12 +121,12 @@ def fatbin(data: bytes, folder: Path) -> None:
 
 
 def wheel(data: bytes, folder: Path) -> None:
-    """A wheel: inspected, compared with its RECORD, and written again."""
+    """Inspect a wheel, compare it with its RECORD, and rewrite it."""
     path = folder / "mill-1.2-py3-none-any.whl"
     path.write_bytes(data if data.startswith(b"PK") else _zip(data, record=True))
     facts = inspect(str(path))
     msgspec.json.encode(facts)
-    if len(data) % 8 == 0:  # drawing a page takes longer than all else
+    if len(data) % 8 == 0:  # rendering a page takes longer than everything else
         _shown(inspect_report.page(facts))
     (folder / "out").mkdir()
     with open_wheel(path) as opened:
@@ -132,7 +136,7 @@ def wheel(data: bytes, folder: Path) -> None:
 
 
 def archive(data: bytes, folder: Path) -> None:
-    """A source archive of any format; nothing may appear outside the folder it is unpacked to."""
+    """Unpack a source archive of any format; no file may appear outside its folder."""
     path = folder / "source"
     into = folder / "into"
     into.mkdir()
@@ -154,7 +158,7 @@ def _archive(data: bytes) -> bytes:
 
 
 def log(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    """The log of a build."""
+    """Diagnose the log of a build."""
     diagnosis = diagnose(read_log(io.BytesIO(data)), file="build.log")
     msgspec.json.encode(diagnosis)
     diagnosis_report.fix_script(diagnosis).encode()
@@ -164,13 +168,13 @@ def log(data: bytes, folder: Path) -> None:  # noqa: ARG001
 
 
 def cmake(data: bytes, folder: Path) -> None:
-    """The CMakeLists.txt of a tree."""
+    """Read a CMakeLists.txt."""
     (folder / "CMakeLists.txt").write_bytes(data)
     msgspec.json.encode(read_tree(folder))
 
 
 def tree(data: bytes, folder: Path) -> None:
-    """The other files of a tree that are read, each a member of a described archive."""
+    """Read the other files of a source tree, each a member of a described archive."""
     (folder / "CMakeLists.txt").write_bytes(b"project(mill LANGUAGES CXX)\n")
     known = {*_TREE_FILES, "CMakeLists.txt"}
     for member in _members(data):
@@ -189,7 +193,7 @@ _TREE_FILES = (
 
 
 def toml(data: bytes, folder: Path) -> None:
-    """stoker.toml, and the variants it names."""
+    """Read a stoker.toml and the variants that it defines."""
     path = folder / "stoker.toml"
     path.write_bytes(data)
     file = read_file(path)
@@ -199,7 +203,7 @@ def toml(data: bytes, folder: Path) -> None:
 
 
 def words(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    """What a user writes on the command line: a variant, an amount, a time, a source."""
+    """Parse arguments of the command line: variants, sizes, durations, sources."""
     text = data.decode(errors="surrogateescape").replace("\0", "")
     accepted = sum(_accepts(read, text) for read in (_amount, _time, _variant, naming.parse))
     if not accepted:
@@ -233,7 +237,7 @@ def _variant(text: str) -> None:
 
 
 def wire(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    """What launchers and clients send to the governor."""
+    """Read messages of launchers and clients to the governor."""
     for line in data.split(b"\n"):
         word, fields = protocol.decode(line)
         match word:
@@ -251,7 +255,7 @@ def wire(data: bytes, folder: Path) -> None:  # noqa: ARG001
 
 
 def trace(data: bytes, folder: Path) -> None:
-    """A trace that is imported into the history, learned from and simulated."""
+    """Import a trace into the history, learn from it and simulate it."""
     read = read_trace(data, "trace.json")
     assert read_trace(write_trace(read), "again").steps == read.steps
     with History(folder / "history.sqlite") as history:
@@ -266,7 +270,7 @@ def trace(data: bytes, folder: Path) -> None:
 
 
 def command(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    """The command line of a compiler, and the response file it names."""
+    """Parse the command line of a compiler, with its response file."""
     line, _, response = data.partition(b"\n")
     step = step_of(
         line.decode(errors="surrogateescape").split(),
@@ -278,7 +282,7 @@ def command(data: bytes, folder: Path) -> None:  # noqa: ARG001
 
 
 class _Response:
-    """Files of which every one has the same content."""
+    """A file reader that returns the same content for every name."""
 
     def __init__(self, text: str):
         self._text = text
@@ -294,7 +298,7 @@ class _Response:
 
 
 def page(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    """A page of a package index, HTML or JSON."""
+    """Read a page of a package index, HTML or JSON."""
     kind = "application/vnd.pypi.simple.v1+json" if data.startswith(b"{") else "text/html"
     for file in parse_page(data, kind, "https://index.invalid/simple/mill/"):
         _ = file.name
@@ -323,7 +327,7 @@ def _shown(page: RenderableType) -> None:
 
 
 def _zip(data: bytes, *, record: bool = False) -> bytes:
-    """A zip file of described members, with a true RECORD in the place of an empty one if asked."""
+    """Return a zip file of described members; on request, fill in an empty RECORD."""
     target, members = io.BytesIO(), _members(data)
     if record:
         listed = {m.name.decode(errors="replace"): m.content for m in members[:-1]}
@@ -355,7 +359,7 @@ def _tar(data: bytes) -> bytes:
 
 
 def _with_checksums(data: bytes) -> bytes:
-    """A tar file whose headers are as consistent as before a mutation."""
+    """Return the tar file with correct header checksums, so that mutations reach the reader."""
     content = bytearray(data)
     for start in range(0, len(content) - 511, 512):
         if content[start + 257 : start + 262] == b"ustar":

@@ -1,7 +1,7 @@
-"""Builds under `stoker run`: real ninja, real processes, and a look at who is still alive.
+"""Builds under `stoker run` with real ninja and real processes.
 
-Everything a test starts carries the test's own STOKER_HOME in its environment, so that whatever
-outlives it is found.
+Every process that a test starts has the test's STOKER_HOME in its environment, so that the test
+finds processes that outlive it.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ STOKER = str(Path(sys.executable).with_name("stoker"))
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Poll; the deadline measures nothing, it only ends a wait that would be for ever."""
+    """Poll until the condition holds. The deadline only prevents a test from hanging."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
@@ -35,7 +35,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0
 
 
 def alive(pid: int) -> bool:
-    """A zombie is not."""
+    """Return whether the process runs; a zombie does not."""
     return _stat(pid)[:1] not in ([], ["Z"])
 
 
@@ -44,14 +44,14 @@ def parent_of(pid: int) -> int:
 
 
 def above(pid: int, name: str) -> int:
-    """The nearest process above it that runs a program of that name."""
+    """Return the nearest ancestor that runs a program of that name."""
     while Path(f"/proc/{pid}/exe").readlink().name != name:
         pid = parent_of(pid)
     return pid
 
 
 def _stat(pid: int) -> list[str]:
-    """What stands behind the name in /proc/PID/stat: the state, the parent, ..."""
+    """Return the fields after the name in /proc/PID/stat: the state, the parent, ..."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -68,7 +68,7 @@ def command_of(pid: int) -> str:
 
 
 class Build:
-    """A build folder whose steps are shell scripts behind the launcher, and runs of it."""
+    """A build folder with shell scripts as steps, each wrapped by the launcher."""
 
     def __init__(self, folder: Path, home: Path):
         self.folder = folder
@@ -82,7 +82,7 @@ class Build:
     def step(
         self, name: str, script: str, *, needs: Iterable[str] = (), before: str | None = None
     ) -> None:
-        """A step that leaves a file of its name if its script succeeds."""
+        """Add a step that creates a file of its name if its script succeeds."""
         before = f"'{self.launcher}'" if before is None else before
         (self.folder / f"{name}.sh").write_text(f"set -e\n{script}\ntouch {name}\n")
         self._statements[name] = (
@@ -97,7 +97,7 @@ class Build:
         prefix: Iterable[str] = (),
         **environment: str,
     ) -> subprocess.Popen[bytes]:
-        """``stoker run OPTIONS -- WORDS``, ninja unless told."""
+        """Start ``stoker run OPTIONS -- WORDS``; the default command is ninja."""
         run = subprocess.Popen(
             [*prefix, STOKER, "run", *options, "--", *(words or ("ninja",))],
             cwd=self.folder,
@@ -113,29 +113,29 @@ class Build:
         return finished(self.start(*words, options=options, **environment))
 
     def summary(self, *words: str, options: Iterable[str] = (), **environment: str) -> RunSummary:
-        """Of a run that must succeed."""
+        """Run the build; fail the test if it fails. Return the summary."""
         file = self.folder / "summary.json"
         done = self.run(*words, options=["--summary", str(file), *options], **environment)
         assert done.status == 0, done
         return msgspec.json.decode(file.read_bytes(), type=RunSummary)
 
     def made(self) -> set[str]:
-        """The steps that are done."""
+        """Return the names of the finished steps."""
         return {file.stem for file in self.folder.glob("*.sh") if file.with_suffix("").exists()}
 
     def pid(self, name: str) -> int:
-        """What a step has written into the file NAME, once it has."""
+        """Wait until a step has written its process id to the file NAME; return it."""
         file = self.folder / name
         wait_until(lambda: file.exists() and file.read_text().endswith("\n"), f"{name} is written")
         return int(file.read_text())
 
     def attempts(self) -> list[Attempt]:
-        """Of the last run in which a step has asked; nothing where none ever has."""
+        """Return the attempts of the last run with governed steps, or nothing."""
         with History(self.home / "state" / "history.sqlite") as history:
             return [each for run in history.runs()[:1] for each in history.attempts(run.id)]
 
     def processes(self) -> list[int]:
-        """All that belong to this test."""
+        """Return all processes that belong to this test."""
         mark = f"STOKER_HOME={self.home}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -152,11 +152,11 @@ class Build:
         return list((self.home / "run").glob("*.sock"))
 
     def wait_for_end(self) -> None:
-        """Of everything: commands, launchers, the governor."""
+        """Wait until all commands, launchers and the governor have exited."""
         wait_until(lambda: not self.processes(), "nothing is left of it")
 
     def kill_what_is_left(self) -> list[str]:
-        """What should not be there, ended; as words for the message of a failure."""
+        """Kill the processes that should have exited; return them for the failure message."""
         found = self.processes()
         left = [f"{pid}: {command_of(pid)}" for pid in found]
         for pid in found:
@@ -183,14 +183,14 @@ def finished(process: subprocess.Popen[bytes]) -> Finished:
 
 
 class Terminal:
-    """A command at a pseudoterminal of its own."""
+    """A command that runs in its own pseudoterminal."""
 
     def __init__(self, pid: int, keyboard: int):
         self.pid = pid
         self.keyboard = keyboard
 
     def screen(self) -> bytes:
-        """All that was written there; reading ends when nobody holds the other side."""
+        """Return everything written to the terminal, until every process has closed it."""
         shown = b""
         while True:
             try:

@@ -22,7 +22,7 @@ GB = 10**9
 
 
 def profile(*percent: int) -> Profile:
-    """So much in equal times, as a recorder would have it: ``profile(20, 100)`` jumps halfway."""
+    """Return a profile with these levels in equal times: ``profile(20, 100)`` jumps halfway."""
     return tuple(percent[part * len(percent) // PARTS] for part in range(PARTS))
 
 
@@ -131,13 +131,13 @@ def state(
 
 
 def oldest(state: State) -> Running | None:
-    """The step that ran first of those that are not being stopped."""
+    """Return the oldest running step that is not being stopped."""
     live = [step for step in state.running if not step.stopping]
     return min(live, key=lambda step: (step.started, step.id), default=None)
 
 
 def profiles() -> st.SearchStrategy[Profile]:
-    """None, or one with up to six steps that reaches its peak."""
+    """Generate no profile, or one with up to six levels that reaches its peak."""
     steps = st.lists(st.integers(0, 100), max_size=5)
     reaching = st.builds(
         lambda before, after: profile(*before, 100, *after[: 5 - len(before)]), steps, steps
@@ -146,7 +146,7 @@ def profiles() -> st.SearchStrategy[Profile]:
 
 
 def predictions() -> st.SearchStrategy[Prediction]:
-    """Any that a predictor could make, and then some."""
+    """Generate all predictions that a predictor could make, and some more."""
     return st.builds(
         lambda peak, width, profile, seconds, waves, basis: Prediction(
             peak=peak,
@@ -209,7 +209,7 @@ def states(draw: st.DrawFn) -> State:
 
 @st.composite
 def builds(draw: st.DrawFn, *, largest: float = 4 * GB) -> tuple[StepRecord, ...]:
-    """Steps of a small build, some of which need earlier ones."""
+    """Generate the steps of a small build, with dependencies on earlier steps."""
     steps: list[StepRecord] = []
     for index in range(draw(st.integers(1, 25))):
         needs = draw(st.sets(st.sampled_from(steps), max_size=2)) if steps else set()

@@ -1,4 +1,4 @@
-"""Builds that are killed again and again: somebody is chosen, killed, and the build begun anew."""
+"""Kill random processes of a build again and again; each time, restart the build."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from governed import STOKER, alive, command_of
 
-PATIENCE = 1800.0  # seconds: it only ends a wait that would be for ever
+TIMEOUT_S = 1800.0  # only prevents a test from hanging
 VICTIMS = ("everybody", "governor", "ninja", "compiler")
 _PROGRAMS = {"ninja": ("ninja",), "compiler": ("cc1plus", "as", "c++", "g++", "ld")}
 
@@ -18,10 +18,10 @@ _PROGRAMS = {"ninja": ("ninja",), "compiler": ("cc1plus", "as", "c++", "g++", "l
 def build_killed(
     tree: Path, out: Path, home: Path, *options: str, kills: int, seed: int
 ) -> list[str]:
-    """Kill so often, then let it finish; gives who was killed.
+    """Kill that many processes, then let the build finish. Return the kinds of the victims.
 
-    Without its governor a build goes on: the next victim is of the same build. Where one ends
-    before all were killed, its objects are taken away, so that there is something to disturb.
+    A build continues without its governor, so the next victim belongs to the same build. If a
+    build ends before all kills, its objects are deleted, so that the next one has work to do.
     """
     chance = random.Random(seed)
     killed: list[str] = []
@@ -33,12 +33,12 @@ def build_killed(
             if victim is None:
                 break
             killed.append(victim)
-        build.wait(timeout=PATIENCE)
+        build.wait(timeout=TIMEOUT_S)
         if len(killed) < kills and build.returncode == 0:
             for file in home.glob("cache/builds/*/build/CMakeFiles/*/**/*.o"):
                 file.unlink()
     final = _start(tree, out, home, *options)
-    assert final.wait(timeout=PATIENCE) == 0, (out.parent / "output").read_text()
+    assert final.wait(timeout=TIMEOUT_S) == 0, (out.parent / "output").read_text()
     return killed
 
 
@@ -57,7 +57,7 @@ def _start(tree: Path, out: Path, home: Path, *options: str) -> subprocess.Popen
 def _kill(
     chance: random.Random, build: subprocess.Popen[bytes], home: Path, *, after: float
 ) -> str | None:
-    """One of those who are there when the time has come; none where the build ended before."""
+    """Kill one process of that kind after a delay; return None if the build ended before."""
     moment = time.monotonic() + after
     while build.poll() is None:
         found = {kind: pids for kind in VICTIMS if (pids := _find(kind, home))}
@@ -96,7 +96,7 @@ def _is(victim: str, pid: int) -> bool:
 
 
 def processes(home: Path) -> list[int]:
-    """All that a build with this STOKER_HOME has started, the build itself among them."""
+    """Return all processes of the build with this STOKER_HOME, including the build itself."""
     mark = os.fsencode(f"STOKER_HOME={home}")
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

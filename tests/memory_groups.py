@@ -1,4 +1,4 @@
-"""Control groups whose memory the kernel really limits, made for one test."""
+"""Memory cgroups with a real limit, each created for one test."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from stoker.machine.memory_group import INTERFACES
 
 
 class MemoryGroup:
-    """``enter`` are the words before a command that is to run inside."""
+    """A memory cgroup. ``enter`` is the command prefix that runs a command inside it."""
 
     def __init__(self, folder: Path, version: int):
         self.folder = folder
@@ -29,7 +29,7 @@ class MemoryGroup:
         return int((self.folder / INTERFACES[self.version].usage).read_text())
 
     def remove(self) -> None:
-        """One whose last process has just ended is busy for a moment."""
+        """Remove the group; it is busy for a moment after its last process exits."""
         for _ in range(200):
             with suppress(OSError):
                 self.folder.rmdir()
@@ -44,7 +44,7 @@ class MakeGroup(Protocol):
 
 @pytest.fixture
 def make_group() -> Iterator[MakeGroup]:
-    """Makes groups in the outermost memory group in sight, and removes them, the last first."""
+    """Create groups in the outermost visible memory cgroup; remove them in reverse order."""
     if os.geteuid() != 0:
         pytest.skip("only root makes control groups")
     if not (found := groups(FileTree(), "memory")):

@@ -1,4 +1,4 @@
-"""Wheels to package as plain values, and shelves of libraries that need no disk."""
+"""Plain values for tests of packaging: wheels, and shelves of libraries without files."""
 
 from collections.abc import Mapping
 
@@ -58,7 +58,7 @@ def subject(
 
 
 class FactsShelf(Shelf):
-    """Libraries that are nothing but facts; ``links`` are other names of some of them."""
+    """A shelf of library facts without files; ``links`` are additional names."""
 
     def __init__(
         self,
@@ -82,5 +82,5 @@ class FactsShelf(Shelf):
 
 
 def shelves(*libraries: LibraryFacts, label: str = "/shelf") -> Shelves:
-    """One shelf, with each library under its path, which is just a name."""
+    """Return one shelf with each library under its path."""
     return Shelves([FactsShelf(label, {item.path: item for item in libraries})], MACHINE)

@@ -1,4 +1,4 @@
-"""Real git repositories for tests, with the author and the protocols that git asks for."""
+"""Real git repositories for tests, with the configuration that git requires."""
 
 import base64
 import os
@@ -19,7 +19,7 @@ SETTINGS = {
 
 
 def git_environment() -> dict[str, str]:
-    """Git reads no configuration but ours."""
+    """Return an environment in which git reads only this configuration."""
     environment = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     environment["GIT_CONFIG_COUNT"] = str(len(SETTINGS))
     for number, (name, value) in enumerate(SETTINGS.items()):
@@ -38,7 +38,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def repository(folder: Path, files: dict[str, str], *, tag: str | None = None) -> Path:
-    """A repository with one more commit, of these files."""
+    """Commit these files to a repository, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "--quiet")
     for name, content in files.items():
@@ -53,13 +53,13 @@ def repository(folder: Path, files: dict[str, str], *, tag: str | None = None) -
 
 
 def with_submodule(folder: Path, submodule: Path, path: str, *, tag: str | None = None) -> Path:
-    """A commit that adds a submodule."""
+    """Commit a submodule."""
     git(folder, "submodule", "--quiet", "add", "--force", submodule.as_uri(), path)
     return repository(folder, {}, tag=tag)
 
 
 def bare_copy(folder: Path, original: Path) -> Path:
-    """A copy that a server of plain files can hand out, git's oldest way over HTTP."""
+    """Return a copy for git's dumb HTTP protocol, which needs only a file server."""
     git(folder.parent, "clone", "--quiet", "--bare", str(original), str(folder))
     git(folder, "update-server-info")
     return folder
@@ -67,7 +67,7 @@ def bare_copy(folder: Path, original: Path) -> Path:
 
 @contextmanager
 def served(folder: Path, *, login: str = "") -> Iterator[str]:
-    """The files of a folder, for those who know ``user:password`` where it is given."""
+    """Serve the files of a folder; if ``user:password`` is given, require it."""
     expected = f"Basic {base64.b64encode(login.encode()).decode()}" if login else None
 
     class Handler(SimpleHTTPRequestHandler):

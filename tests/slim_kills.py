@@ -21,7 +21,7 @@ from stoker.model.errors import StokerError, UsageError
 
 SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGHUP
 SLIM = ("--for", "sm90")
-# What is killed, and what has been done before.
+# The commands that are killed, and the commands that run before them.
 CASES: tuple[tuple[tuple[str, ...], tuple[str, ...] | None], ...] = (
     (SLIM, None),
     (("--undo",), SLIM),
@@ -46,7 +46,7 @@ def has_store(found: Tree) -> bool:
 
 
 def slim(folder: Path, words: Sequence[str]) -> int:
-    """The exit status, of a process of its own."""
+    """Run `stoker slim` in a child process; return its exit status."""
     child = os.fork()
     if not child:
         _run(folder, words)
@@ -54,7 +54,7 @@ def slim(folder: Path, words: Sequence[str]) -> int:
 
 
 def killed_at(step: int, folder: Path, words: Sequence[str]) -> bool:
-    """Whether it was; False: it has fewer steps."""
+    """Return whether the child was killed; False if it has fewer steps."""
     child = os.fork()
     if not child:
         sys.addaudithook(_killer(step))
@@ -91,7 +91,7 @@ def _run(folder: Path, words: Sequence[str]) -> NoReturn:
 
 
 def check(state: Path, before: Tree, after: Tree, *, may_be_lost: bool) -> None:
-    """Every command has to work on a copy of the state, and lead to one tree or the other."""
+    """Check that every command works on a copy of the state and leads to one of both trees."""
     trial = state.with_name("trial")
     left = [name for name in tree(state) if ".stoker-slim/" in name and not name.endswith("/lock")]
     for words in (("--undo",), ("--discard",), SLIM):
@@ -107,7 +107,7 @@ def check(state: Path, before: Tree, after: Tree, *, may_be_lost: bool) -> None:
                 assert found == after, what
         elif status == 0:
             assert found in ((before,) if words == ("--undo",) else (before, after)), what
-        else:  # nothing is kept: said, and true
+        else:  # it reports that nothing is kept, correctly
             assert status == UsageError.status, what
             assert not left or (may_be_lost and found == after), what
             assert found in (before, after), what
@@ -115,7 +115,7 @@ def check(state: Path, before: Tree, after: Tree, *, may_be_lost: bool) -> None:
 
 
 def _no_link(*_: object, **__: object) -> None:
-    """As on a file system without hard links."""
+    """Fail like a file system without hard links."""
     raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
 
@@ -123,10 +123,10 @@ def kills(folder: Path, words: Sequence[str], done_before: Sequence[str] | None)
     before = tree(folder)
     state, slimmed = folder.with_name("state"), folder.with_name("slimmed")
     shutil.copytree(folder, slimmed)
-    # Here, so that the children find everything imported.
+    # Imported here, so that the children do not import it again.
     command.main([str(slimmed), *SLIM, "--discard"], standalone_mode=False)
     after = tree(slimmed)
-    assert after.keys() > before.keys()  # the note of slimming
+    assert after.keys() > before.keys()  # the record of slimming
     for step in itertools.count():
         shutil.copytree(folder, state)
         if done_before:

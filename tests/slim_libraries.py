@@ -21,12 +21,12 @@ from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_li
 from stoker.deliver.slim.regions import Choose
 from stoker.outside import process
 
-LARGE = 200 << 10  # more than a few of the largest pages
+LARGE = 200 << 10  # several pages of the largest size
 
 _SOURCE = """
 struct wrapper { int mark, version; const void* region; void* list; };
 #define WRAPPER __attribute__((section(".nvFatBinSegment"), used)) static struct wrapper
-static const char text[] = "text that stands before and behind";
+static const char text[] = "text before and after";
 static int zeros[50000];
 static __thread int of_thread;
 int answer(void) { return text[3] == 't' && !zeros[777] && !of_thread++ ? 42 : 0; }
@@ -35,12 +35,12 @@ _LIBRARY = ("-shared", "-fPIC")
 
 
 def code(seed: int, size: int = LARGE) -> bytes:
-    """Bytes that are like no others."""
+    """Return bytes that occur nowhere else."""
     return random.Random(seed).randbytes(size)
 
 
 def cubins(seed: int, *archs: int, size: int = LARGE) -> bytes:
-    """A region with one entry for each architecture."""
+    """Return a region with one entry for each architecture."""
     return region([entry(CUBIN, arch, code(1000 * seed + arch, size)) for arch in archs])
 
 
@@ -55,7 +55,7 @@ def build_library(
     name: str = "libmill.so",
     kind: Sequence[str] = _LIBRARY,
 ) -> Path:
-    """By gcc. Those ``wrapped`` have a wrapper, all unless told; ``more`` is C."""
+    """Build a library with gcc. Regions in ``wrapped`` (default: all) get a wrapper."""
     source = [_SOURCE]
     for number, content in enumerate(regions):
         (folder / f"{number}.bin").write_bytes(content)
@@ -81,7 +81,7 @@ def build_library(
 
 
 def said_to_be(machine: int, path: Path) -> bytes:
-    """A library of this machine as if it were for another: for reading, not for loading."""
+    """Return a library with another machine in its header; it can be read but not loaded."""
     relative = {62: 8, 183: 1027}  # x86-64 and aarch64
     content = bytearray(path.read_bytes())
     with open_file(path) as reader:
@@ -96,7 +96,7 @@ def said_to_be(machine: int, path: Path) -> bytes:
 
 
 def only(*archs: str) -> Choose:
-    """Chooses entries by the names of their architectures alone."""
+    """Return a choice of entries by the names of their architectures."""
     return lambda entries: [index for index, one in enumerate(entries) if one.arch in archs]
 
 
@@ -111,7 +111,7 @@ def slim(path: Path, made: Path, *archs: str, **options: bool) -> LibraryPlan:
 
 
 def listed(path: Path) -> list[list[str]]:
-    """The architectures in each region."""
+    """Return the architectures in each region."""
     with open_file(path) as reader:
         return [[one.arch for one in found.entries] for _, found in device_regions(Elf(reader))]
 
@@ -127,7 +127,7 @@ for number, size in zip(sys.argv[2::2], sys.argv[3::2]):
 
 
 def loaded(path: Path, sizes: dict[int, int]) -> list[bytes]:
-    """What the real loader puts where wrappers point: so many bytes of each region."""
+    """Load the library; return the first bytes of each region that a wrapper points to."""
     words = [str(word) for pair in sizes.items() for word in pair]
     done = subprocess.run(
         [sys.executable, "-c", _LOADED, str(path.resolve()), *words],
@@ -157,7 +157,7 @@ for wrapper in sys.argv[3:]:
 
 
 def wrapped(path: Path) -> list[bytes]:
-    """The start of every region, in memory, as the CUDA runtime finds it through its wrapper."""
+    """Return the start of every region in memory, found through its wrapper as CUDA does."""
     with open_file(path) as reader:
         file = Elf(reader)
         wrappers = [str(wrapper.address) for wrapper in read_wrappers(file)]
@@ -174,7 +174,7 @@ def wrapped(path: Path) -> list[bytes]:
 
 
 def listed_by(cuobjdump: str, path: Path) -> list[str]:
-    """What NVIDIA's own tool finds, cubins first: ``sm_90.cubin``, ``sm_90.ptx``."""
+    """Return what cuobjdump lists, cubins first: ``sm_90.cubin``, ``sm_90.ptx``."""
     found = []
     for kind in ("elf", "ptx"):
         printed = process.check([cuobjdump, f"-l{kind}", "-all", path], timeout=120)

@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[Path]:
-    """Mounted at a folder that is not there yet; ``options`` are those of tmpfs: ``size=8m``."""
+    """Mount a tmpfs at a new folder; ``options`` are its mount options, such as ``size=8m``."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

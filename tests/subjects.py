@@ -1,6 +1,6 @@
 """Values for tests of the pure core: a machine, its tools and trees with everything in order.
 
-A test says only what differs from that. Nothing is read and nothing is started.
+A test states only the differences. No file is read and no process is started.
 """
 
 from collections.abc import Iterable, Mapping
@@ -137,7 +137,7 @@ def tool(name: str, version: str | None = None, **changes: Any) -> Tool:
 
 
 def toolkit(version: str | None = "13.0", **changes: Any) -> CudaToolkit:
-    """As nvcc lists them, the architectures have no suffixes."""
+    """Return a CUDA toolkit; its architectures have no suffixes, as in nvcc's list."""
     release = cuda_releases().get(version or "")
     home = f"/usr/local/cuda-{version}"
     plain = dict.fromkeys(arch.rstrip("af") for arch in (release.archs if release else ()))
@@ -169,13 +169,13 @@ TOOLS = {"cxx": "13.2.0", "cmake": "3.31.0", "ninja": "1.12.1", "git": "2.39.5"}
 
 
 def tools(**versions: Tool | None) -> tuple[Tool, ...]:
-    """The usual ones; ``tools(cmake=None)`` lacks one, ``tools(mold=tool("mold"))`` has more."""
+    """Return the usual tools; ``tools(cmake=None)`` lacks one, ``tools(mold=...)`` adds one."""
     usual: dict[str, Tool | None] = {name: tool(name, version) for name, version in TOOLS.items()}
     return tuple(found for found in (usual | versions).values() if found)
 
 
 def libraries(*, without: Iterable[str] = ()) -> tuple[Library, ...]:
-    """Every library that a feature or a BLAS wants."""
+    """Return every library that a feature or a BLAS needs."""
     wanted = [
         *(row.library for row in known_features().values()),
         *(row.library for row in blas_libraries().values()),
@@ -222,7 +222,7 @@ _PYTORCH_ARCHS = (
 
 
 def pytorch_tree(**changes: Any) -> SourceTree:
-    """PyTorch 2.6.0, complete."""
+    """Return a complete tree of PyTorch 2.6.0."""
     tree = SourceTree(
         path="/src/pytorch",
         kind=ProjectKind.PYTORCH,
@@ -285,7 +285,7 @@ def subject(
     said: Origin = COMMAND_LINE,
     **changes: Any,
 ) -> Subject:
-    """What ``stoker plan WORDS`` is about. ``said`` is where defines and parts come from."""
+    """Return the subject of ``stoker plan WORDS``. ``said`` is the origin of defines and parts."""
     machine = machine or linux()
     spoken = {part: (text, said) for part, text in (parts or {}).items()}
     variant, origins = wanted_variant(
@@ -329,18 +329,18 @@ def cmake_of(planned: Plan) -> dict[str, str]:
 
 
 def named(findings: Iterable[Finding], name: str) -> Finding:
-    """The only finding of a name."""
+    """Return the only finding of that name."""
     (found,) = (finding for finding in findings if finding.name == name)
     return found
 
 
 def names(findings: Iterable[Finding], severity: Severity | None = None) -> set[str]:
-    """The names of findings, or of those of one severity."""
+    """Return the names of the findings, optionally of one severity."""
     return {f.name for f in findings if severity in (None, f.severity)}
 
 
 def unknown_estimate(**changes: Any) -> Estimate:
-    nothing = Quantity(amount=None, basis="nobody has measured this")
+    nothing = Quantity(amount=None, basis="not measured")
     whole = Estimate(
         seconds=nothing, largest_step_bytes=nothing, disk_bytes=nothing, wheel_bytes=nothing
     )
@@ -351,7 +351,7 @@ def unknown_estimate(**changes: Any) -> Estimate:
 
 
 def _of_backend(backend: Backend) -> st.SearchStrategy[Variant]:
-    """Variants of one back end, with the toolkits and targets that it has."""
+    """Generate variants of one backend, with its toolkits and targets."""
     toolkits: st.SearchStrategy[str | None] = st.none()
     archs = [row.arch for row in gpus().values() if row.backend is backend]
     match backend:

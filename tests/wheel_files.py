@@ -1,6 +1,6 @@
-"""Wheels made for tests with Python's own zip library, sound or broken in one place.
+"""Wheels for tests, written with Python's zipfile: correct, or broken in one place.
 
-Nothing of the engine under test is used: two independent writers and readers must agree.
+This module does not use the engine under test, so that two independent programs must agree.
 """
 
 import base64
@@ -25,7 +25,7 @@ def digest(content: bytes) -> str:
 
 
 def members(**more: bytes) -> dict[str, bytes]:
-    """What a small wheel holds, RECORD left out."""
+    """Return the files of a small wheel, without RECORD."""
     return {
         "mill/__init__.py": CODE,
         "mill/lib/libmill.so": LIBRARY,
@@ -49,7 +49,7 @@ def zipped(
     zip64: bool = False,
     modes: Mapping[str, int] | None = None,
 ) -> bytes:
-    """A zip file; with ``describe`` sizes follow the data, as they do on a pipe."""
+    """Return a zip file; with ``describe`` the sizes follow the data, as in a pipe."""
     target = io.BytesIO()
     stream = _Pipe(target) if describe else target
     with zipfile.ZipFile(stream, "w") as archive:
@@ -63,7 +63,7 @@ def zipped(
 
 
 class _Pipe(io.RawIOBase):
-    """Something that can only be written to."""
+    """A stream that can only be written to."""
 
     def __init__(self, target: io.BytesIO):
         self._target = target
@@ -87,7 +87,7 @@ def make_wheel(folder: Path, content: bytes | None = None) -> Path:
 
 
 def sparse_zip(path: Path, name: str, size: int, crc: int = 0) -> None:
-    """One stored member of zeros, beyond 4 GiB too: a hole in the file, so it costs nothing."""
+    """Write one stored member of zeros, of any size: a sparse file that needs no disk space."""
     raw = name.encode()
     wide = struct.pack("<2H2Q", 1, 16, size, size)
     sizes = (crc, 2**32 - 1, 2**32 - 1, len(raw), len(wide))
@@ -106,21 +106,21 @@ def sparse_zip(path: Path, name: str, size: int, crc: int = 0) -> None:
 
 
 def unpacked(path: Path) -> dict[str, bytes]:
-    """What Python's own zip library finds in a wheel, in the order of the file."""
+    """Return the members of a wheel as zipfile reads them, in the order of the file."""
     with zipfile.ZipFile(path) as archive:
         return {info.filename: archive.read(info) for info in archive.infolist()}
 
 
 # -- breaking one thing --------------------------------------------------------------------------
 
-# Where fields are in an entry of the central directory, and in a local header.
+# Offsets of fields in an entry of the central directory and in a local header.
 FLAGS, METHOD, CRC, COMPRESSED, SIZE = 8, 10, 16, 20, 24
 LOCAL_FLAGS, LOCAL_METHOD, LOCAL_CRC, LOCAL_COMPRESSED, LOCAL_SIZE = 6, 8, 14, 18, 22
 SYSTEM, ATTRIBUTES, OFFSET, NAME_AT = 5, 38, 42, 46
 
 
 def entry_at(data: bytes, name: str) -> int:
-    """Where a member's entry in the central directory starts."""
+    """Return the offset of a member's entry in the central directory."""
     position = struct.unpack_from("<L", data, len(data) - 6)[0]
     while data[position : position + 4] == b"PK\x01\x02":
         lengths = struct.unpack_from("<3H", data, position + 28)
@@ -131,7 +131,7 @@ def entry_at(data: bytes, name: str) -> int:
 
 
 def header_at(data: bytes, name: str) -> int:
-    """Where a member's local header starts."""
+    """Return the offset of a member's local header."""
     return int(struct.unpack_from("<L", data, entry_at(data, name) + OFFSET)[0])
 
 
@@ -142,7 +142,7 @@ def patched(data: bytes, position: int, form: str, value: int) -> bytes:
 
 
 def renamed(data: bytes, old: str, new: str) -> bytes:
-    """Another name of the same length, in both headers."""
+    """Replace a name by another of the same length, in both headers."""
     assert len(old.encode()) == len(new.encode())
     return data.replace(old.encode(), new.encode())
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from builds import PATIENCE, Project
+from builds import TIMEOUT_S, Project
 from conftest import Stoker, missing
 from governed import STOKER, wait_until
 
-pytestmark = pytest.mark.timeout(1800)  # each build has a patience of its own
+pytestmark = pytest.mark.timeout(1800)  # each build has its own timeout
 
 FIRST = {"prepare", "configure", "codegen", "compile", "wheel", "package", "verify"}
 
@@ -98,7 +98,7 @@ def test_the_same_bytes_in_other_folders_and_repeated(
     repeated = project.built("--from-record", str(copy), "--out", str(tmp_path / "repeated"))
     assert digest(repeated.wheel) == digest(wheel)
     folder = str(repeated.folder)
-    again = stoker("build", "--from-record", folder, "--json", timeout=PATIENCE)
+    again = stoker("build", "--from-record", folder, "--json", timeout=TIMEOUT_S)
     assert again.returncode == 0, again.stderr
     assert digest(Path(json.loads(again.stdout)["record"]["outputs"][0])) == digest(wheel)
 
@@ -347,7 +347,7 @@ def test_an_interrupted_build_ends_at_once_and_goes_on_later(
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as build:
         wait_until(lambda: list(stoker_home.glob("cache/builds/*/build/begun")), "it generates")
         build.send_signal(number)
-        _, said = build.communicate(timeout=PATIENCE)
+        _, said = build.communicate(timeout=TIMEOUT_S)
     assert build.returncode == status
     assert "codegen    failed" in said
     assert said.endswith("interrupted\n")

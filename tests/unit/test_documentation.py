@@ -1,4 +1,4 @@
-"""Documentation that cannot fall behind: commands, settings, statuses, links."""
+"""The documentation agrees with the code: commands, settings, statuses, links, file names."""
 
 import re
 from pathlib import Path
@@ -23,6 +23,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     assert [name for name in COMMANDS if f"stoker {name}" not in text] == []
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    folders = [ROOT, *(path for path in (ROOT / "src/stoker").glob("**/") if path.is_dir())]
+    names = re.findall(r"`([\w./-]+\.(?:py|c|toml|yml))`", text)
+    assert len(names) > 20
+    missing = [name for name in names if not any((folder / name).exists() for folder in folders)]
+    assert [name for name in missing if name not in {"setup.py", "stoker.toml"}] == []
 
 
 def test_every_setting_is_documented() -> None:
