@@ -1,26 +1,27 @@
-"""Memory and CPU slots from now on: what is taken while which steps still run, and what fits.
+"""Memory and CPU slots from now on: what the running steps will take, and what fits beside them.
 
-The future is cut into stretches, the longer the further away they are: so far ahead nobody knows to
-the second. In each stretch a step counts with the most that it is expected to use there. Every
-prediction has a margin: those of predictions that were learned are independent errors and add as
-squares, those of shipped figures may all be wrong the same way and add up.
+The future is divided into stretches, which are longer the further ahead they are. In each stretch
+a step counts with the most memory that it is expected to use there. Every prediction has a margin.
+Errors of learned predictions are independent, so their margins add as squares; shipped figures may
+all be wrong in the same direction, so theirs add up.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from math import inf, sqrt
 
-from stoker.govern import course
+from stoker.govern import profile
 from stoker.model.govern import Basis, Prediction, Request, Running, State
 
 _SHORTEST = 0.25  # seconds
-_GROWTH = 1.03  # from one stretch's end to the next one's
-# Share of a learned prediction's width that is kept free: to be wrong now and then, and kill the
-# youngest, costs less than CPUs without work.
+_GROWTH = 1.03  # factor from one stretch's end to the next
+# Share of a learned prediction's width that is kept free. Being wrong now and then, and killing the
+# youngest step, costs less than idle CPUs.
 _CAUTION = 0.25
-_LOOKED_AT = 16  # of those who wait, to tell how far to look
+_LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
+_COARSE = 8  # every eighth stretch is checked first, because most conflicts last longer than that
 
 
 def _ends() -> tuple[float, ...]:
@@ -35,58 +36,90 @@ _ENDS = _ends()
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What one step takes, from the beginning of a stretch to its own end. Times are seconds from
-    now; ``margin`` is a share of its memory.
+    """What one step takes in the stretches from ``first`` to ``last``, which it starts at ``begin``
+    and leaves at ``end``, in seconds from now. ``margin`` is a share of its memory.
     """
 
     first: int
+    last: int
+    begin: float
     end: float
     slots: int
-    memory: course.Span
+    memory: profile.Expected
+    spread: float
     margin: float
     independent: bool
 
+    def share(self, begin: float, end: float) -> tuple[float, float]:
+        """Return its memory and the variance of that between two times."""
+        end = end if end < self.end else self.end
+        memory = self.memory((begin - self.begin) / self.spread, (end - self.begin) * self.spread)
+        margin = memory * self.margin
+        return (memory, margin * margin) if self.independent else (memory + margin, 0.0)
+
 
 class Forecast:
-    """Starts with those who run; whoever is admitted is added, so that the next one sees it."""
+    """What the running steps will use. A step that is admitted is added, so that the next check
+    includes it.
+
+    A stretch is summed when it is first looked at. Most checks fail early, and looking at every
+    stretch for every decision would cost a simulation most of its time.
+    """
 
     def __init__(self, state: State, room: float, *, spare_trials: bool = False):
-        """``spare_trials``: for steps on trial nothing is kept free but where there is room."""
+        """``room`` is the memory that steps may use. With ``spare_trials`` a step on trial counts
+        with what it uses now if its prediction does not fit.
+        """
         self._room = room
         self._cpus = state.cpus
         self._pace = state.pace
-        self._until = _stretches(state)
-        self._memory = [0.0] * len(self._until)
-        self._variance = [0.0] * len(self._until)
-        self._slots = [0] * len(self._until)
-        for step in sorted(state.running, key=lambda step: step.on_trial):
-            claim = _running_claim(step, state)
+        positions = [(step, *_position(step, state)) for step in state.running]
+        lives = (profile.remaining(prediction, ages[0]) for _, prediction, ages, _ in positions)
+        self._until = _stretches(state, lives)
+        self._claims: list[_Claim] = []
+        # Memory, variance and slots of each stretch that was looked at.
+        self._sums: list[tuple[float, float, int] | None] = [None] * len(self._until)
+        self._reserved: Request | None = None
+        self._tight = 0  # the stretch at which the latest check failed
+        for step, prediction, ages, spread in sorted(positions, key=lambda each: each[0].on_trial):
+            claim = self._running_claim(step, prediction, ages, spread)
             if spare_trials and step.on_trial and not self._has_room(claim):
-                claim = replace(claim, memory=_constant(step.current), margin=0.0)
+                claim = replace(claim, memory=profile.Expected(step.current), margin=0.0)
             self._take(claim)
 
     @property
     def free_slots(self) -> int:
-        return self._cpus - self._slots[0]
+        return self._cpus - self._slots(0)
 
     def highest(self, within: float = inf) -> float:
-        """The most memory that is expected to be in use in so many seconds, margins included."""
+        """Return the most memory expected within so many seconds, margins included."""
         last = bisect_left(self._until, within)
-        taken = zip(self._memory[: last + 1], self._variance, strict=False)
-        return max(memory + sqrt(variance) for memory, variance in taken)
+        sums = (self._sum(index) for index in range(last + 1))
+        return max(memory + sqrt(variance) for memory, variance, _ in sums)
 
     def fits(self, request: Request) -> bool:
-        """Whether it can start now."""
-        return self._has_room(self._claim(request, 0))
+        """Return whether the step can start now."""
+        claim = self._claim(request, 0)
+        if self._reserved and self._has_room(claim):
+            self._keep_place(self._reserved)
+            self._reserved = None
+        return self._has_room(claim)
 
     def add(self, request: Request) -> None:
-        """It starts now."""
+        """Count a step that starts now."""
         self._take(self._claim(request, 0))
 
     def reserve(self, request: Request) -> None:
-        """Keep a place for it at the earliest time it can start, as far as ends are known."""
-        slots = self._slots
-        later = [n for n in range(1, len(slots)) if slots[n] < slots[n - 1]]
+        """Keep a place for a step at the earliest time at which it can start.
+
+        To find that time is expensive, so it waits until a step is found that would fit.
+        """
+        self._reserved = request
+
+    def _keep_place(self, request: Request) -> None:
+        ends = sorted({claim.last + 1 for claim in self._claims})
+        ends = ends[: bisect_left(ends, len(self._until))]
+        later = [index for index in ends if self._slots(index) < self._slots(index - 1)]
         claims = [self._claim(request, first) for first in later]
         if claims:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
@@ -94,94 +127,109 @@ class Forecast:
     def _claim(self, request: Request, first: int) -> _Claim:
         begin = self._until[first - 1] if first else 0.0
         margin, independent = _margin(request, 1.0)
-        prediction = course.paced(request.prediction, self._pace)
-        expected = course.span(prediction)
-        spread = course.spread_of(prediction, self._pace)
+        prediction = profile.paced(request.prediction, self._pace)
+        spread = profile.spread_of(prediction, self._pace)
+        end = begin + profile.remaining(prediction, 0.0) * spread
         return _Claim(
             first=first,
-            end=begin + course.remaining(prediction, 0.0) * spread,
+            last=bisect_left(self._until, end),
+            begin=begin,
+            end=end,
             slots=request.slots_of(self._cpus),
-            memory=lambda start, end: expected((start - begin) / spread, (end - begin) * spread),
+            memory=profile.expected(prediction),
+            spread=spread,
+            margin=margin,
+            independent=independent,
+        )
+
+    def _running_claim(
+        self, step: Running, prediction: Prediction, ages: profile.Ages, spread: float
+    ) -> _Claim:
+        margin, independent = _margin(step.request, profile.to_come(prediction, ages[0]))
+        end = profile.remaining(prediction, ages[0]) * spread
+        return _Claim(
+            first=0,
+            last=bisect_left(self._until, end),
+            begin=0.0,
+            end=end,
+            slots=step.request.slots_of(self._cpus),
+            memory=profile.expected_from(prediction, ages, step.current),
+            spread=spread,
             margin=margin,
             independent=independent,
         )
 
     def _has_room(self, claim: _Claim) -> bool:
-        for index, memory, variance in self._shares(claim):
-            if not self._slots[index]:
-                continue  # with nobody beside it anything fits
-            total = self._memory[index] + memory + sqrt(self._variance[index] + variance)
-            if self._slots[index] + claim.slots > self._cpus or total > self._room:
+        first, last = claim.first, claim.last
+        if first <= self._tight <= last and not self._fits_at(claim, self._tight):
+            return False
+        for index in chain(range(first, last, _COARSE), range(first, last + 1)):
+            if not self._fits_at(claim, index):
+                self._tight = index
                 return False
         return True
 
+    def _fits_at(self, claim: _Claim, index: int) -> bool:
+        taken, variance, slots = self._sum(index)
+        if not slots:
+            return True  # a step that runs alone always fits
+        if slots + claim.slots > self._cpus:
+            return False
+        memory, own = claim.share(self._begin(index), self._until[index])
+        return taken + memory + sqrt(variance + own) <= self._room
+
     def _take(self, claim: _Claim) -> None:
-        for index, memory, variance in self._shares(claim):
-            self._memory[index] += memory
-            self._variance[index] += variance
-            self._slots[index] += claim.slots
+        self._claims.append(claim)
+        for index in range(claim.first, claim.last + 1):
+            if known := self._sums[index]:
+                memory, variance = claim.share(self._begin(index), self._until[index])
+                self._sums[index] = known[0] + memory, known[1] + variance, known[2] + claim.slots
 
-    def _shares(self, claim: _Claim) -> Iterator[tuple[int, float, float]]:
-        """The stretches it lives in, with its memory and variance in each."""
-        begin = self._until[claim.first - 1] if claim.first else 0.0
-        for index in range(claim.first, len(self._until)):
-            end = self._until[index]
-            memory = claim.memory(begin, min(end, claim.end))
-            margin = memory * claim.margin
-            if claim.independent:
-                yield index, memory, margin * margin
-            else:
-                yield index, memory + margin, 0.0
-            if end >= claim.end:
-                return
-            begin = end
+    def _sum(self, index: int) -> tuple[float, float, int]:
+        """Return memory, variance and slots of all claims in one stretch."""
+        if known := self._sums[index]:
+            return known
+        memory, variance, slots = 0.0, 0.0, 0
+        begin, end = self._begin(index), self._until[index]
+        for claim in self._claims:
+            if claim.first <= index <= claim.last:
+                each, own = claim.share(begin, end)
+                memory, variance, slots = memory + each, variance + own, slots + claim.slots
+        self._sums[index] = memory, variance, slots
+        return memory, variance, slots
+
+    def _slots(self, index: int) -> int:
+        return sum(claim.slots for claim in self._claims if claim.first <= index <= claim.last)
+
+    def _begin(self, index: int) -> float:
+        return self._until[index - 1] if index else 0.0
 
 
-def _stretches(state: State) -> list[float]:
-    """Their ends: as far as lives of those who run, and of the next ones, are known; then all the
-    rest.
+def _stretches(state: State, running: Iterable[float]) -> list[float]:
+    """Return the ends of the stretches: as far ahead as the durations of the running and the next
+    steps are known, then all the rest.
     """
     first = islice(state.waiting, _LOOKED_AT)
-    lives = [course.remaining(course.paced(each.prediction, state.pace), 0.0) for each in first]
-    positions = (_position(step, state) for step in state.running)
-    lives += [course.remaining(prediction, ages[0]) for prediction, ages, _ in positions]
-    horizon = max((life for life in lives if life < inf), default=0.0)
+    waiting = (profile.remaining(profile.paced(each.prediction, state.pace), 0.0) for each in first)
+    horizon = max((life for life in chain(waiting, running) if life < inf), default=0.0)
     horizon *= state.pace.spread  # some may be slower
     return [*_ENDS[: bisect_left(_ENDS, horizon)], horizon, inf]
 
 
-def _running_claim(step: Running, state: State) -> _Claim:
-    prediction, ages, spread = _position(step, state)
-    margin, independent = _margin(step.request, course.to_come(prediction, ages[0]))
-    expected = course.ahead(prediction, ages, step.current)
-    return _Claim(
-        first=0,
-        end=course.remaining(prediction, ages[0]) * spread,
-        slots=step.request.slots_of(state.cpus),
-        memory=lambda begin, end: expected(begin / spread, end * spread),
-        margin=margin,
-        independent=independent,
-    )
-
-
-def _position(step: Running, state: State) -> tuple[Prediction, course.Ages, float]:
-    """Return what is predicted of a step at today's pace, how much of it has passed, and by which
-    factor the rest may be faster or slower.
+def _position(step: Running, state: State) -> tuple[Prediction, profile.Ages, float]:
+    """Return the step's prediction at today's pace, how much of it has passed, and the factor by
+    which the rest may be faster or slower.
     """
-    prediction = course.paced(step.request.prediction, state.pace)
-    spread = course.spread_of(prediction, state.pace)
-    return prediction, course.lived(prediction, step.age(state.now), step.peak, spread), spread
+    prediction = profile.paced(step.request.prediction, state.pace)
+    spread = profile.spread_of(prediction, state.pace)
+    return prediction, profile.lived(prediction, step.age(state.now), step.peak, spread), spread
 
 
 def _margin(request: Request, to_come: float) -> tuple[float, bool]:
-    """A share of its memory, and whether it is an error of its own. The more of a step's life has
-    been seen, the less is uncertain.
+    """Return the margin as a share of the step's memory, and whether it is independent of other
+    steps. The more of a step has been seen, the less is uncertain.
     """
     prediction = request.prediction
     width = max(0.0, prediction.high / prediction.peak - 1) if prediction.peak else 0.0
     caution = _CAUTION if prediction.learned else 1.0
     return width * to_come * caution, prediction.basis is not Basis.PRIOR
-
-
-def _constant(memory: float) -> course.Span:
-    return lambda *_: memory

@@ -1,26 +1,45 @@
-"""Profiles: the most memory a step used in each equal part of its life, in percent of its peak.
+"""The memory of one step over its life: its profile as recorded, and what to expect of it.
 
-Recorded from what a launcher reports, or assumed where only a mean is known. nvcc's is a saw: each
-of its programs climbs and ends. gcc climbs steeply while it reads, then slowly until its end.
+A profile is the most memory that a step used in each equal part of its life, in percent of its
+peak. It is recorded from the launcher's reports, or assumed where only a mean is known. The profile
+of nvcc is a saw: each program that it starts climbs and ends. gcc climbs steeply while it reads its
+input, then slowly until it ends.
+
+A step that runs is expected to follow its profile, stretched to the expected duration; without a
+profile it is expected to use its peak throughout. The longer a step has run, the more its own
+measurements count, and the less the prediction counts.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
-from math import ceil
+from math import ceil, inf
 
-from stoker.model.govern import StepRecord
+from msgspec.structs import replace
+
+from stoker.model.govern import Pace, Prediction, StepRecord
 
 PARTS = 128
-_STRETCHES = 4 * PARTS  # that are kept while a step runs
-_FIRST_WIDTH = 0.1  # seconds, as launchers sample
-_SHORTEST = 1.0  # seconds of a life that is long enough to have parts
+_STRETCHES = 4 * PARTS  # kept while a step runs
+_FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
+_SHORTEST = 1.0  # seconds; a shorter step gets no profile
+_OVERTIME = 1.02  # factor by which predicted durations are taken to be too short
+_LATE = 0.1  # share of its age that an overdue step is expected to run on
+_TAIL = 16  # last parts of a profile, in one of which an overdue step may be
+_MOMENT = 1.0  # seconds for which memory in use now is expected to stay in use
+_ALIKE = 0.12  # share by which the memory of one command differs from run to run
+_DELAY = 0.5  # seconds by which a measurement may be older than the step's age
+_SLOWEST = 2.5  # a step that is slower than predicted by more than this does not follow its profile
 
 Profile = tuple[int, ...]
+Ages = tuple[float, float]  # seconds of a predicted life that have passed: at least, at most
 
 
 class Recorder:
-    """Keeps the most of each stretch of time. Stretches double when there are too many of them, so
-    that the longest step takes no more room than a short one.
+    """Records the most memory in each stretch of time.
+
+    Stretches double in length when there are too many, so a long step needs no more memory than a
+    short one.
     """
 
     def __init__(self) -> None:
@@ -29,13 +48,13 @@ class Recorder:
         self._current = 0
 
     def add(self, age: float, memory: int) -> None:
-        """What it uses from that age on; until then it used what was said before."""
+        """Record that the step uses ``memory`` from this age on."""
         self._reach(age)
         self._current = memory
         self._most[-1] = max(self._most[-1], memory)
 
     def profile(self, seconds: float) -> Profile:
-        """Of a life of so many seconds; empty where that was too short to tell."""
+        """Return the profile of a step that ran for ``seconds``; empty if that is too short."""
         if seconds < _SHORTEST or not max(self._most):
             return ()
         self._reach(seconds)
@@ -52,14 +71,14 @@ class Recorder:
 
 
 def profile_of(record: StepRecord) -> Profile:
-    """As recorded, else the climb with the measured mean; empty where there is neither."""
+    """Return the recorded profile, or a climb with the measured mean; empty if neither is known."""
     if record.profile:
         return tuple(_parts(record.profile, len(record.profile)))
     return climb(record.mean / record.peak, record.step.rounds) if record.mean else ()
 
 
 def _parts(values: Sequence[int], length: float) -> Iterator[int]:
-    """The most in each part of so many values; what lies beyond belongs to the last part."""
+    """Yield the most in each part of ``length`` values; the last part takes those beyond."""
     each = length / PARTS
     for part in range(PARTS - 1):
         yield max(values[int(part * each) : ceil((part + 1) * each)])
@@ -67,15 +86,136 @@ def _parts(values: Sequence[int], length: float) -> Iterator[int]:
 
 
 def climb(mean: float, waves: int = 1) -> Profile:
-    """With that mean. With several waves the first one climbs, and after it the peak may be at any
-    time.
+    """Return a climbing profile with this mean. With several waves only the first one climbs; after
+    it the peak may come at any time.
     """
     ends = (min(1.0, (part + 1) * waves / PARTS) for part in range(PARTS))
     return tuple(ceil(100 * climbed(mean, end)) for end in ends)
 
 
 def climbed(mean: float, share: float) -> float:
-    """Of the peak, when that share of a life has passed: share ** exponent, whose mean is
-    1 / (exponent + 1).
+    """Return memory over peak when ``share`` of a life has passed: share ** exponent, the mean of
+    which is 1 / (exponent + 1).
     """
     return float(share ** max(0.0, 1 / mean - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a step is expected to use: called with two times, returns the most bytes between them.
+
+    Times are seconds from now. The forecast makes this call tens of times for each running step
+    whenever the policy looks for a step to admit, so it does as little as possible.
+    """
+
+    peak: float
+    profile: Profile = ()
+    seconds: float = 1.0
+    ages: Ages = (0.0, 0.0)
+    scale: float = 1.0
+    floor: float = 0.0
+    floor_until: float = 0.0
+
+    def __call__(self, begin: float, end: float) -> float:
+        level = self.peak
+        if profile := self.profile:
+            parts, seconds = len(profile), self.seconds
+            first, last = (self.ages[0] + begin) / seconds * parts, (self.ages[1] + end) / seconds
+            first = first if first < parts - _TAIL else parts - _TAIL
+            last = last * parts if last < 1.0 else parts
+            level = self.scale * (level * (max(profile[int(first) : int(last) + 1]) / 100))
+        return self.floor if begin < self.floor_until and level < self.floor else level
+
+
+def expected(prediction: Prediction) -> Expected:
+    """Return the expected memory of a step that starts now."""
+    if not prediction.profile or not prediction.seconds:
+        return Expected(prediction.peak)
+    return Expected(prediction.peak, prediction.profile, prediction.seconds)
+
+
+def expected_from(prediction: Prediction, ages: Ages, current: int) -> Expected:
+    """Return the expected memory of a step that runs, for as long as it runs."""
+    left = to_come(prediction, ages[0])
+    if current > prediction.peak:  # it has passed its prediction and may go as far again
+        return Expected(current + max(0, current - prediction.high) * left)
+    least, most = (prediction.peak * share for share in _shares(prediction, *ages))
+    scale = 1.0 if current >= least else 1 - (1 - current / least) * (1 - left)
+    profile = prediction.profile if prediction.seconds else ()
+    return Expected(
+        peak=prediction.peak,
+        profile=profile,
+        seconds=prediction.seconds or 1.0,
+        ages=ages,
+        scale=scale,
+        floor=current,
+        floor_until=inf if current > most else _MOMENT,
+    )
+
+
+def paced(prediction: Prediction, pace: Pace) -> Prediction:
+    """Return the prediction of a step for a machine with this pace."""
+    if pace.usual == 1.0 or prediction.seconds is None or not prediction.learned:
+        return prediction
+    return replace(prediction, seconds=prediction.seconds * pace.usual)
+
+
+def spread_of(prediction: Prediction, pace: Pace) -> float:
+    """Return the factor by which the step may be faster or slower than its paced prediction."""
+    return pace.spread if prediction.learned else 1.0
+
+
+def lived(prediction: Prediction, age: float, peak: int, spread: float) -> Ages:
+    """Return how much of its predicted life a step has behind it.
+
+    That is its age, within ``spread``, unless its ``peak`` so far says otherwise: a step that has
+    not reached a level of its profile yet is slower than predicted, and a step that has reached it
+    too early is faster.
+    """
+    profile, seconds = prediction.profile, prediction.seconds
+    least, most = age / spread, age * spread
+    if not profile or not seconds or not prediction.learned or not prediction.peak:
+        return least, most
+    percent = 100 * peak / prediction.peak
+    first = _first_above(profile, percent / (1 + _ALIKE))
+    earliest = first * seconds / len(profile)
+    latest = _first_above(profile, percent / (1 - _ALIKE), first) * seconds / len(profile)
+    if earliest < seconds:
+        least, most = max(least, earliest), max(most, earliest)
+    bound = max(latest + _DELAY, age / _SLOWEST)
+    return min(least, bound), min(most, bound)
+
+
+def _first_above(profile: Profile, percent: float, start: float = 0) -> float:
+    """Return the first part from ``start`` on that exceeds the level; infinity if none does."""
+    if start < len(profile):
+        for part in range(int(start), len(profile)):
+            if profile[part] > percent:
+                return part
+    return inf
+
+
+def remaining(prediction: Prediction, age: float) -> float:
+    """Return the seconds until the step ends, rather too many; infinity if nothing is known."""
+    if prediction.seconds is None:
+        return inf
+    return max(prediction.seconds * _OVERTIME - age, age * _LATE)
+
+
+def to_come(prediction: Prediction, age: float) -> float:
+    """Return the share of its last wave that lies ahead: 1, unless its own duration is known."""
+    if not prediction.seconds or not prediction.learned:
+        return 1.0
+    return min(1.0, max(0.0, (1 - age / prediction.seconds) * prediction.waves))
+
+
+def _shares(prediction: Prediction, begin: float, end: float) -> tuple[float, float]:
+    """Return the least and the most share of the peak between two ages."""
+    profile, seconds = prediction.profile, prediction.seconds
+    if not profile or not seconds:
+        return 0.0, 1.0
+    parts = len(profile)
+    first = int(min(begin / seconds * parts, parts - _TAIL))
+    last = int(min(end / seconds * parts, parts))
+    seen = profile[first : last + 1]
+    return min(seen) / 100, max(seen) / 100

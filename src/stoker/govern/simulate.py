@@ -1,37 +1,44 @@
-"""A build on a virtual clock: the policy's own code over measured steps, with kills charged.
+"""A build on a virtual clock: the real governor, with simulated launchers, memory and kernel.
 
-A step's memory follows a ``Shape``, by default the profile it was recorded with. When all of it
-together passes the machine's, the kernel kills the largest step. Steps slow each other down only
-where they want more CPUs than there are. Not simulated: caches, disks, memory bandwidth, the time a
-kill takes.
+The memory of a step follows a ``Shape``, by default its recorded profile. When the steps together
+exceed the machine's memory, the kernel kills the largest one. Steps slow each other down only if
+they need more CPUs than there are. Not simulated: caches, disks, memory bandwidth, and the time
+that a kill takes.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import ceil
 from random import Random
 
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds, paths
-from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
+from stoker.govern.governor import Governor, MemoryReading
+from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
-from stoker.govern.profile import PARTS, Recorder, climbed
-from stoker.govern.slope import Slope
-from stoker.model.govern import Basis, Request, Running, SimulationResult, State, StepRecord
+from stoker.govern.profile import PARTS, climbed
+from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
+from stoker.model.events import AnyEvent, StepPauses
+from stoker.model.govern import SimulationResult, StepRecord
+from stoker.model.runs import Attempt, Outcome
 
-Shape = Callable[[StepRecord, float], float]  # bytes in use when that share of its time has passed
+Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
 
-WINDOW = 8  # steps that the build tool is told to start at once, for each CPU
-# Mean memory over peak where only the peak was measured: gcc 12 on C++ at -O2 and -O3, 0.76-0.83.
+WINDOW = 8  # steps that the build tool starts at once, per CPU
+# Mean memory over peak if only the peak was measured: gcc 12 on C++ at -O2 and -O3, 0.76-0.83.
 TYPICAL_SHARE = 0.8
 
 _INTERVAL = 0.25  # seconds between two readings of the meter
-_REFRESH = 1.0  # seconds after which those who wait are predicted anew
-_INSTANTS = 2 * PARTS  # in which a shape is summed up
+_INSTANTS = 2 * PARTS  # at which a shape is sampled
+_SHORTEST = 1.0  # seconds; the governor records no profile of a shorter step
+_RUN = 1
+_ASK = Ask(version=VERSION, run=_RUN, directory="", cpus=1, command=())
 
 
 def recorded(record: StepRecord, share: float) -> float:
-    """By its profile; where it has none, as compilers usually climb."""
+    """Follow the recorded profile; without one, climb as compilers usually do."""
     if not record.profile:
         return climbing(record, share)
     part = min(int(share * len(record.profile)), len(record.profile) - 1)
@@ -39,18 +46,20 @@ def recorded(record: StepRecord, share: float) -> float:
 
 
 def climbing(record: StepRecord, share: float) -> float:
-    """Steeply at first, then slowly up to the end, with the measured mean: as compilers do."""
+    """Climb steeply at first, then slowly until the end, with the measured mean."""
     mean = record.mean or TYPICAL_SHARE * record.peak
     return record.peak * climbed(mean / record.peak, share) if mean else 0.0
 
 
 def flat(record: StepRecord, share: float) -> float:  # noqa: ARG001 - a shape
-    """The peak from first to last: the worst case for anybody who does not reserve it."""
+    """Use the peak throughout: the worst case for a policy that does not reserve it."""
     return record.peak
 
 
 def scattered(steps: Sequence[StepRecord], *, by: float, seed: int) -> tuple[StepRecord, ...]:
-    """The same steps with other peaks, each drawn evenly within a share of its own."""
+    """Return the steps with peaks drawn uniformly within a share of the recorded ones."""
+    if not by:
+        return tuple(steps)
     random = Random(seed)
     return tuple(_scaled(step, 1 + random.uniform(-by, by)) for step in steps)
 
@@ -61,20 +70,21 @@ def _scaled(step: StepRecord, factor: float) -> StepRecord:
 
 
 def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...]:
-    """The steps with integral and profile of their memory as a governor would have found them."""
+    """Return the steps with the memory integral and profile that a governor would record."""
     return tuple(_measured(step, shape) for step in steps)
 
 
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
+    if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
+        return step
     instants = [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
-    recorder = Recorder()
-    for number, memory in enumerate(instants):
-        recorder.add(step.seconds * number / _INSTANTS, round(memory))
-    return replace(
-        step,
-        byte_seconds=step.seconds * sum(instants) / _INSTANTS,
-        profile=recorder.profile(step.seconds),
-    )
+    most = max(instants)
+    profile: tuple[int, ...] = ()
+    if most and step.seconds >= _SHORTEST:
+        pairs = zip(instants[::2], instants[1::2], strict=True)
+        profile = tuple(ceil(100 * max(pair) / most) for pair in pairs)
+    integral = step.seconds * sum(instants) / _INSTANTS
+    return replace(step, byte_seconds=integral, profile=profile)
 
 
 def simulate(
@@ -87,45 +97,58 @@ def simulate(
     shape: Shape = recorded,
     window: int | None = None,
 ) -> SimulationResult:
-    """Run the steps to their end. ``history`` is what is known of them before; ``window`` how many
-    the build tool starts at once.
+    """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
+    the number of steps that the build tool starts at once.
     """
+    actual = measured(steps, shape)
+    known = actual if history is steps else measured(history, shape)
     simulation = _Simulation(
-        measured(steps, shape),
+        actual,
         policy,
         cpus=cpus,
         memory=memory,
-        predictor=Predictor(measured(history, shape)),
+        predictor=Predictor(known),
         shape=shape,
         window=window or WINDOW * cpus,
     )
     return simulation.run()
 
 
-class _Attempt:
-    """One start of a step; ``done`` counts the seconds of its life that have passed."""
+class _Process:
+    """The command of one attempt; ``done`` is how many seconds of its work are done."""
 
-    def __init__(self, running: Running, record: StepRecord):
-        self.running = running
+    def __init__(self, record: StepRecord, started: float):
         self.record = record
+        self.started = started
         self.done = 0.0
+        self.paused = False
+        self.memory = self.peak = 0
 
     @property
     def left(self) -> float:
         return self.record.seconds - self.done
 
-    @property
-    def cpu_seconds(self) -> float:
-        seconds = self.record.seconds
-        return self.record.cpu_seconds * self.done / seconds if seconds else 0.0
-
     def use(self, memory: float) -> None:
-        current = round(memory)
-        peak = max(self.running.peak, current)
-        self.running = replace(self.running, current=current, peak=peak)
+        self.memory = round(memory)
+        self.peak = max(self.peak, self.memory)
+
+    def usage(self) -> Usage:
+        """Return what its launcher reports at the end."""
+        share = self.done / self.record.seconds if self.record.seconds else 0.0
+        return Usage(
+            wall_us=round(self.done * 1e6),
+            cpu_us=round(self.record.cpu_seconds * share * 1e6),
+            peak=self.peak,
+            byte_seconds=round((self.record.byte_seconds or 0.0) * share),
+        )
 
 
 class _Simulation:
+    """The build tool, the launchers, the meter and the kernel around a governor.
+
+    A step is known to the governor by its index, which stands for the launcher's connection.
+    """
+
     def __init__(
         self,
         steps: Sequence[StepRecord],
@@ -141,33 +164,41 @@ class _Simulation:
         self._policy = policy
         self._cpus = cpus
         self._memory = memory
-        self._predictor = predictor
         self._shape = shape
         self._window = window
-        self._tails = self._predicted_tails()
+        self._paths = _predicted_paths(steps, predictor)
+        self._governor = Governor(
+            policy=policy,
+            predictor=predictor,
+            cpus=cpus,
+            cap=None,
+            send=self._obey,
+            emit=self._count_pauses,
+            keep=self._count_attempt,
+        )
         self._to_come = deque(range(len(steps)))
+        self._asked = 0  # steps that have asked and not ended
         self._finished: set[str] = set()
-        self._queue = Queue()
-        self._running: dict[int, _Attempt] = {}
-        self._slope = Slope()
+        self._processes: dict[int, _Process] = {}
+        self._to_kill: list[int] = []
         self._now = 0.0
-        self._refreshed = 0.0
-        self._used = 0
         self._highest = 0
         self._pauses = 0
-        self._preemptions = 0
         self._oom_kills = 0
+        self._preemptions = 0
         self._lost = 0.0
         self._failed: list[str] = []
 
     def run(self) -> SimulationResult:
         self._ask()
-        while self._queue or self._running:
-            self._decide()
+        while self._asked:
+            self._read_meter()
+            self._governor.decide(self._now)
+            self._stop_killed()
             self._pass_time()
             self._finish()
             self._use_memory()
-            self._kill_for_want_of_memory()
+            self._kill_largest()
             self._ask()
         return SimulationResult(
             policy=self._policy.name,
@@ -183,119 +214,114 @@ class _Simulation:
             bounds=bounds(self._steps, cpus=self._cpus, memory=self._memory),
         )
 
-    def _predicted_tails(self) -> list[float]:
-        """Seconds of the longest path behind each step, as far as history knows."""
-        expected = [
-            replace(record, seconds=self._predictor.predict(record.step).seconds or 0.0)
-            for record in self._steps
-        ]
-        longest = paths(expected)
-        return [longest[record.step.output] - record.seconds for record in expected]
+    # -- what the governor tells -----------------------------------------------------------------
+
+    def _obey(self, index: int, message: bytes) -> None:
+        """Do what a launcher does when the governor tells it something."""
+        match decode(message.rstrip(b"\n"))[0]:
+            case "run":
+                self._processes[index] = _Process(self._steps[index], self._now)
+            case "pause":
+                self._processes[index].paused = True
+            case "resume":
+                self._processes[index].paused = False
+            case "kill":
+                self._to_kill.append(index)
+            case "fail":
+                self._failed.append(self._steps[index].step.output)
+                self._end(index)
+            case "release":
+                self._end(index)
+
+    def _end(self, index: int) -> None:
+        self._asked -= 1
+        self._finished.add(self._steps[index].step.output)
+
+    def _count_pauses(self, event: AnyEvent) -> None:
+        self._pauses += isinstance(event, StepPauses)
+
+    def _count_attempt(self, _: int, attempt: Attempt) -> None:
+        self._preemptions += attempt.outcome is Outcome.PREEMPTED
+        if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
+            self._lost += attempt.record.cpu_seconds
+
+    # -- what happens by itself ------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """As the build tool does: in its order, what can be made, as much as its window holds."""
+        """Start steps as the build tool does: in its order, once their inputs exist, and no more at
+        once than its window holds.
+        """
         blocked: list[int] = []
-        while self._to_come and len(self._queue) + len(self._running) < self._window:
+        while self._to_come and self._asked < self._window:
             index = self._to_come.popleft()
-            if self._finished.issuperset(self._steps[index].needs):
-                self._queue.add(self._request(index, self._now))
+            record = self._steps[index]
+            if self._finished.issuperset(record.needs):
+                self._asked += 1
+                path = partial(self._paths.__getitem__, record.step.output)
+                self._governor.asked(index, _ASK, record.step, path, self._now)
             else:
                 blocked.append(index)
         self._to_come.extendleft(reversed(blocked))
-        if self._now - self._refreshed >= _REFRESH:
-            self._predict_again()
 
-    def _request(self, index: int, asked: float) -> Request:
-        step = self._steps[index].step
-        prediction = self._predictor.predict(step)
-        return Request(
-            id=index,
-            asked=asked,
-            prediction=prediction,
-            slots=step.targets_at_once,
-            path=(prediction.seconds or 0.0) + self._tails[index],
+    def _read_meter(self) -> None:
+        used = sum(process.memory for process in self._processes.values())
+        kills = {_RUN: self._oom_kills}
+        self._governor.read(
+            MemoryReading(limit=self._memory, used=used, oom_kills=kills), self._now
         )
 
-    def _predict_again(self) -> None:
-        """Those who wait profit from what was learned meanwhile."""
-        self._refreshed = self._now
-        for request in tuple(self._queue):
-            untouched = not request.preemptions and not request.ooms
-            if untouched and request.prediction.basis is not Basis.EXACT:
-                self._queue.add(self._request(request.id, request.asked))
-
-    def _decide(self) -> None:
-        state = State(
-            now=self._now,
-            cpus=self._cpus,
-            limit=self._memory,
-            used=self._used,
-            growth=self._slope.add(self._now, self._used),
-            pace=self._predictor.pace,
-            running=tuple(attempt.running for attempt in self._running.values()),
-            waiting=self._queue,
-        )
-        decision = self._policy.decide(state)
-        for identity in decision.pause:
-            attempt = self._running[identity]
-            attempt.running = replace(attempt.running, paused_at=self._now)
-            self._pauses += 1
-        for identity in decision.resume:
-            attempt = self._running[identity]
-            attempt.running = attempt.running.resumed(self._now)
-        for identity in decision.kill:
-            self._queue.add(after_preemption(self._stop(identity).running))
-            self._preemptions += 1
-        for identity in (*decision.admit, *decision.on_trial):
-            request = self._queue.remove(identity)
-            if request is None:
-                raise AssertionError(f"{self._policy.name} admits who does not wait")
-            on_trial = identity in decision.on_trial
-            running = Running(request=request, started=self._now, on_trial=on_trial)
-            self._running[identity] = _Attempt(running, self._steps[identity])
-        if not self._running:
-            raise AssertionError(f"{self._policy.name} lets nothing run")
-
-    def _stop(self, identity: int) -> _Attempt:
-        attempt = self._running.pop(identity)
-        self._used -= attempt.running.current
-        self._lost += attempt.cpu_seconds
-        return attempt
+    def _stop_killed(self) -> None:
+        for index in self._to_kill:
+            self._governor.stopped(index, self._processes.pop(index).usage(), self._now)
+        self._to_kill.clear()
 
     def _pass_time(self) -> None:
-        """To the next reading or the next end, whichever comes first."""
-        active = [each for each in self._running.values() if not each.running.is_paused]
+        """Advance to the next reading or the next end of a step, whichever comes first."""
+        active = [
+            (index, process) for index, process in self._processes.items() if not process.paused
+        ]
         if not active:
-            raise AssertionError(f"{self._policy.name} lets nothing go on")
-        wanted = sum(attempt.running.request.slots_of(self._cpus) for attempt in active)
+            raise AssertionError(f"{self._policy.name} lets nothing run")
+        wanted = sum(
+            min(self._steps[index].step.targets_at_once, self._cpus) for index, _ in active
+        )
         speed = min(1.0, self._cpus / wanted)
-        next_end = min(attempt.left for attempt in active) / speed
+        next_end = min(process.left for _, process in active) / speed
         passed = max(0.0, min(_INTERVAL, next_end))
         self._now += passed
-        for attempt in active:
-            attempt.done += passed * speed
+        for _, process in active:
+            process.done += passed * speed
 
     def _finish(self) -> None:
-        ended = [key for key, attempt in self._running.items() if attempt.left <= 1e-9]
-        for identity in ended:
-            record = self._running.pop(identity).record
-            self._finished.add(record.step.output)
-            self._predictor.learn(record)
+        ended = [index for index, process in self._processes.items() if process.left <= 1e-9]
+        for index in ended:
+            usage = self._processes.pop(index).usage()
+            self._governor.ended(index, Done(status=0, signal=0, usage=usage, tail=b""), self._now)
 
     def _use_memory(self) -> None:
-        for attempt in self._running.values():
-            attempt.use(self._shape(attempt.record, attempt.done / attempt.record.seconds))
-        self._used = sum(attempt.running.current for attempt in self._running.values())
+        for index, process in self._processes.items():
+            process.use(self._shape(process.record, process.done / process.record.seconds))
+            self._governor.grown(index, process.memory, process.peak, self._now)
 
-    def _kill_for_want_of_memory(self) -> None:
-        while self._used > self._memory:
-            largest = max(self._running, key=lambda key: self._running[key].running.current)
-            attempt = self._stop(largest)
+    def _kill_largest(self) -> None:
+        """Kill the largest step while memory is exceeded, as the kernel does."""
+        used = sum(process.memory for process in self._processes.values())
+        while used > self._memory:
+            largest = max(self._processes, key=lambda index: self._processes[index].memory)
+            process = self._processes.pop(largest)
+            used -= process.memory
             self._oom_kills += 1
-            again = after_oom(attempt.running, attempt.running.peak)
-            if again is None:
-                self._failed.append(attempt.record.step.output)
-                self._finished.add(attempt.record.step.output)
-            else:
-                self._queue.add(again)
-        self._highest = max(self._highest, self._used)
+            self._read_meter()
+            done = Done(status=0, signal=9, usage=process.usage(), tail=b"")
+            self._governor.ended(largest, done, self._now)
+        self._highest = max(self._highest, used)
+
+
+def _predicted_paths(steps: Sequence[StepRecord], predictor: Predictor) -> dict[str, float]:
+    """Return the critical-path seconds from each output to the end, as far as history knows."""
+    return paths(
+        [
+            replace(record, seconds=predictor.predict(record.step).seconds or 0.0)
+            for record in steps
+        ]
+    )

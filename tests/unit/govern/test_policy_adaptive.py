@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern import course
+from stoker.govern import profile as profiles
 from stoker.govern.policies import Adaptive
 from stoker.govern.profile import climb
 from stoker.model.govern import Basis, Decision, Prediction, Request, State
@@ -477,15 +477,15 @@ def test_a_neighbour_that_grows_is_made_room_for() -> None:
 def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few of them are looked at closely: time is not asserted, work is."""
     asked = 0
-    span = course.span
+    span = profiles.expected
 
-    def counted(prediction: Prediction) -> course.Span:
+    def counted(prediction: Prediction) -> profiles.Expected:
         nonlocal asked
         asked += 1
         return span(prediction)
 
     heavy = [make.request(i, 3 * GB + i % 97, path=float(i)) for i in range(5000)]
     busy = [make.running(make.request(9000 + i, GB), current=GB) for i in range(6)]
-    monkeypatch.setattr(course, "span", counted)
+    monkeypatch.setattr(profiles, "expected", counted)
     assert ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy)) == Decision()
     assert 0 < asked < 100
