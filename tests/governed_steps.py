@@ -114,7 +114,7 @@ def state(
     now: float = 100.0,
     steps: Sequence[Running] = (),
     waiting: Sequence[Request] = (),
-    neighbour: float = 0,
+    other_usage: float = 0,
     growth: float = 0.0,
     pressure: float = 0.0,
 ) -> State:
@@ -122,7 +122,7 @@ def state(
         now=now,
         cpus=cpus,
         limit=round(limit),
-        used=sum(step.current for step in steps) + round(neighbour),
+        used=sum(step.current for step in steps) + round(other_usage),
         growth=growth,
         pressure=pressure,
         running=tuple(steps),
@@ -201,7 +201,7 @@ def states(draw: st.DrawFn) -> State:
         limit=draw(st.integers(1, 20 * GB)),
         steps=steps,
         waiting=draw(requests(100, 12)),
-        neighbour=draw(st.integers(0, 10 * GB)),
+        other_usage=draw(st.integers(0, 10 * GB)),
         growth=draw(st.floats(-5e9, 5e9)),
         pressure=draw(st.sampled_from([0.0, 50.0])),
     )

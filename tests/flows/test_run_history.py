@@ -129,3 +129,30 @@ def test_a_run_of_any_number_of_digits(stoker: Stoker, words: list[str], digits:
     done = stoker(*words, "9" * digits)
     assert done.returncode in (2, 5)
     assert "Traceback" not in done.stderr
+
+
+# -- reasons -------------------------------------------------------------------------------------
+
+
+def test_a_step_that_waited_is_explained_during_the_run_and_afterwards(
+    build: Build, stoker: Stoker
+) -> None:
+    """One CPU and two steps: one of them waits while the other one runs."""
+    build.step("one", "sleep 1")
+    build.step("two", "sleep 1")
+    summary = build.folder / "summary.json"
+    done = build.run(options=["--cpus", "1", "--explain", "--summary", str(summary)])
+    assert done.status == 0, done
+    assert "in all for a free CPU" in done.err
+    run = json.loads(summary.read_text())["run"]
+    waits = [sum(each.explanation.waits.values()) for each in build.attempts() if each.explanation]
+    assert len(waits) == 2
+    assert max(waits) > min(waits)
+    page = stoker("history", str(run), "--step", "one")
+    assert page.returncode == 0, page
+    assert page.stdout.startswith("one\n")
+    assert "it waited" in page.stdout
+    assert "it finished after" in page.stdout
+    unknown = stoker("history", str(run), "--step", "three")
+    assert unknown.returncode == 2
+    assert f"no step of run {run} has 'three' in its name" in unknown.stderr

@@ -101,7 +101,7 @@ def test_files_in_memory_are_a_neighbour_and_new_steps_go_to_disk(
     largest = 0
     for line in run.stderr:
         event = json.loads(line)
-        largest = max(largest, event.get("neighbour", 0))
+        largest = max(largest, event.get("other_usage", 0))
         if "go to disk" in event.get("text", ""):
             (build.folder / "switched").touch()
         if largest > 250_000_000 and "three" in build.made():

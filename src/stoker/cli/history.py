@@ -1,47 +1,71 @@
-"""`stoker history`: what was measured."""
+"""`stoker history`: what was measured, and why steps waited."""
 
 from pathlib import Path
 
 import click
 
+_FEW = 20  # steps that are shown without --all
+
 
 @click.command()
 @click.argument("run", type=click.IntRange(0, 2**62), metavar="[RUN]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every step, not only the hungriest.")
+@click.option("--all", "everything", is_flag=True, help="Show every step, not only the largest.")
+@click.option(
+    "--step",
+    metavar="NAME",
+    help="Explain why the steps with NAME in their source or output waited, paused or were killed.",
+)
 @click.option(
     "--export",
     "target",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the run as a trace that others can import or simulate.",
+    help="Write the run as a trace that can be imported or simulated elsewhere.",
 )
 @click.option(
     "--import",
     "source",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Learn from a trace that somebody else exported.",
+    help="Learn from a trace that was exported on another machine.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    run: int | None, everything: bool, target: Path | None, source: Path | None, as_json: bool
+    run: int | None,
+    everything: bool,
+    step: str | None,
+    target: Path | None,
+    source: Path | None,
+    as_json: bool,
 ) -> None:
-    """List governed runs; with RUN, its steps and what each needed."""
-    from stoker.flows import remembering
+    """List governed runs; with RUN, list its steps and what each needed.
+
+    \b
+    stoker history
+    stoker history 12
+    stoker history 12 --step RegisterCUDA.cpp
+    stoker history 12 --export build.json
+    """
+    from stoker.flows import history
     from stoker.report.console import print_json, show
+    from stoker.report.explanation import step_page
     from stoker.report.history import runs_page, steps_page
 
     if source is not None:
-        click.echo(f"learned {remembering.take_in(source)} steps from {source}", err=True)
-    elif target is not None and run is not None:
-        click.echo(f"wrote {remembering.export(run, target)} steps to {target}", err=True)
-    elif target is not None:
-        raise click.UsageError("--export needs the number of a run")
-    elif as_json:
-        found = remembering.runs() if run is None else remembering.steps(run)
-        print_json(found)
+        run, steps = history.import_trace(source)
+        click.echo(f"learned {steps} steps from {source} as run {run}", err=True)
     elif run is None:
-        show(runs_page(remembering.runs()))
+        if target is not None or step is not None:
+            raise click.UsageError("--export and --step need the id of a run: stoker history RUN")
+        runs = history.runs()
+        print_json(runs) if as_json else show(runs_page(runs))
+    elif target is not None:
+        click.echo(f"wrote {history.export(run, target)} steps to {target}", err=True)
     else:
-        attempts = remembering.steps(run)
-        show(steps_page(attempts, len(attempts) if everything else 20))
+        attempts = history.attempts_of(run, step)
+        if as_json:
+            print_json(attempts)
+        elif step is not None:
+            show(step_page(attempts))
+        else:
+            show(steps_page(attempts, len(attempts) if everything else _FEW))

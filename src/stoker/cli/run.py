@@ -13,31 +13,36 @@ from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
     from stoker.flows.kept_output import Kept
+    from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @setting_options(Group.GOVERN)
-@click.option("--respect-jobs", is_flag=True, help="A -jN of the command caps the CPUs.")
+@click.option("--respect-jobs", is_flag=True, help="Use no more CPUs than -jN of the command says.")
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the summary as JSON.")
+@click.option("--explain", is_flag=True, help="Say why steps waited, were paused or were killed.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     command: tuple[str, ...],
     respect_jobs: bool,
     summary_file: str | None,
+    explain: bool,
     **arguments: Any,
 ) -> int:
-    """Run a build command under the governor: as fast as memory allows, never out of it.
+    """Run a build command under the governor, which keeps it within memory and as fast as possible.
 
     \b
     stoker run -- ninja -C build
     stoker run -- pip install flash-attn --no-build-isolation
     stoker run --memory 8G -- make -j64
+    stoker run --explain -- ninja -C build
 
-    Ends with the command's own status; its output stays its own.
+    The exit status is that of the command, and its output is not changed.
     """
     from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
+    from stoker.report.explanation import RunExplanation
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
     settings = with_settings(arguments)
@@ -45,14 +50,22 @@ def command(
         settings["cpus"] = min(settings["cpus"] or jobs, jobs)
     progress = settings["progress"]
     outputs = kept_outputs()
-    # Where stderr is closed, Python has none.
+    # Python has no sys.stderr if the descriptor is closed.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
+    explanation = RunExplanation()
+
+    def show(event: "AnyEvent") -> None:
+        view.show(event)
+        explanation.show(event)
+
     try:
-        finished = run(command, run_options(settings), view.show)
+        finished = run(command, run_options(settings), show)
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):
         view.write(summary_text(finished.summary))
+    if explain:
+        view.write(explanation.text())
     if finished.unseen_cpu_seconds:
         view.write(unseen_text(finished.unseen_cpu_seconds))
     if summary_file:

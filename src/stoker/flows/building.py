@@ -21,7 +21,6 @@ from stoker.flows.planning import survey
 from stoker.flows.repeating import Recorded
 from stoker.flows.simulating import find_trace
 from stoker.flows.staging import Staging
-from stoker.govern.history import History
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest
 from stoker.model.errors import StorageError, UsageError
@@ -218,18 +217,16 @@ class _Case:
         """A disk that is full now must not hide why the build failed, nor that it did not."""
         try:
             self._folder.write(record)
-            self._attach_steps()
+            self._attach_steps(record)
         except StorageError as error:
             self._watcher.say(f"the record is not complete: {error}")
 
-    def _attach_steps(self) -> None:
-        """What the governor measured, from its history, where anything was."""
-        what = f"stoker build {self._folder.path.name}"
-        with History() as history:
-            run = next((run for run in history.runs() if run.command == what), None)
-        if run is not None:
+    def _attach_steps(self, record: BuildRecord) -> None:
+        """Add the steps that the governor measured to the run folder, if there are any."""
+        summary = record.summary
+        if summary is not None and summary.run is not None:
             with suppress(UsageError):
-                self._folder.attach("steps.json", write_trace(find_trace(str(run.id))))
+                self._folder.attach("steps.json", write_trace(find_trace(str(summary.run))))
 
     def _shell(self, staging: Staging) -> None:
         shell = os.environ.get("SHELL", "/bin/sh")

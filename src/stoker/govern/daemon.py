@@ -389,6 +389,7 @@ class Daemon:
             if self._kept[run].settled or now >= deadline:
                 del self._summaries[run]
                 self._warn()
+                summary = replace(summary, run=self._kept[run].row or None)
                 self._send(self._clients[run], encode("summary", msgspec.json.encode(summary)))
 
     def _abandon(self, run: int) -> None:

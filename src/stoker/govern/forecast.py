@@ -52,7 +52,7 @@ class _Claim:
 
     def share(self, begin: float, end: float) -> tuple[float, float]:
         """Return its memory and the variance of that between two times."""
-        end = end if end < self.end else self.end
+        end = min(self.end, end)
         memory = self.memory((begin - self.begin) / self.spread, (end - self.begin) * self.spread)
         margin = memory * self.margin
         return (memory, margin * margin) if self.independent else (memory + margin, 0.0)

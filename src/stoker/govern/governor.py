@@ -20,7 +20,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from stoker.govern.evidence import Surroundings, ran_out_of_memory
-from stoker.govern.policy import Policy, Queue, after_oom, after_preemption
+from stoker.govern.policy import Policy, Queue, WaitClock, after_oom, after_preemption
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
@@ -35,13 +35,24 @@ from stoker.model.events import (
     StepStarts,
     StepWaits,
 )
-from stoker.model.govern import Basis, Prediction, Request, Running, State, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.govern import (
+    Basis,
+    Decision,
+    Prediction,
+    Reason,
+    Request,
+    Running,
+    State,
+    Step,
+    StepRecord,
+)
+from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.units import size
 from stoker.model.value import Value
 
 _RECONSIDER = 1.0  # seconds between fresh looks at those who wait
 _RECONSIDERED = 200  # of them, the most urgent
+_MOST_PAUSES = 20  # of one attempt that the history keeps
 
 Connection = int  # what the daemon calls a launcher's socket
 # Seconds from a step's start to the end of the build, as far as they are known when it is called.
@@ -79,6 +90,9 @@ class _Entry:
         self.step = step
         self.path = path
         self.request = request
+        self.clock = WaitClock(request.asked)
+        self.pauses: list[Intervention] = []
+        self.killed: Intervention | None = None
         self.phase = Phase.WAITING
         self.running = Running(request=request, started=0.0)
         self.recorder = Recorder()
@@ -215,6 +229,7 @@ class Governor:
         return ran_out_of_memory(done.status, done.signal, done.tail, surroundings)
 
     def _out_of_memory(self, entry: _Entry, done: Done, now: float) -> None:
+        entry.killed = self._intervention(Reason.OOM, now)
         request = after_oom(entry.running, done.usage.peak)
         if request is None:
             self._send(entry.connection, encode("fail", self._hopeless(entry, done.usage)))
@@ -248,6 +263,7 @@ class Governor:
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
         decision = self._policy.decide(self.state(now))
+        self._explain(decision, now)
         for identity in decision.pause:
             self._pause(self._entries[identity], now)
         for identity in decision.resume:
@@ -258,6 +274,21 @@ class Governor:
             self._admit(self._entries[identity], now)
         for identity in decision.on_trial:
             self._admit(self._entries[identity], now, on_trial=True)
+
+    def _explain(self, decision: Decision, now: float) -> None:
+        """Note why steps wait, and why they are paused or killed now."""
+        for identity, reason in decision.held.items():
+            self._entries[identity].clock.hold(reason, now)
+        if decision.pause or decision.kill:
+            cause = self._intervention(decision.reason, now)
+            for identity in decision.pause:
+                self._entries[identity].pauses.append(cause)
+            for identity in decision.kill:
+                self._entries[identity].killed = cause
+
+    def _intervention(self, reason: Reason, now: float) -> Intervention:
+        reading = self._reading
+        return Intervention(at=now, reason=reason, used=reading.used, limit=reading.limit)
 
     def reconsider(self) -> None:
         """Paths are known now that were not."""
@@ -281,6 +312,7 @@ class Governor:
         entry.phase = Phase.RUNNING
         entry.running = Running(request=entry.request, started=now, on_trial=on_trial)
         entry.recorder = Recorder()
+        entry.clock.stop(now)
         entry.kills_before = self._reading.oom_kills.get(entry.run)
         entry.least_free = self._reading.limit - self._reading.used
         self._send(entry.connection, encode("run", entry.request.id))
@@ -290,7 +322,9 @@ class Governor:
                 step=entry.request.id,
                 run=entry.run,
                 title=entry.title,
-                waited=now - entry.request.asked,
+                waited=now - entry.clock.began,
+                needs=entry.request.prediction.peak,
+                waits=entry.clock.seconds,
             )
         )
 
@@ -304,10 +338,14 @@ class Governor:
                 run=entry.run,
                 title=entry.title,
                 memory=entry.running.current,
+                cause=entry.pauses[-1],
             )
         )
 
     def _resume(self, entry: _Entry, now: float) -> None:
+        if entry.pauses:
+            paused = entry.running.paused_for(now)
+            entry.pauses[-1] = replace(entry.pauses[-1], seconds=paused)
         entry.running = entry.running.resumed(now)
         self._send(entry.connection, encode("resume"))
 
@@ -367,7 +405,7 @@ class Governor:
             run=run,
             limit=self.limit,
             used=used,
-            neighbour=max(0, state.used - used - spare),
+            other_usage=max(0, state.used - used - spare),
             running=running,
             waiting=len(entries) - len(running),
             done=self._done[run],
@@ -405,8 +443,10 @@ class Governor:
                 why=outcome.value,
                 seconds=usage.wall_us / 1e6,
                 peak=usage.peak,
+                cause=entry.killed,
             )
         )
+        entry.clock, entry.pauses, entry.killed = WaitClock(now), [], None
 
     def _close(self, entry: _Entry, done: Done, outcome: Outcome, now: float) -> None:
         status = 128 + done.signal if done.signal else done.status
@@ -444,6 +484,14 @@ class Governor:
                 started=entry.running.started,
                 outcome=outcome,
                 status=status,
+                explanation=Explanation(
+                    asked=entry.clock.began,
+                    needs=entry.request.prediction.peak,
+                    basis=entry.request.prediction.basis,
+                    waits=entry.clock.seconds,
+                    pauses=tuple(entry.pauses[-_MOST_PAUSES:]),
+                    killed=entry.killed,
+                ),
             ),
         )
         return record

@@ -58,12 +58,13 @@ CREATE TABLE attempt (
     ),
     ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
     ("ALTER TABLE attempt ADD COLUMN directory TEXT NOT NULL DEFAULT ''",),
+    ("ALTER TABLE attempt ADD COLUMN explanation TEXT NOT NULL DEFAULT 'null'",),
 )
 _VERSION = len(_UPGRADES)
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes"
 _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile"
-_ATTEMPT_COLUMNS = f"started, outcome, status, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
+_ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
 # SQLite's codes for a file that is not what it must be. ERROR is a table or column that is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _PATIENCE = 5.0  # seconds to wait for a lock
@@ -145,6 +146,7 @@ class History:
                 attempt.started,
                 attempt.outcome.value,
                 attempt.status,
+                msgspec.json.encode(attempt.explanation).decode(),
                 record.seconds,
                 record.cpu_seconds,
                 record.peak,
@@ -238,7 +240,7 @@ def _attempt(row: tuple[Any, ...]) -> Attempt | None:
     """``None`` where a value is not one that we would write."""
     values = dict(zip(_ATTEMPT_COLUMNS.split(", "), row, strict=True))
     try:
-        for name in ("flags", "archs"):
+        for name in ("flags", "archs", "explanation"):
             values[name] = msgspec.json.decode(values[name])
         values["profile"] = tuple(values["profile"])
         step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import dropwhile
 from math import inf
 
 from msgspec.structs import replace
 
 from stoker.govern.forecast import Forecast
 from stoker.govern.policy import Policy, parse_policy
-from stoker.model.govern import Basis, Decision, Request, Running, State
+from stoker.model.govern import Basis, Decision, Reason, Request, Running, State
 from stoker.model.value import Value
 
 
@@ -47,7 +48,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def decide(self, state: State) -> Decision:
         if not state.running:
-            return self._admit(state) or Decision(admit=_first(state))
+            decision = self._admit(state)
+            started = decision.admit or decision.on_trial
+            return decision if started else Decision(admit=_first(state))
         if (oldest := _oldest(state)) and oldest.is_paused:
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
@@ -55,8 +58,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if resumed := tuple(self._resumed(state)):
             return Decision(resume=resumed)
         if idle := tuple(self._idle(state)):
-            return Decision(kill=idle)
-        return self._admit(state) or Decision()
+            return Decision(kill=idle, reason=Reason.LONG_PAUSE)
+        return self._admit(state)
 
     def _excess(self, state: State) -> float:
         """Bytes by which memory in use will pass the limit before a kill could help.
@@ -68,7 +71,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         growth = max(0.0, state.growth) * self.reaction
         if state.used + growth <= self._line(state):
             return 0.0
-        to_come = state.neighbour + self._growth(state, _active(state), self.reaction)
+        to_come = state.other_usage + self._growth(state, _active(state), self.reaction)
         return max(0.0, state.used + min(growth, to_come) - self._line(state))
 
     def _growth(self, state: State, steps: Sequence[Running], within: float) -> float:
@@ -87,9 +90,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         active = (step for step in _by_loss(state) if not step.is_paused)
         growing = (step for step in active if self._growth(state, [step], self.reaction))
         first = next(growing, None)
+        reason, held = Reason.SHORTAGE if short else Reason.GROWTH, _all(state, Reason.MEMORY)
         if short or first is None or not first.request.prediction.learned:
-            return Decision(kill=tuple(_cheapest(state, excess)))
-        return Decision(pause=(first.id,))
+            return Decision(kill=tuple(_cheapest(state, excess)), reason=reason, held=held)
+        return Decision(pause=(first.id,), reason=reason, held=held)
 
     def _idle(self, state: State) -> Iterator[int]:
         """Those whose memory is better given to others by now."""
@@ -108,27 +112,33 @@ class Adaptive(Value, frozen=True, kw_only=True):
             active.append(step)
             yield step.id
 
-    def _admit(self, state: State) -> Decision | None:
+    def _admit(self, state: State) -> Decision:
         busy = sum(step.request.slots_of(state.cpus) for step in state.running)
-        if not state.waiting or busy >= state.cpus or state.pressure > self.stalled:
-            return None
-        room = state.limit * (1 - self.cushion) - state.neighbour
+        if not state.waiting or busy >= state.cpus:
+            return Decision()
+        if state.pressure > self.stalled:
+            return Decision(held=_all(state, Reason.PRESSURE))
+        room = state.limit * (1 - self.cushion) - state.other_usage
         forecast = Forecast(state, room, spare_trials=True)
-        admitted = tuple(self._admitted(state, forecast))
+        held: dict[int, Reason] = {}
+        admitted = tuple(self._admitted(state, forecast, held))
         on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
-        return Decision(admit=admitted, on_trial=on_trial) if admitted or on_trial else None
+        return Decision(admit=admitted, on_trial=on_trial, held=held)
 
-    def _admitted(self, state: State, forecast: Forecast) -> Iterator[int]:
+    def _admitted(self, state: State, forecast: Forecast, held: dict[int, Reason]) -> Iterator[int]:
+        """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
         unsettled = self._unsettled(state)
-        passed = False  # somebody more urgent did not fit
-        # The smallest that did not fit, known or not: what is no smaller is not tried.
+        passed = False  # a more urgent step did not fit
+        # The smallest that did not fit, learned or not: what is no smaller is not tried.
         too_large = {True: inf, False: inf}
         for request in state.waiting:
             peak, learned = request.prediction.peak, request.prediction.learned
             if peak >= too_large[learned]:
+                held[request.id] = Reason.MEMORY
                 continue
             unknown_size = _of_unknown_size(request)
             if unknown_size and not unsettled:
+                held[request.id] = Reason.UNKNOWN_SIZE
                 continue
             if forecast.fits(request):
                 forecast.add(request)
@@ -139,9 +149,12 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
                 too_large[learned] = peak
-            if not passed and state.now - request.asked > self.endurance:
+                held[request.id] = Reason.MEMORY
+            waited = state.now - request.asked
+            if not passed and waited > self.endurance:
+                held.update(_all(state, Reason.TURN, after=request))
                 return
-            if not passed and state.now - request.asked > self.patience:
+            if not passed and waited > self.patience:
                 forecast.reserve(request)
             passed = True
 
@@ -177,6 +190,15 @@ class Adaptive(Value, frozen=True, kw_only=True):
             for step in state.running
         )
         return max(0, max(2, state.cpus // 4) - fresh)
+
+
+def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int, Reason]:
+    """Hold every waiting step, or every one behind ``after``, for the same reason."""
+    waiting = iter(state.waiting)
+    if after is not None:
+        waiting = dropwhile(lambda request: request.id != after.id, waiting)
+        next(waiting)
+    return {request.id: reason for request in waiting}
 
 
 def _of_unknown_size(request: Request) -> bool:

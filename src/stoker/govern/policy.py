@@ -10,7 +10,7 @@ from typing import Protocol, overload
 from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
-from stoker.model.govern import Decision, Prediction, Request, Running, State
+from stoker.model.govern import Decision, Prediction, Reason, Request, Running, State
 from stoker.model.units import whole_number
 
 _MOST_DIGITS = 6  # of a number of jobs
@@ -83,6 +83,28 @@ class Queue(Sequence[Request]):
     def __getitem__(self, index: slice) -> Sequence[Request]: ...
     def __getitem__(self, index: int | slice) -> Request | Sequence[Request]:
         return self._requests[index]
+
+
+class WaitClock:
+    """Adds up how long a step waits, by reason."""
+
+    def __init__(self, now: float) -> None:
+        self.began = self._since = now
+        self.seconds: dict[Reason, float] = {}
+        self._reason = Reason.CPUS
+
+    def hold(self, reason: Reason, now: float) -> None:
+        """From now on the step waits for this reason."""
+        if reason is not self._reason:
+            self.stop(now)
+            self._reason = reason
+
+    def stop(self, now: float) -> None:
+        """Count the time until now."""
+        if now > self._since:
+            waited = self.seconds.get(self._reason, 0.0) + now - self._since
+            self.seconds[self._reason] = waited
+        self._since = now
 
 
 def after_preemption(step: Running) -> Request:

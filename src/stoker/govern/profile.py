@@ -121,7 +121,7 @@ class Expected:
         if profile := self.profile:
             parts, seconds = len(profile), self.seconds
             first, last = (self.ages[0] + begin) / seconds * parts, (self.ages[1] + end) / seconds
-            first = first if first < parts - _TAIL else parts - _TAIL
+            first = min(parts - _TAIL, first)
             last = last * parts if last < 1.0 else parts
             level = self.scale * (level * (max(profile[int(first) : int(last) + 1]) / 100))
         return self.floor if begin < self.floor_until and level < self.floor else level

@@ -320,8 +320,5 @@ class _Simulation:
 def _predicted_paths(steps: Sequence[StepRecord], predictor: Predictor) -> dict[str, float]:
     """Return the critical-path seconds from each output to the end, as far as history knows."""
     return paths(
-        [
-            replace(record, seconds=predictor.predict(record.step).seconds or 0.0)
-            for record in steps
-        ]
+        [replace(record, seconds=predictor.predict(record.step).seconds or 0.0) for record in steps]
     )

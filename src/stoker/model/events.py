@@ -1,5 +1,7 @@
 """What happens during a governed run, for everyone who wants to know: terminal, log, JSON lines."""
 
+from stoker.model.govern import Reason
+from stoker.model.runs import Intervention
 from stoker.model.value import Value
 
 
@@ -21,6 +23,8 @@ class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
     run: int
     title: str
     waited: float
+    needs: int = 0  # its predicted peak
+    waits: dict[Reason, float] = {}  # seconds by reason
 
 
 class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
@@ -35,16 +39,17 @@ class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
 
 
 class StepPauses(Event, frozen=True, kw_only=True, tag="pauses"):
-    """It keeps its memory and stops growing, until others are past their peaks."""
+    """The step keeps its memory and stops growing until other steps are past their peaks."""
 
     step: int
     run: int
     title: str
     memory: int
+    cause: Intervention | None = None
 
 
 class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
-    """An attempt was lost; the step waits again. ``why``: out of memory, or preempted."""
+    """An attempt was lost and the step waits again. ``why`` is "out of memory" or "preempted"."""
 
     step: int
     run: int
@@ -52,6 +57,7 @@ class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
     why: str
     seconds: float
     peak: int
+    cause: Intervention | None = None
 
 
 class RunningStep(Value, frozen=True, kw_only=True):
@@ -70,7 +76,7 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     run: int
     limit: int  # in force for builds: the cap, or the machine's limit where that is lower
     used: int  # by the steps of the run
-    neighbour: int  # the part of the limit that is taken by all other processes
+    other_usage: int  # the part of the limit that other processes take
     running: tuple[RunningStep, ...]
     waiting: int
     done: int

@@ -206,14 +206,31 @@ class State(Value, frozen=True, kw_only=True):
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
 
     @property
-    def neighbour(self) -> int:
-        """Memory that no permit accounts for: other processes, tmpfs, code generators."""
+    def other_usage(self) -> int:
+        """Return the memory in use that no running step accounts for: other processes, tmpfs."""
         return max(0, self.used - sum(step.current for step in self.running))
 
 
+class Reason(StrEnum):
+    """Why the governor lets a step wait, pauses it or kills it; ``report`` has the sentences."""
+
+    CPUS = "cpus"  # no CPU is free, or more urgent steps took those that were
+    MEMORY = "memory"  # its predicted memory does not fit beside the running steps
+    UNKNOWN_SIZE = "unknown-size"  # enough steps of unknown size have just started
+    TURN = "turn"  # a more urgent step has waited so long that no other step may pass it
+    PRESSURE = "pressure"  # the kernel reports that tasks wait for memory
+    GROWTH = "growth"  # memory in use would soon pass the limit
+    SHORTAGE = "shortage"  # memory in use has all but reached the limit
+    LONG_PAUSE = "long-pause"  # it was paused too long, so its memory is given to others
+    OOM = "out-of-memory"  # the kernel killed it
+
+
 class Decision(Value, frozen=True, kw_only=True):
-    """Ids of those who may run now, for certain or on trial; of those who must pause and who may go
-    on; and of those who must stop and wait again.
+    """Ids of the steps to start (for certain or on trial), to pause, to resume, and to kill so that
+    they wait again. ``reason`` is why steps are paused or killed.
+
+    ``held`` has the reason of each step that was considered and has to wait. A step that was not
+    considered keeps its last reason; the first one is that no CPU is free.
     """
 
     admit: tuple[int, ...] = ()
@@ -221,6 +238,8 @@ class Decision(Value, frozen=True, kw_only=True):
     pause: tuple[int, ...] = ()
     resume: tuple[int, ...] = ()
     kill: tuple[int, ...] = ()
+    reason: Reason = Reason.SHORTAGE
+    held: dict[int, Reason] = {}
 
 
 class Bounds(Value, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from stoker.model.govern import Seconds, StepRecord
+from stoker.model.govern import Basis, Bytes, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
 
@@ -15,13 +15,35 @@ class Outcome(StrEnum):
     PREEMPTED = "preempted"
 
 
+class Intervention(Value, frozen=True, kw_only=True):
+    """A pause or a kill: when, why, and how much of the limit was in use then."""
+
+    at: Seconds
+    reason: Reason
+    used: Bytes
+    limit: Bytes
+    seconds: Seconds = 0.0  # that a pause took
+
+
+class Explanation(Value, frozen=True, kw_only=True):
+    """Why an attempt waited, and what the governor did to it. Times are as in ``Attempt``."""
+
+    asked: Seconds
+    needs: Bytes  # its predicted peak
+    basis: Basis  # of that prediction
+    waits: dict[Reason, Seconds] = {}
+    pauses: tuple[Intervention, ...] = ()
+    killed: Intervention | None = None
+
+
 class Attempt(Value, frozen=True, kw_only=True):
-    """One attempt of a step, as measured. ``started`` is in seconds since the run began."""
+    """One attempt of a step, as measured. ``started`` is in seconds since the governor began."""
 
     record: StepRecord
     started: Seconds
     outcome: Outcome
     status: int = 0
+    explanation: Explanation | None = None  # None in histories of earlier versions
 
 
 class RunSummary(Value, frozen=True, kw_only=True):
@@ -42,8 +64,9 @@ class RunSummary(Value, frozen=True, kw_only=True):
     policy: str
     cpus: int
     pauses: int = 0
-    written_bytes: int | None = None  # to disks; None where the system does not count it
-    cache_hits: int | None = None  # compiles that ccache had the result of
+    written_bytes: int | None = None  # to disks; None if the system does not count it
+    cache_hits: int | None = None  # compiles whose result ccache had
+    run: int | None = None  # its id in the history; None if the history does not have it
 
 
 class Run(Value, frozen=True, kw_only=True):

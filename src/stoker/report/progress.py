@@ -178,7 +178,7 @@ def status_line(view: Overview) -> str:
     hits = f", {view.cache_hits} from the cache" if view.cache_hits else ""
     repeats = f", {view.repeats} repeated" if view.repeats else ""
     left = f" | {duration(view.seconds_left)} left" if view.seconds_left is not None else ""
-    others = f", others {size(view.neighbour)}" if view.neighbour > view.limit * _MUCH else ""
+    others = f", others {size(view.other_usage)}" if view.other_usage > view.limit * _MUCH else ""
     memory = f"{size(view.used)} of {size(view.limit)}{others}"
     return (
         f"memory {bar(view.used, view.limit, 20)} {memory} | "

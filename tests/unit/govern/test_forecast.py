@@ -158,7 +158,9 @@ def test_what_is_expected_is_within_reason(
 # -- how far it is ------------------------------------------------------------------------------
 
 
-def lived(peak: float, age: float, *, profile: Profile = HILL, spread: float = 1.0) -> profiles.Ages:
+def lived(
+    peak: float, age: float, *, profile: Profile = HILL, spread: float = 1.0
+) -> profiles.Ages:
     """Predicted: up to 1 GB after 25 s of 100 s."""
     known = make.prediction(GB, profile=profile, seconds=100)
     return profiles.lived(known, age, round(peak), spread)

@@ -7,9 +7,9 @@ import pytest
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage
-from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats
-from stoker.model.govern import Basis, Decision, Role, State, Step
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats, StepStarts
+from stoker.model.govern import Basis, Decision, Reason, Role, State, Step
+from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 
 GIB = 1024**3
 KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
@@ -289,7 +289,7 @@ def test_the_cap_counts_only_what_builds_use() -> None:
     world = World(cap=GIB)
     world.read(used=2 * GIB)
     state = world.governor.state(1.0)
-    assert (state.limit, state.used, state.neighbour) == (3 * GIB, 2 * GIB, 2 * GIB)
+    assert (state.limit, state.used, state.other_usage) == (3 * GIB, 2 * GIB, 2 * GIB)
 
 
 def test_the_cap_is_never_above_the_limit() -> None:
@@ -298,7 +298,7 @@ def test_the_cap_is_never_above_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cap", "others", "limit", "neighbour"),
+    ("cap", "others", "limit", "other_usage"),
     [
         (None, GIB, 4 * GIB, GIB),
         (GIB, GIB, GIB, 0),  # what others use does not count against a cap ...
@@ -307,7 +307,7 @@ def test_the_cap_is_never_above_the_limit() -> None:
     ],
 )
 def test_what_is_shown_is_the_limit_in_force_and_what_the_build_itself_uses(
-    cap: int | None, others: int, limit: int, neighbour: int
+    cap: int | None, others: int, limit: int, other_usage: int
 ) -> None:
     world = World(cap=cap)
     world.ask()
@@ -315,7 +315,7 @@ def test_what_is_shown_is_the_limit_in_force_and_what_the_build_itself_uses(
     world.governor.grown(7, GIB // 2, GIB // 2, 1.5)
     world.read(used=others + GIB // 2, now=2.0)
     view = world.governor.overview(100, 2.0)
-    assert (view.limit, view.used, view.neighbour) == (limit, GIB // 2, neighbour)
+    assert (view.limit, view.used, view.other_usage) == (limit, GIB // 2, other_usage)
     assert (world.governor.limit, world.governor.used_by(100)) == (limit, GIB // 2)
 
 
@@ -445,3 +445,62 @@ def test_a_step_on_trial_runs_like_any_other(world: World) -> None:
 def test_who_never_asked_is_not_known(world: World, action: Callable[[Governor], None]) -> None:
     with pytest.raises(ProtocolError):
         action(world.governor)
+
+
+# -- reasons --------------------------------------------------------------------------------------
+
+
+def explanation(world: World, number: int = 0) -> Explanation:
+    found = world.kept[number][1].explanation
+    assert found is not None
+    return found
+
+
+def test_waits_are_added_up_by_reason(world: World) -> None:
+    """From second 1 to 2 no CPU is free, then memory until 5, then memory again after its turn."""
+    world.ask()
+    for now, reason in ((2.0, Reason.MEMORY), (5.0, Reason.TURN), (6.0, Reason.MEMORY)):
+        world.policy.next = Decision(held={1: reason})
+        world.governor.decide(now)
+    world.governor.decide(10.0)
+    world.governor.ended(7, done(), 12.0)
+    found = explanation(world)
+    assert found.asked == 1.0
+    assert found.waits == {Reason.CPUS: 1.0, Reason.MEMORY: 7.0, Reason.TURN: 1.0}
+    assert (found.basis, found.killed, found.pauses) == (Basis.PRIOR, None, ())
+    (event,) = [event for event in world.events if isinstance(event, StepStarts)]
+    assert (event.waited, event.waits, event.needs) == (9.0, found.waits, found.needs)
+
+
+def test_the_reasons_of_pauses_and_kills_are_kept(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.read(used=3 * GIB)
+    world.policy.next = Decision(pause=(1,), reason=Reason.GROWTH)
+    world.governor.decide(2.0)
+    world.policy.next = Decision(resume=(1,))
+    world.governor.decide(4.0)
+    world.policy.next = Decision(kill=(1,), reason=Reason.SHORTAGE)
+    world.governor.decide(5.0)
+    world.governor.stopped(7, usage(), 5.1)
+    pause = Intervention(at=2.0, reason=Reason.GROWTH, used=3 * GIB, limit=4 * GIB, seconds=2.0)
+    kill = Intervention(at=5.0, reason=Reason.SHORTAGE, used=3 * GIB, limit=4 * GIB)
+    assert explanation(world).pauses == (pause,)
+    assert explanation(world).killed == kill
+    (event,) = [event for event in world.events if isinstance(event, StepRepeats)]
+    assert event.cause == kill
+
+
+def test_the_next_attempt_is_explained_by_itself(world: World) -> None:
+    world.ask()
+    world.governor.decide(1.0)
+    world.read(kills=1)
+    world.governor.ended(7, done(signal=9), 4.0)
+    world.governor.decide(6.0)
+    world.governor.ended(7, done(), 8.0)
+    killed = explanation(world).killed
+    assert killed is not None
+    assert killed.reason is Reason.OOM
+    assert explanation(world, 1).killed is None
+    assert explanation(world, 1).asked == 4.0
+    assert explanation(world, 1).waits == {Reason.CPUS: 2.0}

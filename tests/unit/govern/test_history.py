@@ -9,12 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.errors import StorageError
-from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome, RunSummary
+from stoker.model.govern import Basis, Reason, Role, Step, StepRecord
+from stoker.model.runs import Attempt, Explanation, Intervention, Outcome, RunSummary
 
 STEP = Step(
     key="k", role=Role.CUDA, source="a/é b.cu", output="a.o", compiler="nvcc",
@@ -64,8 +65,19 @@ INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, out
     'k', 'compile C++', 'a.cpp', 'a.o', 'g++', '["-O2"]', '[]', 1, 0);
 PRAGMA user_version = 1;
 """
+EXPLANATION = Explanation(
+    asked=0.5,
+    needs=1000,
+    basis=Basis.EXACT,
+    waits={Reason.MEMORY: 3.5},
+    pauses=(Intervention(at=1.0, reason=Reason.GROWTH, used=9, limit=10, seconds=2.0),),
+    killed=Intervention(at=4.0, reason=Reason.OOM, used=10, limit=10),
+)
 VERSION_2 = VERSION_1.replace("user_version = 1", "user_version = 2").replace(
     "status INTEGER NOT NULL\n", "status INTEGER NOT NULL,\n    profile BLOB NOT NULL DEFAULT x''\n"
+)
+VERSION_3 = VERSION_2.replace("user_version = 2", "user_version = 3").replace(
+    "DEFAULT x''\n", "DEFAULT x'',\n    directory TEXT NOT NULL DEFAULT ''\n"
 )
 OLD_RECORD = StepRecord(
     step=Step(
@@ -344,10 +356,19 @@ def test_a_run_beyond_all_numbers_has_no_steps(path: Path) -> None:
         assert history.attempts(10**30) == ()
 
 
+def test_the_explanation_of_an_attempt_comes_back(path: Path) -> None:
+    with History(path) as history:
+        run = history.start_run("ninja", "/build")
+        history.add(run, replace(attempt(), explanation=EXPLANATION))
+        history.add(run, attempt())
+    with History(path) as again:
+        assert [each.explanation for each in again.attempts(run)] == [EXPLANATION, None]
+
+
 # -- from version 1 -----------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[VERSION_1, VERSION_2], ids=["version 1", "version 2"])
+@pytest.fixture(params=[VERSION_1, VERSION_2, VERSION_3], ids=["1", "2", "3"])
 def old(path: Path, request: pytest.FixtureRequest) -> Path:
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode = WAL")
@@ -369,7 +390,7 @@ def test_an_older_file_is_read_and_goes_on(old: Path) -> None:
         assert history.recent() == (OLD_RECORD,)
         assert [run.command for run in history.runs()] == ["make"]
     filled(old, 1)
-    assert version(old) == 3
+    assert version(old) == 4
     with History(old) as history:
         assert set(history.recent()) == {OLD_RECORD, RECORD}
 
@@ -416,7 +437,7 @@ def test_two_processes_upgrade_at_once(old: Path) -> None:
         opener.stdin.write("\n")
         opener.stdin.flush()
     assert [opener.communicate(timeout=60)[0] for opener in openers] == ["1\n"] * 3
-    assert version(old) == 3
+    assert version(old) == 4
 
 
 def test_two_at_once(path: Path) -> None:

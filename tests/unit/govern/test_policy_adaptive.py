@@ -10,7 +10,7 @@ from governed_steps import GB
 from stoker.govern import profile as profiles
 from stoker.govern.policies import Adaptive
 from stoker.govern.profile import climb
-from stoker.model.govern import Basis, Decision, Prediction, Request, State
+from stoker.model.govern import Basis, Decision, Prediction, Reason, Request, State
 
 ADAPTIVE = Adaptive(cushion=0.0)
 
@@ -80,18 +80,18 @@ def test_the_same_state_gets_the_same_decision(state: State) -> None:
 @given(
     peaks=st.lists(st.integers(0, 5 * GB), max_size=20),
     held=st.lists(st.integers(0, 5 * GB), max_size=6),
-    neighbour=st.integers(0, 8 * GB),
+    other_usage=st.integers(0, 8 * GB),
 )
 def test_peaks_are_never_promised_beyond_the_limit(
-    peaks: list[int], held: list[int], neighbour: int
+    peaks: list[int], held: list[int], other_usage: int
 ) -> None:
     """Where only peaks are known; but somebody always runs, whatever it needs."""
     steps = [make.running(make.request(i, peak), current=peak // 2) for i, peak in enumerate(held)]
     waiting = [make.request(100 + i, peak, seconds=None) for i, peak in enumerate(peaks)]
-    state = make.state(cpus=64, steps=steps, waiting=waiting, neighbour=neighbour)
+    state = make.state(cpus=64, steps=steps, waiting=waiting, other_usage=other_usage)
     admitted = set(ADAPTIVE.decide(state).admit)
     promised = sum(r.prediction.peak for r in waiting if r.id in admitted) + sum(held)
-    assert promised + neighbour <= state.limit or len(admitted) <= (not steps)
+    assert promised + other_usage <= state.limit or len(admitted) <= (not steps)
 
 
 # -- admission ----------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def test_a_step_larger_than_everything_runs_when_nothing_else_does() -> None:
 
 def test_a_neighbour_takes_room_and_gives_it_back() -> None:
     waiting = [make.request(i, 2 * GB) for i in range(8)]
-    assert len(admitted(make.state(waiting=waiting, neighbour=4 * GB))) == 2
-    assert len(admitted(make.state(waiting=waiting, neighbour=0))) == 4
+    assert len(admitted(make.state(waiting=waiting, other_usage=4 * GB))) == 2
+    assert len(admitted(make.state(waiting=waiting, other_usage=0))) == 4
 
 
 def test_threads_of_nvcc_count() -> None:
@@ -193,7 +193,7 @@ def tried(*waiting: Request, cpus: int = 8, **more: float) -> tuple[int, ...]:
 
 def test_a_step_of_unknown_size_is_tried_where_its_usual_need_fits_now() -> None:
     assert tried(UNKNOWN) == (10,)
-    assert tried(UNKNOWN, neighbour=2.5 * GB) == ()
+    assert tried(UNKNOWN, other_usage=2.5 * GB) == ()
     assert tried(UNKNOWN, growth=2.5 * GB) == ()
     large = make.request(10, 3.5 * GB, high=9 * GB, seconds=None, basis=Basis.PRIOR)
     assert tried(large) == ()
@@ -318,7 +318,9 @@ def test_nobody_is_tried_before_a_step_that_waited_too_long() -> None:
     alone = replace(make.request(2, slots=0, asked=50, path=1000), ooms=2)
     for first in (heavy, alone):
         state = make.state(now=400, steps=[BUSY], waiting=[first, replace(UNKNOWN, asked=399.0)])
-        assert ADAPTIVE.decide(state) == Decision()
+        decision = ADAPTIVE.decide(state)
+        assert (decision.admit, decision.on_trial) == ((), ())
+        assert decision.held[10] is Reason.TURN
         assert ADAPTIVE.decide(replace(state, now=200.0)).on_trial == (10,)
 
 
@@ -344,7 +346,7 @@ def test_the_oldest_always_goes_on(state: State) -> None:
 CLIMB = make.profile(*range(5, 101, 5))
 
 
-def colliding(*, basis: Basis = Basis.EXACT, neighbour: float = 0.0) -> State:
+def colliding(*, basis: Basis = Basis.EXACT, other_usage: float = 0.0) -> State:
     """One at its peak, one that climbs towards its own, and room for most of both."""
     shape = make.prediction(4 * GB, profile=CLIMB, seconds=20, basis=basis)
     old, young = (replace(make.request(n), prediction=shape) for n in (1, 2))
@@ -352,19 +354,23 @@ def colliding(*, basis: Basis = Basis.EXACT, neighbour: float = 0.0) -> State:
         make.running(old, started=80.5, current=4 * GB),
         make.running(young, started=83, current=3.4 * GB),
     ]
-    return make.state(steps=steps, limit=7.5 * GB, growth=GB, neighbour=neighbour)
+    return make.state(steps=steps, limit=7.5 * GB, growth=GB, other_usage=other_usage)
 
 
 def test_a_step_that_would_meet_another_at_its_peak_is_paused() -> None:
-    assert ADAPTIVE.decide(colliding()) == Decision(pause=(2,))
+    assert ADAPTIVE.decide(colliding()) == Decision(pause=(2,), reason=Reason.GROWTH)
 
 
 def test_what_may_never_shrink_is_killed() -> None:
-    assert ADAPTIVE.decide(colliding(basis=Basis.FOLDER)) == Decision(kill=(2,))
+    assert ADAPTIVE.decide(colliding(basis=Basis.FOLDER)) == Decision(
+        kill=(2,), reason=Reason.GROWTH
+    )
 
 
 def test_when_memory_is_short_a_pause_is_too_late() -> None:
-    assert ADAPTIVE.decide(colliding(neighbour=GB / 2)) == Decision(kill=(2,))
+    assert ADAPTIVE.decide(colliding(other_usage=GB / 2)) == Decision(
+        kill=(2,), reason=Reason.SHORTAGE
+    )
 
 
 def paused(*, since: float, old: float) -> State:
@@ -386,7 +392,9 @@ def test_it_goes_on_when_the_other_is_past_its_peak() -> None:
 
 def test_whoever_is_paused_for_long_gives_its_memory_back() -> None:
     impatient = Adaptive(cushion=0.0, longest_pause=0.2)
-    assert impatient.decide(paused(since=99.5, old=4 * GB)) == Decision(kill=(2,))
+    assert impatient.decide(paused(since=99.5, old=4 * GB)) == Decision(
+        kill=(2,), reason=Reason.LONG_PAUSE
+    )
 
 
 def test_a_paused_step_does_not_grow_older() -> None:
@@ -440,7 +448,7 @@ def test_the_only_step_that_is_not_being_stopped_is_never_killed() -> None:
         make.running(make.request(1, GB), started=0, current=GB, stopping=True),
         make.running(make.request(2, GB), started=90, current=5 * GB),
     ]
-    state = make.state(steps=steps, neighbour=4 * GB)
+    state = make.state(steps=steps, other_usage=4 * GB)
     assert ADAPTIVE.decide(state) == Decision()
     paused = replace(steps[1], paused_at=95.0)
     assert ADAPTIVE.decide(replace(state, running=(steps[0], paused))) == Decision(resume=(2,))
@@ -465,10 +473,10 @@ def test_growth_beyond_all_predictions_is_met_before_it_arrives() -> None:
 
 def test_a_neighbour_that_grows_is_made_room_for() -> None:
     steps = [make.running(make.request(i, 2 * GB), started=i, current=2 * GB) for i in range(3)]
-    calm = make.state(steps=steps, neighbour=1.9 * GB)
+    calm = make.state(steps=steps, other_usage=1.9 * GB)
     assert ADAPTIVE.decide(calm) == Decision()
     assert ADAPTIVE.decide(replace(calm, growth=float(GB))) != Decision()
-    assert ADAPTIVE.decide(make.state(steps=steps, neighbour=2.1 * GB)).kill == (2,)
+    assert ADAPTIVE.decide(make.state(steps=steps, other_usage=2.1 * GB)).kill == (2,)
 
 
 # -- cost ---------------------------------------------------------------------------------------
@@ -487,5 +495,37 @@ def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> 
     heavy = [make.request(i, 3 * GB + i % 97, path=float(i)) for i in range(5000)]
     busy = [make.running(make.request(9000 + i, GB), current=GB) for i in range(6)]
     monkeypatch.setattr(profiles, "expected", counted)
-    assert ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy)) == Decision()
+    decision = ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy))
+    assert decision == Decision(held={request.id: Reason.MEMORY for request in heavy})
     assert 0 < asked < 100
+
+
+# -- reasons --------------------------------------------------------------------------------------
+
+
+@given(make.states())
+def test_only_steps_that_still_wait_are_held(state: State) -> None:
+    decision = ADAPTIVE.decide(state)
+    waiting = {request.id for request in state.waiting}
+    assert set(decision.held) <= waiting - set(decision.admit)
+
+
+def test_a_step_that_does_not_fit_waits_for_memory_and_the_next_one_does_not() -> None:
+    heavy, light = make.request(2, 7 * GB), make.request(3, GB / 10)
+    busy = make.running(make.request(1, 4 * GB), current=4 * GB)
+    decision = ADAPTIVE.decide(make.state(steps=[busy], waiting=[heavy, light]))
+    assert decision.admit == (3,)
+    assert decision.held == {2: Reason.MEMORY}
+
+
+def test_steps_of_unknown_size_wait_until_the_first_ones_have_shown_what_they_need() -> None:
+    unknown = [replace(UNKNOWN, id=number) for number in range(10, 15)]
+    decision = ADAPTIVE.decide(make.state(cpus=4, limit=1000 * GB, waiting=unknown))
+    assert decision.admit == (10, 11)
+    assert decision.held == dict.fromkeys((12, 13, 14), Reason.UNKNOWN_SIZE)
+
+
+def test_under_memory_pressure_every_step_waits() -> None:
+    busy = make.running(make.request(1), current=GB)
+    state = replace(make.state(steps=[busy], waiting=[make.request(2)]), pressure=50.0)
+    assert ADAPTIVE.decide(state) == Decision(held={2: Reason.PRESSURE})

@@ -54,7 +54,7 @@ def test_fixed_keeps_to_the_order_of_asking() -> None:
 )
 def test_levels_climb_down_the_ladder(used: float, jobs: int) -> None:
     waiting = [make.request(i) for i in range(40)]
-    state = make.state(cpus=64, waiting=waiting, neighbour=used * 8 * GB)
+    state = make.state(cpus=64, waiting=waiting, other_usage=used * 8 * GB)
     assert len(Levels().decide(state).admit) == jobs
 
 

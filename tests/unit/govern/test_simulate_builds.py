@@ -36,8 +36,8 @@ SHAPES: list[Shape] = [recorded, climbing, flat, early, late, twice]
 
 
 class Watched:
-    """A policy that notes when each step began and what was decided. Ids count from 1, in the order in
-    which steps ask.
+    """A policy that records when each step began and what was decided. Ids count from 1, in the
+    order in which steps ask.
     """
 
     def __init__(self, policy: Policy):

@@ -41,8 +41,8 @@ def overview(
     at: float = 0.0, *, repeats: int = 0, running: tuple[RunningStep, ...] = ()
 ) -> Overview:
     return Overview(
-        at=at, run=1, limit=8 * GIB, used=2 * GIB, neighbour=0, running=running, waiting=30, done=5,
-        repeats=repeats, total=35,
+        at=at, run=1, limit=8 * GIB, used=2 * GIB, other_usage=0, running=running, waiting=30,
+        done=5, repeats=repeats, total=35,
     )  # fmt: skip
 
 
@@ -187,8 +187,10 @@ def test_a_terminal_that_can_do_nothing_gets_a_log(
 
 def test_other_processes_are_named_where_they_take_much_of_the_limit() -> None:
     view = overview()
-    assert "2.0 GiB of 8.0 GiB | " in status_line(replace(view, neighbour=GIB // 2))
-    assert "2.0 GiB of 8.0 GiB, others 3.0 GiB | " in status_line(replace(view, neighbour=3 * GIB))
+    assert "2.0 GiB of 8.0 GiB | " in status_line(replace(view, other_usage=GIB // 2))
+    assert "2.0 GiB of 8.0 GiB, others 3.0 GiB | " in status_line(
+        replace(view, other_usage=3 * GIB)
+    )
 
 
 def test_the_end_of_a_run() -> None:

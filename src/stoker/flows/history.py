@@ -1,0 +1,64 @@
+"""`stoker history`: the measured runs, their export as traces, and the import of traces."""
+
+from pathlib import Path
+
+from stoker.flows.simulating import find_trace
+from stoker.govern.history import History
+from stoker.govern.trace import read_trace, write_trace
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.runs import Attempt, Outcome, Run
+from stoker.outside.files import write_named
+
+
+def runs() -> tuple[Run, ...]:
+    """Return all runs, newest first."""
+    with History() as history:
+        return history.runs()
+
+
+def attempts_of(run: int, step: str | None = None) -> tuple[Attempt, ...]:
+    """Return the attempts of a run, largest peak first.
+
+    With ``step``, part of a source or output name, return those of the matching steps in the order
+    in which they started.
+    """
+    with History() as history:
+        found = history.attempts(run)
+    if not found:
+        raise UsageError(f"the history has no steps of a run {run}", hints=["stoker history"])
+    if step is None:
+        return tuple(sorted(found, key=lambda attempt: -attempt.record.peak))
+    matching = tuple(attempt for attempt in found if _matches(attempt, step))
+    if not matching:
+        hint = f"`stoker history {run} --all` lists the steps"
+        raise UsageError(f"no step of run {run} has '{step}' in its name", hints=[hint])
+    return matching
+
+
+def export(run: int, path: Path) -> int:
+    """Write a run as a trace and return the number of its steps."""
+    trace = find_trace(str(run))
+    write_named(path, write_trace(trace))
+    return len(trace.steps)
+
+
+def import_trace(path: Path) -> tuple[int, int]:
+    """Add another machine's trace to the history as a run of its own, wholly or not at all.
+
+    Returns the id of the run and the number of its steps.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    trace = read_trace(content, path.name)
+    with History() as history:
+        run = history.start_run(f"imported: {trace.what or path.name}", str(path.parent))
+        for record in trace.steps:
+            history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
+    return run, len(trace.steps)
+
+
+def _matches(attempt: Attempt, name: str) -> bool:
+    step = attempt.record.step
+    return name in step.source or name in step.output

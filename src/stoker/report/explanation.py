@@ -1,0 +1,121 @@
+"""Why steps waited, were paused or were killed, in sentences."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stoker.model.events import AnyEvent, StepPauses, StepRepeats, StepStarts
+from stoker.model.govern import Reason
+from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
+from stoker.model.units import duration, size
+from stoker.report.console import Indented
+
+_NOTABLE = 0.5  # seconds; shorter waits are not worth a line
+_MOST_SHOWN = 10
+
+_WAITS = {
+    Reason.CPUS: "for a free CPU",
+    Reason.MEMORY: "for memory",
+    Reason.UNKNOWN_SIZE: "until other steps of unknown size had shown what they need",
+    Reason.TURN: "behind a more urgent step that had waited too long to be passed",
+    Reason.PRESSURE: "because the kernel reported that tasks waited for memory",
+}
+_CAUSES = {
+    Reason.GROWTH: "memory in use would have passed the limit within a second",
+    Reason.SHORTAGE: "memory was almost used up",
+    Reason.LONG_PAUSE: "its pause took too long, so its memory was given to other steps",
+    Reason.OOM: "the kernel killed it because memory ran out",
+}
+
+
+def waits_text(waits: Mapping[Reason, float], needs: int) -> str:
+    """Return "12 s: 10 s for memory (it needs 3.0 GiB), 2.0 s for a free CPU"."""
+    longest = sorted(waits.items(), key=lambda each: -each[1])
+    parts = [_wait(reason, seconds, needs) for reason, seconds in longest if seconds >= _NOTABLE]
+    return f"{duration(sum(waits.values()))}: {', '.join(parts)}" if parts else "not at all"
+
+
+def _wait(reason: Reason, seconds: float, needs: int) -> str:
+    need = f" (it needs {size(needs)})" if reason is Reason.MEMORY and needs else ""
+    return f"{duration(seconds)} {_WAITS.get(reason, reason.value)}{need}"
+
+
+def cause_text(cause: Intervention) -> str:
+    """Return "memory was almost used up (7.9 GiB of 8.0 GiB in use)"."""
+    text = _CAUSES.get(cause.reason, cause.reason.value)
+    return f"{text} ({size(cause.used)} of {size(cause.limit)} in use)"
+
+
+class RunExplanation:
+    """Collects the events of a run and explains at the end why its steps waited."""
+
+    def __init__(self) -> None:
+        self._waits: Counter[Reason] = Counter()
+        self._steps: Counter[Reason] = Counter()
+        self._longest: list[tuple[float, str]] = []
+        self._lost: list[str] = []
+
+    def show(self, event: AnyEvent) -> None:
+        match event:
+            case StepStarts():
+                waits = {why: took for why, took in event.waits.items() if took >= _NOTABLE}
+                self._waits.update(waits)
+                self._steps.update(waits.keys())
+                if waits:
+                    text = f"{event.title} waited {waits_text(waits, event.needs)}"
+                    self._longest.append((sum(waits.values()), text))
+            case StepPauses(cause=Intervention() as cause):
+                self._lost.append(f"{event.title} was paused: {cause_text(cause)}")
+            case StepRepeats(cause=Intervention() as cause):
+                self._lost.append(f"{event.title} was killed and repeated: {cause_text(cause)}")
+
+    def text(self) -> str:
+        """Return the explanation as lines for the terminal."""
+        if not self._waits and not self._lost:
+            return "stoker: no step waited, was paused or was killed\n"
+        lines = ["stoker: why steps waited"]
+        for reason, seconds in self._waits.most_common():
+            count = self._steps[reason]
+            steps = f"{count} step" if count == 1 else f"{count} steps"
+            lines.append(f"  {steps} waited {duration(seconds)} in all {_WAITS[reason]}")
+        longest = sorted(self._longest, reverse=True)[:_MOST_SHOWN]
+        lines += [f"  {text}" for _, text in longest]
+        lines += [f"  {text}" for text in self._lost[:_MOST_SHOWN]]
+        if (more := len(self._lost) - _MOST_SHOWN) > 0:
+            lines.append(f"  and {more} more pauses or kills")
+        return "\n".join(lines) + "\n"
+
+
+def step_page(attempts: Sequence[Attempt]) -> RenderableType:
+    """Explain each attempt of a step of the history."""
+    return Group(*(line for attempt in attempts for line in _attempt_lines(attempt)))
+
+
+def _attempt_lines(attempt: Attempt) -> list[RenderableType]:
+    record = attempt.record
+    title = Text(record.step.source or record.step.output, style="bold")
+    ended = {Outcome.DONE: "finished", Outcome.FAILED: f"failed with status {attempt.status}"}
+    how = ended.get(attempt.outcome, f"was lost ({attempt.outcome.value})")
+    figures = f"it {how} after {duration(record.seconds)}, with a peak of {size(record.peak)}"
+    explanation = attempt.explanation
+    if explanation is None:
+        lines = [figures, "an earlier version of stoker recorded no reasons"]
+    else:
+        lines = [*_explained(explanation), figures, *_killed(explanation)]
+    return [title, *(Indented(line, 2) for line in lines)]
+
+
+def _explained(explanation: Explanation) -> list[str]:
+    needs = f"predicted peak {size(explanation.needs)}, from {explanation.basis.value}"
+    waits = f"it waited {waits_text(explanation.waits, explanation.needs)}"
+    pauses = [
+        f"it was paused for {duration(pause.seconds)}: {cause_text(pause)}"
+        for pause in explanation.pauses
+    ]
+    return [needs, waits, *pauses]
+
+
+def _killed(explanation: Explanation) -> list[str]:
+    return [f"it was killed: {cause_text(explanation.killed)}"] if explanation.killed else []
