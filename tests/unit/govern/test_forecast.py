@@ -227,7 +227,7 @@ def alone(request: Request, cpus: int) -> float:
 
 
 @given(make.states())
-def test_what_fits_stays_within_the_room_or_has_nobody_beside_it(state: State) -> None:
+def test_what_fits_stays_within_the_room_or_runs_alone(state: State) -> None:
     forecast = Forecast(state, state.limit)
     for request in state.waiting:
         if forecast.fits(request):
