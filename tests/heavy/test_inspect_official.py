@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import LINKED, Entry
+from stoker.artifact.fatbin import LINKED, FatbinEntry
 from stoker.artifact.library import device_regions
 from stoker.artifact.reader import open_file
 from stoker.outside import process
@@ -42,13 +42,13 @@ def wheel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     path.unlink()
 
 
-def _entries(library: Path) -> list[tuple[str, Entry]]:
+def _entries(library: Path) -> list[tuple[str, FatbinEntry]]:
     with open_file(library) as reader:
         regions = list(device_regions(Elf(reader)))
     return [(section, entry) for section, region in regions for entry in region.entries]
 
 
-def _arch(entry: Entry) -> str:
+def _arch(entry: FatbinEntry) -> str:
     """As the tool writes it."""
     return entry.arch.replace("compute", "sm").rstrip("f")
 

@@ -1,11 +1,9 @@
-"""All edits of the dynamic section of an ELF file at once: search path, needed names, own name.
+"""Edits the dynamic section of an ELF file: search path, needed names, own name, all at once.
 
-An edit becomes a few overwritten bytes and a tail, so that a library of any size is changed while
-it streams past, without a copy on disk or in memory. New strings make the string table longer, so
-it moves into the tail, which is loaded as one more segment; so do the program headers, which have
-no room for one more where they are. Code and data keep their addresses.
-
-Knows nothing of wheels, nor of what a search path ought to be.
+The result is a patch: a few overwritten bytes and a tail. It is applied to a library of any size
+while it is streamed, without a copy on disk or in memory. New strings make the string table
+longer, so it moves into the tail, which is loaded as one more segment. The program headers move
+there too, because they have no space for one more. Code and data keep their addresses.
 """
 
 import struct
@@ -14,25 +12,31 @@ from typing import NamedTuple
 
 from stoker.artifact import elf
 from stoker.artifact.elf import Elf, Segment
+from stoker.artifact.elf_writing import (
+    SECTION_SIZE,
+    SEGMENT_SIZE,
+    Overwritten,
+    loaded_end,
+    overwrite,
+    program_headers,
+    up,
+    with_tail,
+)
 from stoker.model.value import Value
 
-_SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<qQ")  # of the dynamic section
-_VERSION_FILE = struct.Struct("<HHIII")  # a library and the versions needed of it
-_SECTION_SIZE, _SECTION_PLACE = 64, 16  # of a section header, and where its address stands in it
-_HEADERS_OFFSET, _HEADERS_COUNT = 32, 56  # where the file header says it of program headers
-_READ, _WRITE = 4, 2
+_VERSION_FILE = struct.Struct("<HHIII")  # a library and the versions needed from it
+_SECTION_PLACE = 16  # offset of address, offset and size in a section header
+_WRITABLE = 2  # a flag of segments
 _VERSIONS_NEEDED_COUNT = 0x6FFFFFFF
 _MOST_VERSION_FILES = 4096
-_HIGHEST_ADDRESS = 1 << 47  # of a process, on every system
-_LARGEST_GAP = 1 << 30  # zeros in the file for the sake of an address
+_LARGEST_GAP = 1 << 30  # zeros that the file may hold so that an address fits
 
 Entries = list[tuple[int, int]]  # tags and values
-Overwritten = tuple[int, bytes]
 
 
 class ElfEdit(Value, frozen=True, kw_only=True):
-    """``rpath`` None: as it is; empty: none. It becomes DT_RPATH, whatever it was before."""
+    """``rpath`` becomes DT_RPATH; None leaves the search path as it is, empty removes it."""
 
     rpath: str | None = None
     needed: dict[str, str] = {}
@@ -40,35 +44,24 @@ class ElfEdit(Value, frozen=True, kw_only=True):
 
 
 class Patch(Value, frozen=True, kw_only=True):
-    """Bytes to put over those at an offset, in order, and bytes to add at the end."""
+    """Bytes to overwrite, and bytes to append."""
 
     size: int  # of the edited file
     overwritten: tuple[Overwritten, ...]
     tail: bytes = b""
 
     def applied(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The edited file, from the content of the one that the patch was made for."""
+        """Yield the edited file from the content of the file that the patch was made for."""
         start = 0
         for chunk in chunks:
-            yield _overwrite(chunk, start, self.overwritten)
+            yield overwrite(chunk, start, self.overwritten)
             start += len(chunk)
         if self.tail:
             yield self.tail
 
 
-def _overwrite(chunk: bytes, start: int, pieces: Iterable[Overwritten]) -> bytes:
-    end = start + len(chunk)
-    touching = [piece for piece in pieces if piece[0] < end and piece[0] + len(piece[1]) > start]
-    if not touching:
-        return chunk
-    changed = bytearray(chunk)
-    for offset, data in touching:
-        first, last = max(offset, start), min(offset + len(data), end)
-        changed[first - start : last - start] = data[first - offset : last - offset]
-    return bytes(changed)
-
-
 def make_patch(file: Elf, edit: ElfEdit) -> Patch:
+    """Return the patch that makes an edit. An ArtifactError says what is not supported."""
     _check(file)
     strings = _Strings(file.dynamic_strings.content)
     entries = _entries(file, edit, strings)
@@ -84,11 +77,11 @@ def _check(file: Elf) -> None:
     if not file.is_wide_and_little:
         raise file.reader.error("only 64-bit little-endian ELF files can be edited", 4)
     if not file.dynamic or file.value(elf.STRING_TABLE) is None:
-        raise file.reader.error("it is not linked dynamically: there is nothing to edit")
+        raise file.reader.error("it has no dynamic section, so there is nothing to edit")
 
 
 class _Strings:
-    """A string table that grows at its end."""
+    """A string table to which strings are appended."""
 
     def __init__(self, content: bytes):
         self._old = content if content.endswith(b"\0") else content + b"\0"
@@ -99,9 +92,9 @@ class _Strings:
         return self._old + self.added
 
     def place(self, text: str) -> int:
-        """Where a string stands in the table, at its end if nowhere else."""
+        """Return the position of a string in the table, and append it if it is not there."""
         wanted = text.encode() + b"\0"
-        if (found := self._old.find(wanted)) >= 0:  # the end of a longer string does as well
+        if (found := self._old.find(wanted)) >= 0:  # it may be the end of a longer string
             return found
         if (found := self.added.find(wanted)) < 0:
             found = len(self.added)
@@ -110,7 +103,7 @@ class _Strings:
 
 
 def _entries(file: Elf, edit: ElfEdit, strings: _Strings) -> Entries:
-    """The dynamic section as it will be, but for the place of the string table."""
+    """Return the new dynamic section, except for the address of the string table."""
     entries = []
     for tag, value in file.dynamic:
         if tag in (elf.RPATH, elf.RUNPATH) and edit.rpath is not None:
@@ -126,7 +119,7 @@ def _entries(file: Elf, edit: ElfEdit, strings: _Strings) -> Entries:
 
 
 def _versions(file: Elf, edit: ElfEdit, strings: _Strings) -> Iterator[Overwritten]:
-    """Needed versions go by the name of the library too: the loader wants both names alike."""
+    """Yield new library names in the needed versions, which have to match the needed names."""
     address = file.value(elf.VERSIONS_NEEDED)
     if not edit.needed or address is None:
         return
@@ -148,10 +141,10 @@ class _Place(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where the parts will be that are written anew, in the order of the file."""
+    """The places of the parts that are rewritten, in the order of the file."""
 
     headers: _Place
-    dynamic: _Place  # where it was, if it has room there
+    dynamic: _Place  # its old place if it fits there
     strings: _Place
 
 
@@ -161,15 +154,12 @@ def _with_tail(
     layout = _layout(file, len(entries), len(strings))
     moved = {elf.STRING_TABLE: layout.strings.address, elf.STRING_TABLE_SIZE: len(strings)}
     entries = [(tag, moved.get(tag, value)) for tag, value in entries]
-    segments = _segments(file, layout)
-    headers = b"".join(_SEGMENT.pack(*segment) for segment in segments)
-    dynamic = _packed(entries, layout.dynamic)
-    parts = [*_emptied(file), *versions, *_sections(file, layout)]
-    parts += [
-        (_HEADERS_OFFSET, struct.pack("<Q", layout.headers.offset)),
-        (_HEADERS_COUNT, struct.pack("<H", len(segments))),
-        (layout.headers.offset, headers),
-        (layout.dynamic.offset, dynamic),
+    parts = [
+        *_emptied(file),
+        *versions,
+        *_sections(file, layout),
+        *program_headers(_segments(file, layout), layout.headers.offset),
+        (layout.dynamic.offset, _packed(entries, layout.dynamic)),
         (layout.strings.offset, strings),
     ]
     size = layout.strings.offset + layout.strings.size
@@ -177,7 +167,7 @@ def _with_tail(
     return Patch(
         size=size,
         overwritten=tuple(part for part in parts if part[0] < old),
-        tail=_overwrite(bytes(size - old), old, [part for part in parts if part[0] >= old]),
+        tail=overwrite(bytes(size - old), old, [part for part in parts if part[0] >= old]),
     )
 
 
@@ -190,7 +180,7 @@ def _layout(file: Elf, entries: int, strings: int) -> _Layout:
         offset, address = offset + size, address + size
         return place
 
-    headers = take((len(file.segments) + 1) * _SEGMENT.size)
+    headers = take((len(file.segments) + 1) * SEGMENT_SIZE)
     dynamic = _old_place(file)
     if entries >= _room(dynamic):
         dynamic = take((entries + 1) * _ENTRY.size)
@@ -198,24 +188,19 @@ def _layout(file: Elf, entries: int, strings: int) -> _Layout:
 
 
 def _free_place(file: Elf) -> tuple[int, int]:
-    """An offset and an address behind all that is there."""
-    page, size = file.page, file.reader.size
-    loads = file.segments_of(elf.LOAD)
-    loaded = max(segment.address + segment.memory_size for segment in loads)
-    offset, address = _up(size, page), _up(loaded, page)
+    """Return an offset and an address after everything in the file and in memory."""
+    page, size, loaded = file.page, file.reader.size, loaded_end(file)
+    offset, address = up(size, page), up(loaded, page)
     if file.segments_of(elf.INTERPRETER):
-        # Linux before 5.18 takes the headers of a program to be as far from its first segment in
-        # memory as they are in the file.
-        base = loads[0].address - loads[0].offset
-        address = _up(max(loaded, base + size), page)
+        # Linux before 5.18 assumes that the headers of a program are as far from its first segment
+        # in memory as in the file.
+        first = file.segments_of(elf.LOAD)[0]
+        base = first.address - first.offset
+        address = up(max(loaded, base + size), page)
         offset = address - base
-    if not size <= offset <= size + _LARGEST_GAP or loaded > _HIGHEST_ADDRESS:
+    if not size <= offset <= size + _LARGEST_GAP:
         raise file.reader.error(f"a segment reaches to address {loaded:#x}")
     return offset, address
-
-
-def _up(position: int, page: int) -> int:
-    return -(-position // page) * page
 
 
 def _old_place(file: Elf) -> _Place:
@@ -228,12 +213,12 @@ def _room(dynamic: _Place) -> int:
 
 
 def _packed(entries: Entries, place: _Place) -> bytes:
-    """A dynamic section, with the empty entries that end it."""
+    """Return the dynamic section, filled up with empty entries, which end it."""
     return b"".join(_ENTRY.pack(*entry) for entry in entries).ljust(place.size, b"\0")
 
 
 def _segments(file: Elf, layout: _Layout) -> list[Segment]:
-    """With the tail after all that are loaded, since the loader wants them by address."""
+    """Return all segments with the tail, and with the new places of the parts that move."""
     moved = {elf.PROGRAM_HEADERS: layout.headers, elf.DYNAMIC: layout.dynamic}
     segments = [
         _at(moved[segment.type], segment) if segment.type in moved else segment
@@ -241,13 +226,12 @@ def _segments(file: Elf, layout: _Layout) -> list[Segment]:
     ]
     start, end = layout.headers, layout.strings.offset + layout.strings.size
     # The loader writes into the dynamic section.
-    flags = _READ | (_WRITE if layout.dynamic.offset > start.offset else 0)
+    flags = elf.READABLE | (_WRITABLE if layout.dynamic.offset > start.offset else 0)
     size = end - start.offset
     tail = Segment(
         elf.LOAD, flags, start.offset, start.address, start.address, size, size, file.page
     )
-    last = max(index for index, segment in enumerate(segments) if segment.type == elf.LOAD)
-    return [*segments[: last + 1], tail, *segments[last + 1 :]]
+    return with_tail(segments, tail)
 
 
 def _at(place: _Place, segment: Segment) -> Segment:
@@ -261,17 +245,17 @@ def _at(place: _Place, segment: Segment) -> Segment:
 
 
 def _sections(file: Elf, layout: _Layout) -> Iterator[Overwritten]:
-    """Section headers are of no use to the loader, but other tools go by them."""
+    """Yield the new places in section headers, which other tools read but the loader does not."""
     moved = {file.value(elf.STRING_TABLE): layout.strings, _old_place(file).address: layout.dynamic}
     for index, section in enumerate(file.sections):
         if section.file_size and (place := moved.get(section.address)):
-            header = file.header.sections_offset + index * _SECTION_SIZE
+            header = file.header.sections_offset + index * SECTION_SIZE
             numbers = struct.pack("<QQQ", place.address, place.offset, place.size)
             yield header + _SECTION_PLACE, numbers
 
 
 def _emptied(file: Elf) -> Iterator[Overwritten]:
-    """Zeros over the old string table, so that it packs to nothing; not if it is shared."""
+    """Yield zeros for the old string table, which then compress well, unless it is shared."""
     start = file.offset_of(file.value(elf.STRING_TABLE) or 0)
     size = len(file.dynamic_strings.content)
     sharing = [

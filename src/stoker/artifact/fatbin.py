@@ -39,7 +39,7 @@ _LZ4, _ZSTD = 0x2000, 0x8000
 _ARCHITECTURE_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
 
 
-class Entry(NamedTuple):
+class FatbinEntry(NamedTuple):
     """``offset`` is that of the header in the file; sizes are in bytes, the payload's padded."""
 
     offset: int
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 class Region(NamedTuple):
     offset: int
     end: int
-    entries: tuple[Entry, ...]
+    entries: tuple[FatbinEntry, ...]
 
 
 def region_header(size: int) -> bytes:
@@ -134,7 +134,7 @@ def _read_region(reader: Reader, offset: int, limit: int, most: int) -> Region:
     end = offset + _REGION.size + _REGION.unpack(header)[3]
     if end > limit:
         raise reader.error(f"device code reaches {end - limit} bytes beyond its section", offset)
-    entries: list[Entry] = []
+    entries: list[FatbinEntry] = []
     position = offset + _REGION.size
     while position < end:
         if len(entries) >= most:
@@ -145,7 +145,7 @@ def _read_region(reader: Reader, offset: int, limit: int, most: int) -> Region:
     return Region(offset, end, tuple(entries))
 
 
-def _read_entry(reader: Reader, offset: int, limit: int) -> Entry:
+def _read_entry(reader: Reader, offset: int, limit: int) -> FatbinEntry:
     if limit - offset < _ENTRY.size:
         raise reader.error("an entry of device code is cut short", offset)
     # fmt: off
@@ -160,7 +160,7 @@ def _read_entry(reader: Reader, offset: int, limit: int) -> Entry:
         raise reader.error(f"an entry of device code with {header_size} bytes of header", offset)
     if header_size + payload_size > limit - offset or compressed_size > payload_size:
         raise reader.error("an entry of device code is larger than its region", offset)
-    return Entry(
+    return FatbinEntry(
         offset=offset,
         kind=_KINDS[kind],
         number=number,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.library import read_library
-from stoker.artifact.printable import printable
-from stoker.artifact.reader import open_file
+from stoker.artifact.reader import open_file, printable
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageError
 

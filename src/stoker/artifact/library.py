@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import Entry, Region
+from stoker.artifact.fatbin import FatbinEntry, Region
 from stoker.artifact.reader import Reader
 from stoker.knowledge.manylinux import order
 from stoker.model.artifact import (
@@ -148,7 +148,7 @@ def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
 
 def _device_code(regions: Iterable[tuple[str, Region]]) -> tuple[DeviceCode, ...]:
     """Summed up by section, kind and architecture, in that order."""
-    groups: dict[tuple[int, DeviceKind, int, str], list[Entry]] = {}
+    groups: dict[tuple[int, DeviceKind, int, str], list[FatbinEntry]] = {}
     for section, region in regions:
         for entry in region.entries:
             key = (fatbin.SECTIONS.index(section), entry.kind, entry.number, entry.suffix)
@@ -156,7 +156,7 @@ def _device_code(regions: Iterable[tuple[str, Region]]) -> tuple[DeviceCode, ...
     return tuple(_sum(fatbin.SECTIONS[key[0]], groups[key]) for key in sorted(groups))
 
 
-def _sum(section: str, entries: list[Entry]) -> DeviceCode:
+def _sum(section: str, entries: list[FatbinEntry]) -> DeviceCode:
     return DeviceCode(
         kind=entries[0].kind,
         arch=entries[0].arch,

@@ -91,3 +91,8 @@ def open_file(path: Path, name: str | None = None) -> Iterator[FileReader]:
         yield FileReader(handle, size=status.st_size, file=name or str(path))
     finally:
         os.close(handle)
+
+
+def printable(text: str) -> str:
+    """Return a name from a file as it is, or escaped if it holds control characters or no text."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

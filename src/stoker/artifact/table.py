@@ -2,8 +2,7 @@
 
 import struct
 
-from stoker.artifact.printable import printable
-from stoker.artifact.reader import Reader
+from stoker.artifact.reader import Reader, printable
 from stoker.model.errors import ArtifactError
 
 _LONGEST_STRING = 16 << 10

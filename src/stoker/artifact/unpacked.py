@@ -3,7 +3,7 @@
 Takes packages that stoker does without otherwise.
 """
 
-from stoker.artifact.fatbin import Entry
+from stoker.artifact.fatbin import FatbinEntry
 from stoker.artifact.reader import Reader
 from stoker.model.artifact import Compression
 from stoker.model.errors import ArtifactError, MissingError
@@ -24,7 +24,7 @@ def check_codecs() -> None:
         ) from None
 
 
-def unpacked(reader: Reader, entry: Entry) -> bytes:
+def unpacked(reader: Reader, entry: FatbinEntry) -> bytes:
     if entry.unpacked_size > LARGEST:
         raise reader.error(f"device code of {entry.unpacked_size} bytes", entry.offset)
     start = entry.offset + entry.header_size
@@ -37,7 +37,7 @@ def unpacked(reader: Reader, entry: Entry) -> bytes:
     return content
 
 
-def _decoded(packed: bytes, entry: Entry, reader: Reader) -> bytes:
+def _decoded(packed: bytes, entry: FatbinEntry, reader: Reader) -> bytes:
     check_codecs()
     import lz4.block
     import zstandard
@@ -57,7 +57,7 @@ def _decoded(packed: bytes, entry: Entry, reader: Reader) -> bytes:
     raise _broken(reader, entry, "its compression is not known")
 
 
-def _broken(reader: Reader, entry: Entry, why: str) -> ArtifactError:
+def _broken(reader: Reader, entry: FatbinEntry, why: str) -> ArtifactError:
     return reader.error(f"device code cannot be unpacked: {why}", entry.offset)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from zlib_ng import zlib_ng
 
 from stoker.artifact.elf import MAGIC
-from stoker.artifact.engine import parallel
 from stoker.artifact.engine.directory import Limits, Member, read_directory
 from stoker.artifact.engine.wheel import dist_info_of
 from stoker.artifact.engine.zip_records import STORED
@@ -18,10 +17,10 @@ from stoker.artifact.fatbin import FatbinLookout
 from stoker.artifact.headers import read_fields
 from stoker.artifact.inflated import InflatedReader
 from stoker.artifact.library import read_library
-from stoker.artifact.printable import printable
-from stoker.artifact.reader import FileReader, Reader, open_file
+from stoker.artifact.reader import FileReader, Reader, open_file, printable
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError
+from stoker.outside import parallel
 
 _LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each holds some 50 MB while it reads a library

@@ -31,7 +31,7 @@ import click
     "--discard", is_flag=True, help="Keep no originals for --undo; alone: delete those kept."
 )
 def command(
-    target: str, gpus: str | None, undoing: bool, discard: bool, as_json: bool, **wishes: Any
+    target: str, gpus: str | None, undoing: bool, discard: bool, as_json: bool, **output: Any
 ) -> None:
     """Keep the device code that the chosen GPUs run, and cut the rest out of the libraries.
 
@@ -46,7 +46,7 @@ def command(
     if undoing or (discard and gpus is None):
         _go_back(target, gpus, undoing)
     else:
-        _slim(target, gpus, as_json, discard=discard, **wishes)
+        _slim(target, gpus, as_json, discard=discard, **output)
 
 
 def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
@@ -76,11 +76,11 @@ def _slim(
     recompress: str | None,
     nvidia: bool,
     dry_run: bool,
-    **wishes: Any,
+    **output: Any,
 ) -> None:
     from stoker.deliver.slim.cuts import SlimRequest
     from stoker.deliver.slim.library import SlimOptions
-    from stoker.flows.slimming import Wishes, find_target, gpu_targets, slim
+    from stoker.flows.slimming import OutputOptions, find_target, gpu_targets, slim
     from stoker.model.errors import UsageError
     from stoker.report.console import print_json, show
     from stoker.report.slimming import slim_lines, slim_page
@@ -89,7 +89,7 @@ def _slim(
         raise UsageError("which GPUs is it for?", hints=["--for h100, --for sm90,sm86+ptx"])
     options = SlimOptions(strip=strip, recompress=recompress is not None)
     request = SlimRequest(gpus=gpu_targets(gpus), options=options, nvidia=nvidia)
-    report = slim(find_target(word), request, Wishes(dry_run=dry_run, **wishes))
+    report = slim(find_target(word), request, OutputOptions(dry_run=dry_run, **output))
     if as_json:
         print_json(report)
     elif dry_run:

@@ -11,7 +11,7 @@ import msgspec
 
 from stoker.artifact.closure import installed_path, resolve
 from stoker.artifact.folder_facts import files_of, read_file, read_files
-from stoker.artifact.printable import printable
+from stoker.artifact.reader import printable
 from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
 from stoker.model.artifact import (
     ArtifactFacts,

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from stoker.artifact.engine import Wheel, open_wheel
 from stoker.deliver.package.applying import apply
+from stoker.deliver.package.built_wheel import BuiltWheel, read_built_wheel
+from stoker.deliver.package.bundled import to_be_hashed
 from stoker.deliver.package.closure import Closure, gather
 from stoker.deliver.package.cuda import wheel_cuda
 from stoker.deliver.package.licences import find_licences
 from stoker.deliver.package.planning import make_plan
 from stoker.deliver.package.providers import Providers
-from stoker.deliver.package.shelves import find_shelves
-from stoker.deliver.package.stock import open_stock
-from stoker.deliver.package.subject import Subject, read_subject
-from stoker.deliver.package.taken import to_be_hashed
+from stoker.deliver.package.search_places import find_search_places
+from stoker.deliver.package.sources import open_sources
 from stoker.deliver.package.values import Mode, Packaged, PackagePlan, PackageRequest
 
 
@@ -32,20 +32,20 @@ def package(
 
 
 def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str]) -> PackagePlan:
-    subject = read_subject(wheel)
-    closure = _closure(subject, request, environment)
-    with open_stock() as stock:
-        digests = {found.name: stock.digest(found.source) for found in to_be_hashed(closure)}
+    built = read_built_wheel(wheel)
+    closure = _closure(built, request, environment)
+    with open_sources() as sources:
+        digests = {found.name: sources.digest(found.source) for found in to_be_hashed(closure)}
     licences, notes = find_licences(closure.found.values())
     return make_plan(
-        subject, request, closure=closure, digests=digests, licences=licences, notes=notes
+        built, request, closure=closure, digests=digests, licences=licences, notes=notes
     )
 
 
-def _closure(subject: Subject, request: PackageRequest, environment: Mapping[str, str]) -> Closure:
+def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[str, str]) -> Closure:
     if request.mode is Mode.PLAIN:
         return Closure()
-    shelves = find_shelves(request.libraries, subject.libraries, subject.machine, environment)
-    cuda = wheel_cuda(subject, request)
-    providers = Providers(subject, request)
-    return gather(subject, providers, shelves, cuda=cuda.major if cuda else None)
+    places = find_search_places(request.libraries, built.libraries, built.machine, environment)
+    cuda = wheel_cuda(built, request)
+    providers = Providers(built, request)
+    return gather(built, providers, places, cuda=cuda.major if cuda else None)

@@ -12,8 +12,13 @@ from stoker.deliver.slim import folder as in_folder
 from stoker.deliver.slim import in_place
 from stoker.deliver.slim import wheel as in_wheel
 from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cut
-from stoker.deliver.slim.nvidia import LICENCE, PRIVATE, refusal
-from stoker.deliver.slim.selection import check_served, parse_targets
+from stoker.deliver.slim.selection import (
+    LICENCE,
+    PRIVATE,
+    check_served,
+    nvidia_refusal,
+    parse_targets,
+)
 from stoker.flows.inspecting import find_installed
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
@@ -42,7 +47,7 @@ class SlimTarget(Value, frozen=True, kw_only=True):
         return in_folder.installed_store(self.path)
 
 
-class Wishes(Value, frozen=True, kw_only=True):
+class OutputOptions(Value, frozen=True, kw_only=True):
     """What becomes of the result. ``discard``: keep no originals."""
 
     out: Path | None = None
@@ -73,14 +78,14 @@ def find_target(word: str) -> SlimTarget:
     return SlimTarget(kind=TargetKind.INSTALLED, path=find_installed(word))
 
 
-def slim(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
+def slim(target: SlimTarget, request: SlimRequest, output: OutputOptions) -> SlimReport:
     if target.kind is TargetKind.WHEEL:
-        return _wheel(target.path, request, wishes)
-    if target.kind is TargetKind.LIBRARY and wishes.out is not None:
-        return _library(target.path, request, wishes)
-    if wishes.out is not None:
+        return _wheel(target.path, request, output)
+    if target.kind is TargetKind.LIBRARY and output.out is not None:
+        return _library(target.path, request, output)
+    if output.out is not None:
         raise UsageError("a folder is slimmed in place: there is nothing to put in --out")
-    return _in_place(target, request, wishes)
+    return _in_place(target, request, output)
 
 
 def undo(target: SlimTarget) -> tuple[str, ...]:
@@ -103,18 +108,18 @@ def _check_in_place(target: SlimTarget, option: str) -> None:
         )
 
 
-def _wheel(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
-    into = wishes.out or _WHEEL_FOLDER
+def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimReport:
+    into = output.out or _WHEEL_FOLDER
     if into.suffix == ".whl":
         raise UsageError(
             "a wheel is named after its version, which gets a label: --out takes a folder"
         )
-    aside = Path(tempfile.gettempdir()) if wishes.dry_run else into
+    aside = Path(tempfile.gettempdir()) if output.dry_run else into
     with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)
-        if wishes.dry_run or not changed(cuts):
+        if output.dry_run or not changed(cuts):
             return _report(cuts)
-        _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=wishes.force)
+        _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=output.force)
         made, become = in_wheel.write_wheel(wheel, cuts, request, into)
         if made is None:
             return _report(become)
@@ -138,17 +143,17 @@ def _check_replaceable(target: Path, *, force: bool) -> None:
         raise UsageError(f"{target} is there already", hints=["--force replaces it"])
 
 
-def _library(path: Path, request: SlimRequest, wishes: Wishes) -> SlimReport:
+def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimReport:
     """One library, written elsewhere."""
     cuts = _plan_library(path, request)
-    if wishes.dry_run or not changed(cuts):
+    if output.dry_run or not changed(cuts):
         return _report(cuts)
-    assert wishes.out is not None
-    target = wishes.out / path.name if wishes.out.is_dir() else wishes.out
+    assert output.out is not None
+    target = output.out / path.name if output.out.is_dir() else output.out
     if target.exists() and target.samefile(path):
         hints = ["without --out it is slimmed in place"]
         raise UsageError(f"{target} is there already", hints=hints)
-    _check_replaceable(target, force=wishes.force)
+    _check_replaceable(target, force=output.force)
     check_room(target.parent, cuts[0].summary.after)
     with folder_of_process(target.parent, in_wheel.ASIDE) as aside:
         write_cut(cuts[0], aside / target.name)
@@ -169,26 +174,26 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
     cuts = plan_cuts({path.name: path}, request)
     why = cuts[0].summary.skipped_because
     if why == LICENCE:
-        raise refusal(path.name)
+        raise nvidia_refusal(path.name)
     if why:
         raise StokerError(f"{path} is left as it is: {why}")
     check_served([cut.summary for cut in cuts], request.gpus)
     return cuts
 
 
-def _in_place(target: SlimTarget, request: SlimRequest, wishes: Wishes) -> SlimReport:
-    if wishes.dry_run:
+def _in_place(target: SlimTarget, request: SlimRequest, output: OutputOptions) -> SlimReport:
+    if output.dry_run:
         return _report(_plan_in_place(target, request))
     with in_place.held(target.store):
         in_folder.recover(target.store)
         cuts = _plan_in_place(target, request)
         if not changed(cuts):
             return _report(cuts)
-        cuts = in_folder.apply(cuts, target.store, request, keep=not wishes.discard)
+        cuts = in_folder.apply(cuts, target.store, request, keep=not output.discard)
     if not changed(cuts):
         return _report(cuts)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
-    notes = () if wishes.discard else (_kept(cuts, target.store),)
+    notes = () if output.discard else (_kept(cuts, target.store),)
     return _report(cuts, output=str(place), notes=notes)
 
 
@@ -197,7 +202,7 @@ def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
         cuts = _plan_target(target, request)
         check_served([cut.summary for cut in cuts], request.gpus)
     except UsageError as error:
-        if not in_place.stage_of(target.store):
+        if not in_place.state_of(target.store):
             raise
         hint = "what was cut out before is kept: --undo puts it back"
         raise UsageError(error.message, hints=[*error.hints, hint]) from None

@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.artifact.engine import names, parallel
+from stoker.artifact.engine import names
 from stoker.artifact.engine import zip_records as zip_
 from stoker.artifact.engine.identity import identify
+from stoker.outside import parallel
 from wheel_files import METADATA, WHEEL
 
 _number = st.one_of(
     st.integers(0, 2**62), st.sampled_from([0, 2**16 - 1, 2**16, 2**32 - 2, 2**32 - 1, 2**32])
 )
 _headers = st.builds(
-    zip_.Header,
+    zip_.MemberHeader,
     st.text(min_size=1, max_size=20).map(lambda text: text.encode(errors="replace")),
     st.sampled_from([zip_.STORED, zip_.DEFLATED]),
     st.integers(0, 2**32 - 1),
@@ -26,7 +27,7 @@ _headers = st.builds(
 
 
 @given(_headers, st.integers(0, 0o777), _number)
-def test_entries_come_back_at_any_size(header: zip_.Header, mode: int, offset: int) -> None:
+def test_entries_come_back_at_any_size(header: zip_.MemberHeader, mode: int, offset: int) -> None:
     packed = zip_.pack_entry(header, mode=mode, offset=offset)
     ((position, entry),) = zip_.unpack_entries(packed, 1)
     assert position == 0
@@ -35,7 +36,7 @@ def test_entries_come_back_at_any_size(header: zip_.Header, mode: int, offset: i
 
 
 @given(_headers)
-def test_local_headers_come_back_at_any_size(header: zip_.Header) -> None:
+def test_local_headers_come_back_at_any_size(header: zip_.MemberHeader) -> None:
     packed = zip_.pack_local(header)
     local = zip_.unpack_local(packed)
     extra = packed[-local.extra_length :]

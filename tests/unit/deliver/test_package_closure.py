@@ -2,18 +2,18 @@
 
 import pytest
 
-from package_subjects import MACHINE, FactsShelf, library, shelves, subject
+from built_wheels import MACHINE, FactsShelf, built, library, places
+from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.closure import Closure, gather
 from stoker.deliver.package.cuda import wheel_cuda
 from stoker.deliver.package.providers import Provider, Providers
-from stoker.deliver.package.shelves import Shelves
-from stoker.deliver.package.subject import Subject
+from stoker.deliver.package.search_places import SearchPlaces
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.model.errors import MissingError, UsageError
 
 
 def closure(
-    wheel: Subject, found: Shelves, mode: Mode = Mode.BUNDLE, exclude: tuple[str, ...] = ()
+    wheel: BuiltWheel, found: SearchPlaces, mode: Mode = Mode.BUNDLE, exclude: tuple[str, ...] = ()
 ) -> Closure:
     request = PackageRequest(mode=mode, exclude=exclude)
     cuda = wheel_cuda(wheel, request)
@@ -34,17 +34,17 @@ def closure(
     ],
 )
 def test_who_provides_a_library(name: str, in_pypi: Provider, in_bundle: Provider) -> None:
-    wheel = subject(library("warm/libown.so"))
+    wheel = built(library("warm/libown.so"))
     for mode, provider in ((Mode.PYPI, in_pypi), (Mode.BUNDLE, in_bundle)):
         request = PackageRequest(mode=mode, exclude=("libmine.*",))
         assert Providers(wheel, request).of(name) is provider
 
 
 def test_what_is_needed_is_followed_to_the_end() -> None:
-    wheel = subject(library("warm/_C.so", "libfire.so.1", "libc.so.6", "libcuda.so.1"))
+    wheel = built(library("warm/_C.so", "libfire.so.1", "libc.so.6", "libcuda.so.1"))
     found = closure(
         wheel,
-        shelves(
+        places(
             library("libfire.so.1", "libash.so.2", "libm.so.6"),
             library("libash.so.2", "libfire.so.1"),
             library("libother.so"),
@@ -58,10 +58,10 @@ def test_what_is_needed_is_followed_to_the_end() -> None:
 
 
 def test_what_is_opened_goes_along_if_it_can() -> None:
-    wheel = subject(library("warm/_C.so", "libcudnn.so.9", "libcudart.so.13"))
+    wheel = built(library("warm/_C.so", "libcudnn.so.9", "libcudart.so.13"))
     found = closure(
         wheel,
-        shelves(
+        places(
             library("libcudart.so.13"),
             library("libcudnn.so.9"),
             library("libcudnn_ops.so.9"),
@@ -87,44 +87,44 @@ def test_what_is_opened_goes_along_if_it_can() -> None:
 
 
 def test_what_is_opened_and_not_there_is_said() -> None:
-    wheel = subject(library("warm/_C.so", "libcufft.so.12", "libcudart.so.13"))
-    found = closure(wheel, shelves(library("libcudart.so.13"), library("libcufft.so.12")))
+    wheel = built(library("warm/_C.so", "libcufft.so.12", "libcudart.so.13"))
+    found = closure(wheel, places(library("libcudart.so.13"), library("libcufft.so.12")))
     assert "libcufft.so.12 opens libnvJitLink.so.13, which was not found" in found.notes
 
 
 def test_openers_in_the_wheel_itself_count() -> None:
-    wheel = subject(library("warm/libnvrtc.so.13", soname="libnvrtc.so.13"))
-    found = closure(wheel, shelves(library("libnvrtc-builtins.so.13.0")))
+    wheel = built(library("warm/libnvrtc.so.13", soname="libnvrtc.so.13"))
+    found = closure(wheel, places(library("libnvrtc-builtins.so.13.0")))
     assert list(found.found) == ["libnvrtc-builtins.so.13.0"]
 
 
 def test_with_packages_of_their_own_nvidia_libraries_stay_there() -> None:
-    wheel = subject(library("warm/_C.so", "libcufft.so.12", "libgomp.so.1"))
-    found = closure(wheel, shelves(library("libgomp.so.1")), Mode.PYPI)
+    wheel = built(library("warm/_C.so", "libcufft.so.12", "libgomp.so.1"))
+    found = closure(wheel, places(library("libgomp.so.1")), Mode.PYPI)
     assert list(found.found) == ["libgomp.so.1"]
     assert found.notes == ()
 
 
 def test_a_library_that_nobody_has() -> None:
-    wheel = subject(
+    wheel = built(
         library("warm/_C.so", "libfire.so.1", "libash.so.1"), library("warm/_D.so", "libfire.so.1")
     )
     wrong = library("libfire.so.1", machine="aarch64")
     with pytest.raises(MissingError, match="was not found") as caught:
-        closure(wheel, shelves(wrong))
+        closure(wheel, places(wrong))
     assert "warm/_C.so, warm/_D.so" in caught.value.message
     hints = "\n".join(caught.value.hints)
     assert "nor were libash.so.1" in hints
-    assert "/shelf/libfire.so.1 (for aarch64)" in hints
-    assert "looked in /shelf" in hints
+    assert "/place/libfire.so.1 (for aarch64)" in hints
+    assert "looked in /place" in hints
     assert "--exclude libfire.so.1" in hints
-    assert closure(wheel, shelves(wrong), exclude=("libfire.*", "libash.*")) == Closure()
+    assert closure(wheel, places(wrong), exclude=("libfire.*", "libash.*")) == Closure()
 
 
 def test_the_first_shelf_that_fits_gives() -> None:
-    wheel = subject(library("warm/_C.so", "libfire.so.1"))
+    wheel = built(library("warm/_C.so", "libfire.so.1"))
     facts = library("libfire.so.1")
-    both = Shelves(
+    both = SearchPlaces(
         [
             FactsShelf("/script", {"libfire.so.1": None}),
             FactsShelf("/first", {"libfire.so.1": facts}),
@@ -137,10 +137,10 @@ def test_the_first_shelf_that_fits_gives() -> None:
 
 
 def test_two_libraries_of_the_same_name() -> None:
-    wheel = subject(library("warm/_C.so", "libfire.so", "libfire.so.1"))
-    two = shelves(
+    wheel = built(library("warm/_C.so", "libfire.so", "libfire.so.1"))
+    two = places(
         library("libfire.so", soname="libfire.so.1"), library("libfire.so.1", soname="libfire.so.1")
     )
     with pytest.raises(UsageError, match="two libraries are called") as caught:
         closure(wheel, two)
-    assert "/shelf/libfire.so and /shelf/libfire.so.1" in caught.value.message
+    assert "/place/libfire.so and /place/libfire.so.1" in caught.value.message

@@ -9,11 +9,11 @@ import pytest
 
 from built_libraries import build
 from stoker.artifact.engine import open_wheel
+from stoker.deliver.package.built_wheel import BuiltWheel, read_built_wheel
 from stoker.deliver.package.licences import find_licences
-from stoker.deliver.package.shelves import Found, Shelves, find_shelves
-from stoker.deliver.package.stock import open_stock
+from stoker.deliver.package.search_places import FoundLibrary, SearchPlaces, find_search_places
+from stoker.deliver.package.sources import open_sources
 from stoker.deliver.package.stripping import find_tool
-from stoker.deliver.package.subject import Subject, read_subject
 from stoker.deliver.package.values import Source
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError, MissingError, StorageError, UsageError
@@ -34,8 +34,8 @@ def wheel(folder: Path, members: dict[str, bytes], metadata: bytes = METADATA) -
     return make_wheel(folder, wheel_bytes({**members, **both}))
 
 
-def given(*paths: Path, environment: dict[str, str] | None = None) -> Shelves:
-    return find_shelves(map(str, paths), (), MACHINE, environment or {})
+def given(*paths: Path, environment: dict[str, str] | None = None) -> SearchPlaces:
+    return find_search_places(map(str, paths), (), MACHINE, environment or {})
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_stubs_of_the_driver_are_no_place_to_take_from(mill: Path, tmp_path: Pat
 def test_wheels_and_folders_of_wheels(mill: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path / "wheels", {"nvidia/lib/libgiven.so.1": mill.read_bytes()})
     for place in (path, path.parent):
-        shelves = given(place)
-        found = shelves.find("libgiven.so.1")
+        places = given(place)
+        found = places.find("libgiven.so.1")
         assert found is not None
         assert found.source == Source(file=str(path), member="nvidia/lib/libgiven.so.1")
         assert found.facts.soname == "libmill.so"
-        assert shelves.matching("libgiven*.so.*") == ("libgiven.so.1",)
-        assert shelves.find("METADATA") is None
-        with open_stock() as stock:
-            assert b"".join(stock.content(found.source).chunks()) == mill.read_bytes()
+        assert places.matching("libgiven*.so.*") == ("libgiven.so.1",)
+        assert places.find("METADATA") is None
+        with open_sources() as sources:
+            assert b"".join(sources.content(found.source).chunks()) == mill.read_bytes()
 
 
 def test_links_are_followed(mill: Path, tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_links_are_followed(mill: Path, tmp_path: Path) -> None:
     shutil.copy(mill, folder / "libgiven.so.1.2")
     (folder / "libgiven.so.1").symlink_to("libgiven.so.1.2")
     (folder / "libgone.so.1").symlink_to("nowhere")
-    shelves = given(folder)
-    found = shelves.find("libgiven.so.1")
+    places = given(folder)
+    found = places.find("libgiven.so.1")
     assert found is not None
     assert found.source.file.endswith("libgiven.so.1.2")
-    assert shelves.find("libgone.so.1") is None
+    assert places.find("libgone.so.1") is None
 
 
 def test_the_environment_names_places(mill: Path, tmp_path: Path) -> None:
@@ -104,15 +104,15 @@ def test_the_environment_names_places(mill: Path, tmp_path: Path) -> None:
         "LD_LIBRARY_PATH": f"{tmp_path / 'told'}:relative:",
         "VIRTUAL_ENV": str(tmp_path / "venv"),
     }
-    shelves = given(environment=environment)
+    places = given(environment=environment)
     names = ("libcuda.so.1", f"lib{tmp_path.name}.so.1", "libcublas.so.1")
-    assert all(shelves.find(name) for name in names)
+    assert all(places.find(name) for name in names)
     assert not any(given().find(name) for name in names)
 
 
 def test_where_a_library_was_linked(mill: Path) -> None:
     facts = LibraryFacts(path="x.so", size=1, runpath=("$ORIGIN", str(mill.parent), "/nowhere"))
-    assert find_shelves((), (facts,), MACHINE, {}).find("libmill.so")
+    assert find_search_places((), (facts,), MACHINE, {}).find("libmill.so")
 
 
 def test_the_system_has_its_own(need: Need) -> None:
@@ -131,16 +131,16 @@ def test_places_that_are_none(tmp_path: Path, name: str, message: str) -> None:
         given(tmp_path / name)
 
 
-def subject(path: Path) -> Subject:
+def built(path: Path) -> BuiltWheel:
     with open_wheel(path) as opened:
-        return read_subject(opened)
+        return read_built_wheel(opened)
 
 
 def test_what_a_wheel_is(mill: Path, tmp_path: Path) -> None:
     version = b"cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n"
     members = {"torch/lib/libc10.so": mill.read_bytes(), "torch/version.py": version}
     metadata = METADATA.replace(b"mill", b"Torch")
-    found = subject(wheel(tmp_path / "made", members, metadata))
+    found = built(wheel(tmp_path / "made", members, metadata))
     assert found.is_torch
     assert found.cuda == "12.8"
     assert found.machine == MACHINE
@@ -150,25 +150,25 @@ def test_what_a_wheel_is(mill: Path, tmp_path: Path) -> None:
 
 def test_pytorch_for_the_cpu_says_so(mill: Path, tmp_path: Path) -> None:
     members = {"torch/_C.so": mill.read_bytes(), "torch/version.py": b"cuda = None\n"}
-    assert subject(wheel(tmp_path / "made", members)).cuda is None
+    assert built(wheel(tmp_path / "made", members)).cuda is None
 
 
 def test_a_wheel_without_libraries(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no library or program"):
-        subject(wheel(tmp_path, {"mill/__init__.py": b"x = 1\n"}))
+        built(wheel(tmp_path, {"mill/__init__.py": b"x = 1\n"}))
 
 
 def test_what_is_no_wheel(tmp_path: Path) -> None:
     (tmp_path / "some.whl").write_text("not a zip file")
     with pytest.raises(ArtifactError):
-        subject(tmp_path / "some.whl")
+        built(tmp_path / "some.whl")
     with pytest.raises(StorageError):
-        subject(tmp_path / "nowhere.whl")
+        built(tmp_path / "nowhere.whl")
 
 
 def test_a_broken_library(mill: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="mill/libmill"):
-        subject(wheel(tmp_path / "made", {"mill/libmill.so": mill.read_bytes()[:100]}))
+        built(wheel(tmp_path / "made", {"mill/libmill.so": mill.read_bytes()[:100]}))
 
 
 def test_libraries_for_two_machines(mill: Path, tmp_path: Path) -> None:
@@ -176,11 +176,13 @@ def test_libraries_for_two_machines(mill: Path, tmp_path: Path) -> None:
     other[18:20] = (243).to_bytes(2, "little")
     members = {"mill/a.so": mill.read_bytes(), "mill/b.so": bytes(other)}
     with pytest.raises(UsageError, match=f"several machines: {MACHINE}, riscv64"):
-        subject(wheel(tmp_path / "made", members))
+        built(wheel(tmp_path / "made", members))
 
 
-def found(source: Source) -> Found:
-    return Found(name="libgiven.so", source=source, facts=LibraryFacts(path="libgiven.so", size=1))
+def found(source: Source) -> FoundLibrary:
+    return FoundLibrary(
+        name="libgiven.so", source=source, facts=LibraryFacts(path="libgiven.so", size=1)
+    )
 
 
 def texts(path: Path, member: str | None = None) -> list[str]:
@@ -229,8 +231,8 @@ def test_a_library_without_licence_is_said(tmp_path: Path) -> None:
 
 def test_licences_of_the_system(need: Need) -> None:
     need("dpkg-query")
-    shelves = given()
-    library = shelves.find("libstdc++.so.6")
+    places = given()
+    library = places.find("libstdc++.so.6")
     if library is None or not Path("/usr/share/doc/libstdc++6/copyright").exists():
         pytest.skip("no libstdc++ with its documents")
     licences, notes = find_licences([library])

@@ -5,21 +5,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from package_subjects import MACHINE, FactsShelf, library, shelves, subject
+from built_wheels import MACHINE, FactsShelf, built, library, places
+from stoker.deliver.package.built_wheel import BuiltWheel
+from stoker.deliver.package.bundled import hashed_name, to_be_hashed
 from stoker.deliver.package.closure import Closure, gather
 from stoker.deliver.package.identity import new_tags, new_version
 from stoker.deliver.package.planning import make_plan
 from stoker.deliver.package.providers import Providers
-from stoker.deliver.package.shelves import Shelves
-from stoker.deliver.package.subject import Subject
-from stoker.deliver.package.taken import hashed_name, to_be_hashed
+from stoker.deliver.package.search_places import SearchPlaces
 from stoker.deliver.package.values import LibraryChange, Mode, PackagePlan, PackageRequest
 from stoker.model.errors import ArtifactError, UsageError
 
 DIGEST = "0123456789abcdef" * 4
 
 
-def plan(wheel: Subject, mode: Mode, found: Shelves | None = None, **wishes: Any) -> PackagePlan:
+def plan(
+    wheel: BuiltWheel, mode: Mode, found: SearchPlaces | None = None, **wishes: Any
+) -> PackagePlan:
     request = PackageRequest(mode=mode, **wishes)
     closure = gather(wheel, Providers(wheel, request), found) if found else Closure()
     digests = {each.name: DIGEST for each in to_be_hashed(closure)}
@@ -27,7 +29,7 @@ def plan(wheel: Subject, mode: Mode, found: Shelves | None = None, **wishes: Any
 
 
 def test_a_bundle() -> None:
-    wheel = subject(
+    wheel = built(
         library("warm/_C.so", "libcudart.so.13", "libcublas.so.13", runpath=("/usr/local/cuda",)),
         library("warm/_D.so", "libcublas.so.13", "libc.so.6"),
         library("warm/_E.so", "libc.so.6"),
@@ -35,7 +37,7 @@ def test_a_bundle() -> None:
     made = plan(
         wheel,
         Mode.BUNDLE,
-        shelves(
+        places(
             library("libcudart.so.13", soname="libcudart.so.13"),
             library("libcublas.so.13", "libcublasLt.so.13", soname="libcublas.so.13", glibc="2.27"),
             library("libcublasLt.so.13", "libcudart.so.13", soname="libcublasLt.so.13"),
@@ -66,12 +68,12 @@ def test_a_file_with_two_names_goes_along_once() -> None:
     """As with the links of a system's folder, where both lead to one file."""
     real = "libfire.so.1.2"
     folder = FactsShelf(
-        "/shelf",
+        "/place",
         {real: library(real, soname="libfire.so.1")},
         links={"libfire.so": real, "libfire.so.1": real},
     )
-    wheel = subject(library("warm/_C.so", "libfire.so", "libfire.so.1"))
-    both = Shelves([folder], MACHINE)
+    wheel = built(library("warm/_C.so", "libfire.so", "libfire.so.1"))
+    both = SearchPlaces([folder], MACHINE)
     made = plan(wheel, Mode.BUNDLE, both)
     new = "libfire-01234567.so.1"
     assert [change.path for change in made.added] == [f"warm.libs/{new}"]
@@ -79,20 +81,20 @@ def test_a_file_with_two_names_goes_along_once() -> None:
 
 
 def test_pytorch_takes_libraries_into_its_own_folder() -> None:
-    wheel = subject(
+    wheel = built(
         library("torch/lib/libtorch_cpu.so", "libgomp.so.1"),
         library("torch/_C.so", "libtorch_cpu.so"),
         name="torch",
         version="2.9.1",
     )
-    made = plan(wheel, Mode.PYPI, shelves(library("libgomp.so.1", soname="libgomp.so.1")))
+    made = plan(wheel, Mode.PYPI, places(library("libgomp.so.1", soname="libgomp.so.1")))
     assert [change.path for change in made.added] == ["torch/lib/libgomp.so.1"]
     assert made.added[0].rpath == "$ORIGIN"
     assert made.added[0].wanted_by == ("torch/lib/libtorch_cpu.so",)
 
 
 def test_plain_changes_nothing_but_the_tag() -> None:
-    wheel = subject(library("warm/_C.so", "libcudart.so.12", runpath=("/usr/local/cuda",)))
+    wheel = built(library("warm/_C.so", "libcudart.so.12", runpath=("/usr/local/cuda",)))
     made = plan(wheel, Mode.PLAIN)
     assert (made.changed, made.added, made.requires_added) == ((), (), ())
     assert made.tags == ("cp312-cp312-manylinux_2_17_x86_64",)
@@ -100,28 +102,28 @@ def test_plain_changes_nothing_but_the_tag() -> None:
 
 def test_only_what_has_symbols_is_stripped() -> None:
     lean = msgspec.structs.replace(library("warm/_D.so"), stripped=True)
-    made = plan(subject(library("warm/_C.so"), lean), Mode.PLAIN, strip=True)
+    made = plan(built(library("warm/_C.so"), lean), Mode.PLAIN, strip=True)
     assert made.changed == (LibraryChange(path="warm/_C.so", strip=True),)
 
 
 def test_what_stays_required_is_not_touched() -> None:
-    wheel = subject(
+    wheel = built(
         library("warm/_C.so", "libtorch.so"), requires=("torch==2.15.0", "numpy", "torch>2")
     )
-    made = plan(wheel, Mode.PYPI, shelves())
+    made = plan(wheel, Mode.PYPI, places())
     assert made.requires_added == ()
     assert made.requires_dropped == ("torch>2",)
 
 
 def test_packages_of_a_cuda_that_is_not_known() -> None:
     with pytest.raises(UsageError, match="packages of CUDA 11") as caught:
-        plan(subject(library("warm/_C.so", "libcudart.so.11")), Mode.PYPI, shelves())
+        plan(built(library("warm/_C.so", "libcudart.so.11")), Mode.PYPI, places())
     assert "12 and 13" in caught.value.hints[0]
 
 
 def test_a_wheel_without_a_usable_name() -> None:
     with pytest.raises(ArtifactError, match="no tag"):
-        plan(subject(library("warm/_C.so"), tags=("linux_x86_64",)), Mode.PLAIN)
+        plan(built(library("warm/_C.so"), tags=("linux_x86_64",)), Mode.PLAIN)
 
 
 @pytest.mark.parametrize(

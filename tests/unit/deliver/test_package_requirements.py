@@ -4,28 +4,28 @@ from typing import Any
 
 import pytest
 
-from package_subjects import library, subject
+from built_wheels import built, library
+from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.providers import Providers
 from stoker.deliver.package.requirements import added_requirements, dropped_requirements
-from stoker.deliver.package.subject import Subject
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.model.errors import UsageError
 
 LINUX = 'platform_system == "Linux"'
 
 
-def torch(version: str, cuda: str | None, *requires: str) -> Subject:
+def torch(version: str, cuda: str | None, *requires: str) -> BuiltWheel:
     runtime = [f"libcudart.so.{cuda.partition('.')[0]}"] if cuda else []
     own = library("torch/lib/libtorch_cuda.so", *runtime, "libc10.so")
     inside = library("torch/lib/libc10.so")
-    return subject(own, inside, name="torch", version=version, cuda=cuda, requires=requires)
+    return built(own, inside, name="torch", version=version, cuda=cuda, requires=requires)
 
 
-def extension(*needed: str, requires: tuple[str, ...] = ()) -> Subject:
-    return subject(library("warm/_C.so", "libtorch.so", *needed), requires=requires)
+def extension(*needed: str, requires: tuple[str, ...] = ()) -> BuiltWheel:
+    return built(library("warm/_C.so", "libtorch.so", *needed), requires=requires)
 
 
-def added(wheel: Subject, mode: Mode = Mode.PYPI, **wishes: Any) -> tuple[str, ...]:
+def added(wheel: BuiltWheel, mode: Mode = Mode.PYPI, **wishes: Any) -> tuple[str, ...]:
     request = PackageRequest(mode=mode, **wishes)
     return added_requirements(wheel, request, Providers(wheel, request))
 
@@ -118,11 +118,11 @@ def test_the_pytorch_of_an_extension_may_be_in_its_metadata() -> None:
 
 
 def test_a_wheel_without_pytorch_requires_parts_of_the_toolkit() -> None:
-    wheel = subject(library("warm/_C.so", "libcudart.so.13", "libcudnn.so.9"))
+    wheel = built(library("warm/_C.so", "libcudart.so.13", "libcudnn.so.9"))
     toolkit = f"cuda-toolkit[cudart]==13.*; {LINUX}"
     assert added(wheel) == (toolkit, f"nvidia-cudnn-cu13; {LINUX}")
     assert added(wheel, cuda="13.2")[0] == f"cuda-toolkit[cudart]>=13.2,<14; {LINUX}"
-    assert added(subject(library("warm/_C.so", "libc.so.6"))) == ()
+    assert added(built(library("warm/_C.so", "libc.so.6"))) == ()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_wheel_without_pytorch_requires_parts_of_the_toolkit() -> None:
 )
 def test_which_cuda(needed: tuple[str, ...], cuda: str | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        added(subject(library("warm/_C.so", *needed)), cuda=cuda)
+        added(built(library("warm/_C.so", *needed)), cuda=cuda)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_words_that_cannot_be_understood(wishes: dict[str, Any], message: str) -
 
 
 def test_the_user_may_say_which_cuda() -> None:
-    wheel = subject(library("warm/_C.so", "libcusolver.so.12"))
+    wheel = built(library("warm/_C.so", "libcusolver.so.12"))
     assert added(wheel, cuda="13.0") == (f"cuda-toolkit[cusolver]>=13.0,<14; {LINUX}",)
     assert added(wheel, cuda="13") == (f"cuda-toolkit[cusolver]==13.*; {LINUX}",)
 
@@ -179,7 +179,7 @@ def test_packages_of_libraries_inside_are_dropped() -> None:
         "cuda-toolkit[cublas,cufft]==13.0.2",
         "cuda-bindings",
     )
-    wheel = subject(library("warm/_C.so"), requires=lines)
+    wheel = built(library("warm/_C.so"), requires=lines)
     assert dropped_requirements(wheel, (), ["libcublas.so.12"]) == (lines[0], lines[2])
     pytorch = torch("2.9.1", "12.8", *lines)
     assert dropped_requirements(pytorch, (), ["libcublas.so.12"]) == (*lines[:1], *lines[2:4])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from package_subjects import library, subject
+from built_wheels import built, library
 from stoker.deliver.package.providers import Providers
 from stoker.deliver.package.search_paths import SearchPaths
 from stoker.deliver.package.values import Mode, PackageRequest
@@ -20,7 +20,7 @@ def paths(
     cuda: int | None = None,
     is_torch: bool = False,
 ) -> SearchPaths:
-    wheel = subject(library("torch/lib/libc10.so"), name="torch") if is_torch else subject()
+    wheel = built(library("torch/lib/libc10.so"), name="torch") if is_torch else built()
     return SearchPaths(
         provider=Providers(wheel, PackageRequest(mode=mode)).of,
         homes=homes or {},

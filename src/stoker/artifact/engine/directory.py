@@ -101,7 +101,7 @@ def _end(file: RandomAccess) -> zip_.End:
     return end
 
 
-def _entries(file: RandomAccess, end: zip_.End) -> list[zip_.Entry]:
+def _entries(file: RandomAccess, end: zip_.End) -> list[zip_.DirectoryEntry]:
     entries = []
     with _at(file, end.offset):
         for position, entry in zip_.unpack_entries(file.read_at(end.offset, end.size), end.entries):
@@ -112,7 +112,7 @@ def _entries(file: RandomAccess, end: zip_.End) -> list[zip_.Entry]:
     return entries
 
 
-def _problem(entry: zip_.Entry) -> str | None:
+def _problem(entry: zip_.DirectoryEntry) -> str | None:
     """What makes an entry unfit, as far as it shows in the directory."""
     if entry.flags & zip_.ENCRYPTED:
         return "the member is encrypted"
@@ -133,7 +133,7 @@ def _problem(entry: zip_.Entry) -> str | None:
     return names.problem(name) or _kind_problem(entry, name)
 
 
-def _kind_problem(entry: zip_.Entry, name: str) -> str | None:
+def _kind_problem(entry: zip_.DirectoryEntry, name: str) -> str | None:
     """Wheels hold files. Folders are harmless; links, devices and pipes are not."""
     kind = stat.S_IFMT(_unix_mode(entry))
     if kind == stat.S_IFLNK:
@@ -144,11 +144,11 @@ def _kind_problem(entry: zip_.Entry, name: str) -> str | None:
     return "a folder with content" if is_folder and entry.sizes.unpacked else None
 
 
-def _unix_mode(entry: zip_.Entry) -> int:
+def _unix_mode(entry: zip_.DirectoryEntry) -> int:
     return entry.attributes >> 16 if entry.system == zip_.UNIX else 0
 
 
-def _check_bomb(file: RandomAccess, entries: Iterable[zip_.Entry], limits: Limits) -> None:
+def _check_bomb(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry], limits: Limits) -> None:
     unpacked = sum(entry.sizes.unpacked for entry in entries)
     if unpacked > min(limits.unpacked, max(limits.free, limits.ratio * file.size)):
         largest = max(entries, key=lambda entry: entry.sizes.unpacked)
@@ -158,7 +158,7 @@ def _check_bomb(file: RandomAccess, entries: Iterable[zip_.Entry], limits: Limit
             )
 
 
-def _check_names(file: RandomAccess, entries: Iterable[zip_.Entry]) -> None:
+def _check_names(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry]) -> None:
     seen: set[bytes] = set()
     for entry in entries:
         with _at(file, entry.offset, entry.name):
@@ -172,7 +172,7 @@ def _check_names(file: RandomAccess, entries: Iterable[zip_.Entry]) -> None:
             raise zip_.MalformedError("the member is both a file and a folder")
 
 
-def _member(file: RandomAccess, entry: zip_.Entry) -> Member:
+def _member(file: RandomAccess, entry: zip_.DirectoryEntry) -> Member:
     """An entry whose local header says the same."""
     with _at(file, entry.offset, entry.name):
         header = file.read_at(entry.offset, zip_.LOCAL_SIZE + len(entry.name))
@@ -192,7 +192,7 @@ def _member(file: RandomAccess, entry: zip_.Entry) -> Member:
     )
 
 
-def _compare(entry: zip_.Entry, local: zip_.Local, name: bytes, sizes: zip_.Sizes) -> None:
+def _compare(entry: zip_.DirectoryEntry, local: zip_.Local, name: bytes, sizes: zip_.Sizes) -> None:
     other_flags = (local.flags ^ entry.flags) & ~zip_.DEFLATE_HINTS
     if other_flags or local.method != entry.method:
         raise zip_.MalformedError("the local header contradicts the central directory")
@@ -204,7 +204,10 @@ def _compare(entry: zip_.Entry, local: zip_.Local, name: bytes, sizes: zip_.Size
 
 
 def _check_layout(
-    file: RandomAccess, entries: list[zip_.Entry], members: Iterable[Member], directory: int
+    file: RandomAccess,
+    entries: list[zip_.DirectoryEntry],
+    members: Iterable[Member],
+    directory: int,
 ) -> None:
     """Members stand one after the other, each followed by its descriptor where it has one."""
     starts = [*(entry.offset for entry in entries), directory]

@@ -3,12 +3,40 @@
 from collections.abc import Iterable
 
 from stoker.artifact.engine import names
-from stoker.artifact.engine.content import Content
-from stoker.artifact.engine.entries import Entry, Kept
-from stoker.artifact.engine.record import UNLISTED
+from stoker.artifact.engine.archive import Archive
+from stoker.artifact.engine.content import SMALL, Content
+from stoker.artifact.engine.directory import Member
+from stoker.artifact.engine.record import UNLISTED, Row
 from stoker.artifact.engine.wheel import Wheel
 from stoker.model.errors import ArtifactError
+from stoker.model.units import size as in_words
 from stoker.model.value import Value
+
+
+class CopiedMember(Value, frozen=True, kw_only=True):
+    """A member whose compressed bytes go over as they are, with its row of RECORD."""
+
+    archive: Archive
+    member: Member
+    row: Row
+
+
+class OutputMember(Value, frozen=True, kw_only=True):
+    name: str
+    source: Content | CopiedMember
+    mode: int = 0o644
+
+    @property
+    def size(self) -> int:
+        return self.source.size if isinstance(self.source, Content) else self.source.member.size
+
+    def read(self) -> bytes:
+        """The whole content of a small member."""
+        if self.size > SMALL:
+            raise ArtifactError(f"{in_words(self.size)} are too much to read", member=self.name)
+        if isinstance(self.source, Content):
+            return b"".join(self.source.chunks())
+        return b"".join(self.source.archive.stream(self.source.member))
 
 
 class Edit(Value, frozen=True, kw_only=True):
@@ -19,7 +47,7 @@ class Edit(Value, frozen=True, kw_only=True):
     dropped: frozenset[str] = frozenset()
 
 
-def edited(wheel: Wheel, edit: Edit) -> list[Entry]:
+def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
     """Every member but RECORD. A signature is dropped: it is of the RECORD that was."""
     _check_record(wheel)
     for name in (*edit.renamed, *edit.dropped):
@@ -32,7 +60,7 @@ def edited(wheel: Wheel, edit: Edit) -> list[Entry]:
     ]
     present = {entry.name for entry in entries}
     entries += [
-        Entry(name=name, source=content, mode=content.mode or 0o644)
+        OutputMember(name=name, source=content, mode=content.mode or 0o644)
         for name, content in edit.contents.items()
         if name not in present
     ]
@@ -40,12 +68,12 @@ def edited(wheel: Wheel, edit: Edit) -> list[Entry]:
     return entries
 
 
-def _entry(wheel: Wheel, old: str, new: str, contents: dict[str, Content]) -> Entry:
+def _entry(wheel: Wheel, old: str, new: str, contents: dict[str, Content]) -> OutputMember:
     member = wheel.members[old]
     if content := contents.get(new):
-        return Entry(name=new, source=content, mode=content.mode or member.mode)
-    kept = Kept(archive=wheel.archive, member=member, row=wheel.record[old])
-    return Entry(name=new, source=kept, mode=member.mode)
+        return OutputMember(name=new, source=content, mode=content.mode or member.mode)
+    kept = CopiedMember(archive=wheel.archive, member=member, row=wheel.record[old])
+    return OutputMember(name=new, source=kept, mode=member.mode)
 
 
 def _check_record(wheel: Wheel) -> None:

@@ -5,7 +5,7 @@ import stat
 from typing import BinaryIO
 
 from stoker.artifact.engine import zip_records as zip_
-from stoker.artifact.engine.entries import Entry, Kept
+from stoker.artifact.engine.edit import CopiedMember, OutputMember
 
 _UNKNOWN = zip_.Sizes(0, 0, 0)
 
@@ -21,7 +21,7 @@ class ZipOutput:
         self._directory: list[bytes] = []
         self._mended: list[tuple[int, bytes]] = []
 
-    def keep(self, entry: Entry, kept: Kept) -> None:
+    def keep(self, entry: OutputMember, kept: CopiedMember) -> None:
         """A whole member, as the compressed bytes it is."""
         member = kept.member
         sizes = zip_.Sizes(member.crc, member.compressed_size, member.size)
@@ -31,14 +31,14 @@ class ZipOutput:
             self.extend(block)
         self._list(entry, header)
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, entry: OutputMember) -> None:
         self._open(self._header(entry, _UNKNOWN, zip_.DEFLATED))
 
     def extend(self, data: bytes) -> None:
         self._stream.write(data)
         self._position += len(data)
 
-    def finish(self, entry: Entry, crc: int) -> None:
+    def finish(self, entry: OutputMember, crc: int) -> None:
         sizes = zip_.Sizes(crc, self._position - self._data, entry.size)
         header = self._header(entry, sizes, zip_.DEFLATED)
         self._mended.append((self._start, zip_.pack_local(header)))
@@ -53,16 +53,16 @@ class ZipOutput:
         for offset, header in self._mended:
             os.pwrite(self._stream.fileno(), header, offset)
 
-    def _open(self, header: zip_.Header) -> None:
+    def _open(self, header: zip_.MemberHeader) -> None:
         self._start = self._position
         self.extend(zip_.pack_local(header))
         self._data = self._position
 
-    def _header(self, entry: Entry, sizes: zip_.Sizes, method: int) -> zip_.Header:
+    def _header(self, entry: OutputMember, sizes: zip_.Sizes, method: int) -> zip_.MemberHeader:
         # Whether sizes need room is decided before they are known: what does not compress grows.
         wide = zip_.is_large(max(sizes.compressed, entry.size + (entry.size >> 10)))
-        return zip_.Header(entry.name.encode(), method, self._moment, sizes, wide)
+        return zip_.MemberHeader(entry.name.encode(), method, self._moment, sizes, wide)
 
-    def _list(self, entry: Entry, header: zip_.Header) -> None:
+    def _list(self, entry: OutputMember, header: zip_.MemberHeader) -> None:
         mode = stat.S_IFREG | entry.mode
         self._directory.append(zip_.pack_entry(header, mode=mode, offset=self._start))

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from stoker.artifact.engine import names
 from stoker.artifact.engine.content import Content, regular_file
-from stoker.artifact.engine.edit import Edit, check_names, edited
-from stoker.artifact.engine.entries import Entry
+from stoker.artifact.engine.edit import Edit, OutputMember, check_names, edited
 from stoker.artifact.engine.identity import Identity, identify
 from stoker.artifact.engine.record import UNLISTED
 from stoker.artifact.engine.wheel import Wheel, dist_info_of
@@ -36,7 +35,7 @@ def pack(folder: Path, into: Path, *, workers: int | None = None) -> Path:
 
 
 def _write(
-    entries: list[Entry], dist_info: str, origin: Path, into: Path, workers: int | None
+    entries: list[OutputMember], dist_info: str, origin: Path, into: Path, workers: int | None
 ) -> Path:
     identity = _identity(entries, dist_info, origin)
     entries = _named_after(identity.stem, entries, dist_info.removesuffix(".dist-info"))
@@ -46,7 +45,7 @@ def _write(
     return target
 
 
-def _identity(entries: list[Entry], dist_info: str, origin: Path) -> Identity:
+def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> Identity:
     by_name = {entry.name: entry for entry in entries}
     files = [f"{dist_info}/METADATA", f"{dist_info}/WHEEL"]
     for name in files:
@@ -59,7 +58,7 @@ def _identity(entries: list[Entry], dist_info: str, origin: Path) -> Identity:
         raise ArtifactError(str(error), file=str(origin), member=dist_info) from None
 
 
-def _named_after(stem: str, entries: list[Entry], present: str) -> list[Entry]:
+def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[OutputMember]:
     """The dist-info and data folders follow a new name or version."""
     if stem == present:
         return entries
@@ -68,11 +67,11 @@ def _named_after(stem: str, entries: list[Entry], present: str) -> list[Entry]:
     for entry in entries:
         top, slash, rest = entry.name.partition("/")
         name = folders.get(top, top) + slash + rest
-        renamed.append(Entry(name=name, source=entry.source, mode=entry.mode))
+        renamed.append(OutputMember(name=name, source=entry.source, mode=entry.mode))
     return renamed
 
 
-def _walk(folder: Path) -> Iterator[Entry]:
+def _walk(folder: Path) -> Iterator[OutputMember]:
     """Every file below a folder. Links are refused: what they point to may not go along."""
     if not folder.is_dir():
         raise StorageError(f"cannot read {folder}: not a folder")
@@ -82,7 +81,7 @@ def _walk(folder: Path) -> Iterator[Entry]:
             path = Path(top, file)
             mode = stat.S_IMODE(regular_file(path).st_mode)
             name = path.relative_to(folder).as_posix()
-            yield Entry(name=name, source=Content.of_file(path), mode=mode)
+            yield OutputMember(name=name, source=Content.of_file(path), mode=mode)
 
 
 def _cannot_read(error: OSError) -> None:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from stoker.artifact.engine import parallel
 from stoker.artifact.engine.archive import Archive, open_archive
 from stoker.artifact.engine.content import SMALL, Content
 from stoker.artifact.engine.directory import Limits, Member
 from stoker.artifact.engine.record import Mismatch, Row, is_strong, mismatches, parse, written
 from stoker.model.errors import ArtifactError, nearest
 from stoker.model.units import size as in_words
+from stoker.outside import parallel
 
 
 class Wheel:

@@ -10,19 +10,21 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
-from stoker.artifact.engine import parallel
 from stoker.artifact.engine.chunks import CHUNK, Chunk, cut, deflated
 from stoker.artifact.engine.content import Content
-from stoker.artifact.engine.entries import Entry, Kept
+from stoker.artifact.engine.edit import CopiedMember, OutputMember
 from stoker.artifact.engine.output import ZipOutput
 from stoker.artifact.engine.record import Row, render
 from stoker.model.errors import UsageError
+from stoker.outside import parallel
 from stoker.outside.files import file_made_whole
 
-Task = tuple[Entry, Chunk | Kept]
+Task = tuple[OutputMember, Chunk | CopiedMember]
 
 
-def write(entries: Iterable[Entry], record_name: str, target: Path, workers: int | None) -> None:
+def write(
+    entries: Iterable[OutputMember], record_name: str, target: Path, workers: int | None
+) -> None:
     """All entries in the order given, then RECORD. ``target`` appears when it is complete."""
     moment = _moment()
     with file_made_whole(target) as stream:
@@ -31,14 +33,14 @@ def write(entries: Iterable[Entry], record_name: str, target: Path, workers: int
         done = parallel.in_order(_deflate, batches, workers or parallel.threads())
         with closing(done):
             for (entry, part), block in chain.from_iterable(done):
-                if isinstance(part, Kept):
+                if isinstance(part, CopiedMember):
                     output.keep(entry, part)
                 else:
                     _put(output, entry, part, block)
         output.close()
 
 
-def _put(output: ZipOutput, entry: Entry, chunk: Chunk, block: bytes) -> None:
+def _put(output: ZipOutput, entry: OutputMember, chunk: Chunk, block: bytes) -> None:
     if chunk.first:
         output.begin(entry)
     output.extend(block)
@@ -59,10 +61,10 @@ def _moment() -> int:
     return date << 16 | hour << 11 | minute << 5 | second // 2
 
 
-def _tasks(entries: Iterable[Entry], record_name: str) -> Iterator[Task]:
+def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
     rows: dict[str, Row] = {}
     for entry in entries:
-        if isinstance(entry.source, Kept):
+        if isinstance(entry.source, CopiedMember):
             rows[entry.name] = entry.source.row
             yield entry, entry.source
         else:
@@ -71,7 +73,7 @@ def _tasks(entries: Iterable[Entry], record_name: str) -> Iterator[Task]:
     rows[record_name] = Row()
     listing = Content.of_bytes(render(rows))
     for chunk in cut(record_name, listing, {}):
-        yield Entry(name=record_name, source=listing), chunk
+        yield OutputMember(name=record_name, source=listing), chunk
 
 
 def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
@@ -80,7 +82,7 @@ def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
     size = 0
     for entry, part in tasks:
         batch.append((entry, part))
-        size += 0 if isinstance(part, Kept) else len(part.data)
+        size += 0 if isinstance(part, CopiedMember) else len(part.data)
         if size >= CHUNK:
             yield batch
             batch, size = [], 0
@@ -90,5 +92,6 @@ def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
 
 def _deflate(batch: list[Task]) -> list[tuple[Task, bytes]]:
     return [
-        ((entry, part), b"" if isinstance(part, Kept) else deflated(part)) for entry, part in batch
+        ((entry, part), b"" if isinstance(part, CopiedMember) else deflated(part))
+        for entry, part in batch
     ]

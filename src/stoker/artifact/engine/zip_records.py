@@ -36,7 +36,7 @@ class Sizes(NamedTuple):
     unpacked: int
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """One entry of the central directory."""
 
     system: int
@@ -60,7 +60,7 @@ class Local(NamedTuple):
     extra_length: int
 
 
-class Header(NamedTuple):
+class MemberHeader(NamedTuple):
     """A member to be written. ``moment`` is date and time as DOS writes them; ``wide``: zip64."""
 
     name: bytes
@@ -87,7 +87,7 @@ class End(NamedTuple):
         return self == (min(wide.entries, _MANY), min(wide.size, _LARGE), min(wide.offset, _LARGE))
 
 
-def unpack_entries(directory: bytes, count: int) -> Iterator[tuple[int, Entry]]:
+def unpack_entries(directory: bytes, count: int) -> Iterator[tuple[int, DirectoryEntry]]:
     """Every entry with its position; anything left over or missing is an error."""
     position = 0
     for _ in range(count):
@@ -98,7 +98,7 @@ def unpack_entries(directory: bytes, count: int) -> Iterator[tuple[int, Entry]]:
         raise MalformedError(f"the central directory holds more than its {count} entries")
 
 
-def _unpack_entry(directory: bytes, position: int) -> tuple[Entry, int]:
+def _unpack_entry(directory: bytes, position: int) -> tuple[DirectoryEntry, int]:
     if len(directory) - position < _ENTRY.size:
         raise MalformedError("the central directory is cut short")
     fields = _ENTRY.unpack_from(directory, position)
@@ -115,7 +115,7 @@ def _unpack_entry(directory: bytes, position: int) -> tuple[Entry, int]:
     unpacked, compressed, offset = _widened(extra, unpacked, compressed, offset)
     if disk != 0:
         raise MalformedError("the archive is split over several files")
-    entry = Entry(
+    entry = DirectoryEntry(
         system=system,
         version=version,
         flags=flags,
@@ -207,7 +207,7 @@ def unpack_end64(record: bytes, position: int) -> End | None:
     return End(count, size, offset)
 
 
-def pack_local(header: Header) -> bytes:
+def pack_local(header: MemberHeader) -> bytes:
     """The header before a member's data."""
     sizes = header.sizes
     extra = b""
@@ -218,7 +218,7 @@ def pack_local(header: Header) -> bytes:
     return _LOCAL.pack(_LOCAL_MARK, *fields) + header.name + extra
 
 
-def pack_entry(header: Header, *, mode: int, offset: int) -> bytes:
+def pack_entry(header: MemberHeader, *, mode: int, offset: int) -> bytes:
     """One entry of the central directory."""
     numbers = (header.sizes.unpacked, header.sizes.compressed, offset)
     large = [number for number in numbers if number >= _LARGE]

@@ -9,13 +9,13 @@ import msgspec
 
 from stoker.artifact.elf_edit import ElfEdit
 from stoker.artifact.engine import Content, Edit, Wheel, rewrite
-from stoker.artifact.engine.parallel import threads
 from stoker.deliver.package.metadata import edited_metadata, edited_wheel
-from stoker.deliver.package.stock import Stock, open_stock
+from stoker.deliver.package.sources import OpenSources, open_sources
 from stoker.deliver.package.stripping import DEBUG_SUFFIX, find_tool, split
 from stoker.deliver.package.values import LibraryChange, Packaged, PackagePlan, Source
 from stoker.model.errors import UsageError
 from stoker.outside import files
+from stoker.outside.parallel import threads
 
 _MODE = 0o755
 _WORK = ".work"
@@ -26,14 +26,14 @@ def apply(plan: PackagePlan, wheel: Wheel, into: Path, *, force: bool = False) -
     debug = into / f"{plan.file_name.removesuffix('.whl')}{DEBUG_SUFFIX}"
     stripped = [change.path for change in plan.changed if change.strip]
     _check_free(wheel.path, into / plan.file_name, debug if stripped else None, force=force)
-    with open_stock() as stock:
+    with open_sources() as sources:
         if not stripped:
-            return _packaged(_write(plan, wheel, stock, {}, into))
+            return _packaged(_write(plan, wheel, sources, {}, into))
         if debug.exists():
             files.remove_whole(debug)
         with files.folder_made_whole(debug) as aside:
-            sources = _strip(stripped, wheel, stock, aside)
-            path = _write(plan, wheel, stock, sources, into)
+            copies = _strip(stripped, wheel, sources, aside)
+            path = _write(plan, wheel, sources, copies, into)
             shutil.rmtree(aside / _WORK)
         return _packaged(path, debug)
 
@@ -58,13 +58,15 @@ def _packaged(path: Path, debug: Path | None = None) -> Packaged:
     )
 
 
-def _strip(members: Sequence[str], wheel: Wheel, stock: Stock, aside: Path) -> dict[str, Source]:
+def _strip(
+    members: Sequence[str], wheel: Wheel, sources: OpenSources, aside: Path
+) -> dict[str, Source]:
     """Stripped copies of members, by name; what was taken out of them stays in ``aside``."""
     tool = find_tool()
 
     def strip(member: str) -> Source:
         library = aside / _WORK / member
-        stock.unpack(Source(file=str(wheel.path), member=member), library)
+        sources.unpack(Source(file=str(wheel.path), member=member), library)
         debug = aside / f"{member}{DEBUG_SUFFIX}"
         debug.parent.mkdir(parents=True, exist_ok=True)
         split(library, debug, tool=tool)
@@ -75,23 +77,27 @@ def _strip(members: Sequence[str], wheel: Wheel, stock: Stock, aside: Path) -> d
 
 
 def _write(
-    plan: PackagePlan, wheel: Wheel, stock: Stock, stripped: Mapping[str, Source], into: Path
+    plan: PackagePlan,
+    wheel: Wheel,
+    sources: OpenSources,
+    stripped: Mapping[str, Source],
+    into: Path,
 ) -> Path:
     licences = f"{wheel.dist_info}/licenses"
-    contents = _libraries(plan, wheel, stock, stripped)
-    contents |= {f"{licences}/{text.path}": stock.content(text.source) for text in plan.licences}
+    contents = _libraries(plan, wheel, sources, stripped)
+    contents |= {f"{licences}/{text.path}": sources.content(text.source) for text in plan.licences}
     contents |= _metadata(plan, wheel)
     return rewrite(wheel, Edit(contents=contents), into)
 
 
 def _libraries(
-    plan: PackagePlan, wheel: Wheel, stock: Stock, stripped: Mapping[str, Source]
+    plan: PackagePlan, wheel: Wheel, sources: OpenSources, stripped: Mapping[str, Source]
 ) -> dict[str, Content]:
     def content(change: LibraryChange) -> Content:
         own = Source(file=str(wheel.path), member=change.path)
         source = change.source or stripped.get(change.path, own)
         edit = ElfEdit(rpath=change.rpath, needed=change.needed, soname=change.soname)
-        edited = stock.edited(source, edit)
+        edited = sources.edited(source, edit)
         return msgspec.structs.replace(edited, mode=_MODE if change.source else None)
 
     changes = (*plan.changed, *plan.added)

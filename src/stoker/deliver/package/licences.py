@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from stoker.artifact.engine import open_wheel
-from stoker.deliver.package.shelves import Found
+from stoker.deliver.package.search_places import FoundLibrary
 from stoker.deliver.package.values import Licence, Source
 from stoker.model.errors import MissingError
 from stoker.outside import process
@@ -19,7 +19,7 @@ _DOCUMENTS = Path("/usr/share/doc")
 _PATIENCE = 60.0
 
 
-def find_licences(found: Iterable[Found]) -> tuple[tuple[Licence, ...], tuple[str, ...]]:
+def find_licences(found: Iterable[FoundLibrary]) -> tuple[tuple[Licence, ...], tuple[str, ...]]:
     """The texts, and a note for each library that none was found of."""
     licences: dict[str, Licence] = {}
     notes = []

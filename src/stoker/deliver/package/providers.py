@@ -4,7 +4,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from stoker.deliver.package.subject import Subject
+from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.knowledge.manylinux import is_system_library
 from stoker.knowledge.nvidia_packages import never_bundled
@@ -22,11 +22,11 @@ class Provider(StrEnum):
 class Providers:
     """The same question for every name, of one wheel and one request."""
 
-    def __init__(self, subject: Subject, request: PackageRequest):
-        self._own: Collection[str] = subject.own
+    def __init__(self, built: BuiltWheel, request: PackageRequest):
+        self._own: Collection[str] = built.own
         self._exclude = request.exclude
         self._mode = request.mode
-        self._is_torch = subject.is_torch
+        self._is_torch = built.is_torch
 
     def of(self, name: str) -> Provider:
         if name in self._own:

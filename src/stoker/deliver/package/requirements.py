@@ -7,10 +7,10 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.cuda import Cuda, known_cuda_of
 from stoker.deliver.package.metadata import required_name
 from stoker.deliver.package.providers import Provider, Providers
-from stoker.deliver.package.subject import Subject
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.knowledge.nvidia_packages import Release, releases
 from stoker.knowledge.sonames import Bringer, bringer
@@ -22,14 +22,12 @@ _LINUX = 'platform_system == "Linux"'
 
 
 def added_requirements(
-    subject: Subject, request: PackageRequest, providers: Providers
+    built: BuiltWheel, request: PackageRequest, providers: Providers
 ) -> tuple[str, ...]:
     """Lines for METADATA: those of the user come before those we know, by package."""
     own = tuple(_checked(line) for line in request.requires)
     names = {required_name(line) for line in own}
-    known = [
-        line for line in _known(subject, request, providers) if required_name(line) not in names
-    ]
+    known = [line for line in _known(built, request, providers) if required_name(line) not in names]
     return (*known, *own)
 
 
@@ -43,60 +41,60 @@ def _checked(line: str) -> str:
     return line
 
 
-def _known(subject: Subject, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
+def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
     if request.mode is Mode.PLAIN:
         return ()
-    brought = _brought(subject, providers)
-    if subject.is_torch:
-        return _of_torch(subject, request) if brought else ()
-    if subject.is_extension:
-        return _of_extension(subject, request, brought)
-    return _of_toolkit(brought, known_cuda_of(subject, request)) if brought else ()
+    brought = _brought(built, providers)
+    if built.is_torch:
+        return _of_torch(built, request) if brought else ()
+    if built.is_extension:
+        return _of_extension(built, request, brought)
+    return _of_toolkit(brought, known_cuda_of(built, request)) if brought else ()
 
 
-def _brought(subject: Subject, providers: Providers) -> list[Bringer]:
+def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:
     """NVIDIA's packages that bring what the wheel itself needs."""
-    names = [name for name in subject.needed if providers.of(name) is Provider.PACKAGE]
+    names = [name for name in built.needed if providers.of(name) is Provider.PACKAGE]
     rows = {row.name: row for name in names if (row := bringer(name))}
     return [rows[name] for name in sorted(rows)]
 
 
-def _of_torch(subject: Subject, request: PackageRequest) -> tuple[str, ...]:
-    row = _row(subject.facts.version, known_cuda_of(subject, request), request)
-    return row.lines(subject.machine) if row else ()
+def _of_torch(built: BuiltWheel, request: PackageRequest) -> tuple[str, ...]:
+    row = _row(built.facts.version, known_cuda_of(built, request), request)
+    return row.lines(built.machine) if row else ()
 
 
 def _of_extension(
-    subject: Subject, request: PackageRequest, brought: Sequence[Bringer]
+    built: BuiltWheel, request: PackageRequest, brought: Sequence[Bringer]
 ) -> tuple[str, ...]:
     """The PyTorch it is linked to, and of what that requires the part it needs itself."""
-    torch = _built_against(subject, request)
+    torch = _built_against(built, request)
     if torch is None:
         return ()
     pin = f"torch=={read_version(torch).public}"
-    row = _row(torch, known_cuda_of(subject, request), request) if brought else None
+    row = _row(torch, known_cuda_of(built, request), request) if brought else None
     if row is None:
         return (pin,)
-    lines = [part for line in row.lines(subject.machine) if (part := _part(line, brought))]
+    lines = [part for line in row.lines(built.machine) if (part := _part(line, brought))]
     known = {name for line in row.requires for name in _packages(line)}
     rest = [other for other in brought if known.isdisjoint((other.name, other.extra))]
     cuda = Cuda(major=int(row.cuda.partition(".")[0]), release=row.cuda)
     return (pin, *lines, *_of_toolkit(rest, cuda))
 
 
-def _built_against(subject: Subject, request: PackageRequest) -> str | None:
+def _built_against(built: BuiltWheel, request: PackageRequest) -> str | None:
     """The version of PyTorch that an extension needs, as told or as its METADATA pins it."""
     if request.torch:
         _base_version(request.torch)
         return request.torch
-    for line in subject.facts.requires:
+    for line in built.facts.requires:
         if required_name(line) == "torch":
             for clause in read_requirement(line).specifier:
                 if clause.operator == "==" and "*" not in clause.version:
                     return clause.version
     if request.mode is Mode.PYPI and not request.requires:
         raise UsageError(
-            f"{subject.facts.name} is linked to PyTorch: to which version?",
+            f"{built.facts.name} is linked to PyTorch: to which version?",
             hints=["--torch 2.9.1: the one it was built against"],
         )
     return None
@@ -170,7 +168,7 @@ def _nearest(torch: str, cuda: Cuda) -> list[str]:
 
 
 def dropped_requirements(
-    subject: Subject, added: Iterable[str], bundled: Iterable[str]
+    built: BuiltWheel, added: Iterable[str], bundled: Iterable[str]
 ) -> tuple[str, ...]:
     """Lines of METADATA that are said anew, or about packages whose libraries are in the wheel."""
     names = {required_name(line) for line in added}
@@ -178,9 +176,9 @@ def dropped_requirements(
 
     def is_gone(line: str) -> bool:
         name = required_name(line)
-        return name is not None and (name in names or _is_inside(line, inside, subject.is_torch))
+        return name is not None and (name in names or _is_inside(line, inside, built.is_torch))
 
-    return tuple(line for line in subject.facts.requires if is_gone(line))
+    return tuple(line for line in built.facts.requires if is_gone(line))
 
 
 def _is_inside(line: str, inside: Sequence[Bringer], is_torch: bool) -> bool:

@@ -1,10 +1,9 @@
-"""Cuts device code out of linked libraries: what a plan keeps stays, the file becomes shorter.
+"""Removes device code from linked libraries, so that the files become shorter.
 
-``plan_library`` reads a library and decides where everything goes, ``write_library`` writes it,
-checks it and lets it appear. Which entries are kept is chosen by whoever calls.
+``plan_library`` reads a library and plans the new file; the caller chooses which entries are kept.
+``write_library`` writes the file and checks it before it appears.
 """
 
-from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library
-from stoker.deliver.slim.writing import write_library
+from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 
 __all__ = ["LibraryPlan", "SlimOptions", "plan_library", "write_library"]

@@ -1,7 +1,7 @@
-"""The list behind torch.cuda.get_arch_list(): one string in libtorch_python.so.
+"""Edits the list behind torch.cuda.get_arch_list(), which is one string in libtorch_python.so.
 
-PyTorch warns by it, so that it must name what is left. It ends with a zero byte and only ever
-becomes shorter, hence it is written over in its place.
+PyTorch uses it for warnings, so it has to name the architectures that are left. The string ends
+with a zero byte and only becomes shorter, so it is overwritten in place.
 """
 
 import re
@@ -17,13 +17,14 @@ from stoker.model.errors import ArtifactError
 from stoker.model.slim import LibrarySlim
 from stoker.model.variant import GpuTarget
 
-LISTING = "libtorch_python.so"
-_LISTED = "libtorch_cuda.so"  # holds the code that the list is about
+# It may carry an ABI suffix, as in libtorch_python.cpython-312-x86_64-linux-gnu.so.
+_LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")
+_LISTED = "libtorch_cuda.so"  # holds the code that the list describes
 _SECTION = ".rodata"
 _WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
-# Only where a string starts, so that no string is looked through more than once.
+# A match has to start where a string starts, so that no string is searched more than once.
 _LIST = re.compile(rb"(?<![ -~])%b(?: %b)*(?=\0)" % (_WORD, _WORD))
-_MOST = 256 << 20  # bytes of the section; PyTorch's has one
+_MOST = 256 << 20  # bytes of the section that are searched
 
 
 class _List(NamedTuple):
@@ -32,7 +33,7 @@ class _List(NamedTuple):
 
 
 def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
-    """What the list is to say; None where there is no list, or nothing to change in it."""
+    """Return the new words of the list, or None if there is no list or nothing changes."""
     found = _find(path)
     words = found.words if found else ()
     needed = needed_code(words, gpus)
@@ -41,10 +42,10 @@ def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
 
 
 def write_words(path: Path, words: Sequence[str]) -> None:
-    """Into a file that nobody else has yet, wherever the list lies in it by now."""
+    """Overwrite the list in a file that only this process uses."""
     found = _find(path)
     if found is None:
-        raise ArtifactError("the list of architectures is gone", file=str(path))
+        raise ArtifactError("the list of architectures was not found", file=str(path))
     content = " ".join(words).encode().ljust(len(" ".join(found.words)), b"\0")
     with path.open("r+b") as stream:
         stream.seek(found.offset)
@@ -52,11 +53,11 @@ def write_words(path: Path, words: Sequence[str]) -> None:
 
 
 def _find(path: Path) -> _List | None:
-    """None where there is not exactly one."""
+    """Return the list, or None if there is not exactly one."""
     with open_file(path) as reader:
         try:
             found = list(islice(_lists(reader), 2))
-        except ArtifactError:  # said of the library already
+        except ArtifactError:  # the plan of the library reports it
             return None
     return found[0] if len(found) == 1 else None
 
@@ -72,10 +73,10 @@ def _lists(reader: Reader) -> Iterator[_List]:
 
 
 def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:
-    """Whether a file holds the list, and the code that it lists has been looked through."""
+    """Return whether a file holds the list, and the code that it describes was read."""
     path = PurePosixPath(listing)
     described = str(path.with_name(_LISTED))
-    return path.name == LISTING and any(
+    return _LISTING.fullmatch(path.name) is not None and any(
         library.path == described and library.archs and not library.skipped_because
         for library in libraries
     )

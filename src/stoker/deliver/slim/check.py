@@ -1,8 +1,7 @@
-"""The slimmed file read anew and held against the original. Knows nothing of how it was made.
+"""Compares a slimmed file with its original, independently of the code that made it.
 
-Every byte that is loaded has to be what it was at its address, device code and pointers to it
-excepted; every region has to hold the kept entries, byte by byte, and be found by whatever found
-it before.
+Every loaded byte must be the same at its address, except device code and pointers to it. Every
+region must hold the kept entries, byte by byte, and everything that pointed to it still must.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ from itertools import pairwise
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf, Section, Segment
-from stoker.artifact.fatbin import Entry, Region
+from stoker.artifact.fatbin import FatbinEntry, Region
 from stoker.artifact.library import device_regions
 from stoker.artifact.reader import Reader
 from stoker.artifact.relocations import read_pointers, read_symbols
@@ -24,8 +23,8 @@ from stoker.deliver.slim.spans import Span, Spans, without
 from stoker.model.errors import ArtifactError
 
 
-def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[Entry]]) -> None:
-    """An ArtifactError says what is wrong; ``kept`` is by region, of the original."""
+def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[FatbinEntry]]) -> None:
+    """Raise an ArtifactError if something is wrong. ``kept`` are the entries of each region."""
     _Comparison(Elf(before), Elf(after)).check(kept)
 
 
@@ -36,7 +35,7 @@ class _Comparison:
         self._old = _Code(before)
         self._new = _Code(after)
 
-    def check(self, kept: Sequence[Sequence[Entry]]) -> None:
+    def check(self, kept: Sequence[Sequence[FatbinEntry]]) -> None:
         self._check_headers()
         self._check_memory()
         self._check_regions(kept)
@@ -51,7 +50,7 @@ class _Comparison:
         )
 
     def _check_headers(self) -> None:
-        """Only places and numbers of headers may differ, and where things are in the file."""
+        """Check that headers differ only in their number, their place and in file offsets."""
         before, after = self._before, self._after
         if before.reader.read(0, 16) != after.reader.read(0, 16) or before.header != (
             after.header._replace(
@@ -60,19 +59,19 @@ class _Comparison:
                 segment_count=before.header.segment_count,
             )
         ):
-            raise self._wrong("the file header is another")
+            raise self._wrong("the file header differs")
         if before.dynamic != after.dynamic:
-            raise self._wrong("the dynamic section is another")
+            raise self._wrong("the dynamic section differs")
         if list(_not_loaded(before)) != list(_not_loaded(after)):
-            raise self._wrong("a segment is another")
+            raise self._wrong("a segment differs")
 
     def _check_memory(self) -> None:
-        """The same memory is loaded, with the same rights, in order, as the loader wants it."""
+        """Check that the same memory is loaded, with the same permissions, in valid segments."""
         old, new = self._before.segments_of(elf.LOAD), self._after.segments_of(elf.LOAD)
         known = {load.address for load in old}
         shared = [load for load in new if load.address in known or not self._holds_headers(load)]
         if _memory(old) != _memory(shared):
-            raise self._wrong("other memory is loaded")
+            raise self._wrong("the loaded memory differs")
         for load in new:
             if load.alignment > 1 and (load.address - load.offset) % load.alignment:
                 raise self._wrong(f"a segment at {load.address:#x} cannot be mapped")
@@ -84,25 +83,25 @@ class _Comparison:
             raise self._wrong("segments share bytes of the file")
 
     def _holds_headers(self, load: Segment) -> bool:
-        """A segment of their own is where program headers may have moved to."""
+        """Return whether a segment holds only the program headers, which may have moved."""
         header = self._after.header
         size = header.segment_count * header.segment_size
         place = load.offset, load.file_size, load.memory_size, load.flags
         return place == (header.segments_offset, size, size, elf.READABLE)
 
-    def _check_regions(self, kept: Sequence[Sequence[Entry]]) -> None:
+    def _check_regions(self, kept: Sequence[Sequence[FatbinEntry]]) -> None:
         old, new = self._old.regions, self._new.regions
         if not len(old) == len(new) == len(kept):
             raise self._wrong(f"{len(new)} regions of device code, not {len(old)}")
         for region, entries in zip(new, kept, strict=True):
             if len(region.entries) != len(entries):
-                raise self._wrong("a region has other entries", region.offset)
+                raise self._wrong("the entries of a region differ", region.offset)
             for made, entry in zip(region.entries, entries, strict=True):
                 if not self._same_code(entry, made):
-                    raise self._wrong("an entry of device code is another", made.offset)
+                    raise self._wrong("an entry of device code differs", made.offset)
 
-    def _same_code(self, old: Entry, new: Entry) -> bool:
-        """Byte by byte, or packed anew and the same when it is unpacked."""
+    def _same_code(self, old: FatbinEntry, new: FatbinEntry) -> bool:
+        """Return whether two entries are equal, as they are or after decompression."""
         before, after = self._before.reader, self._after.reader
         if new.compression is old.compression:
             size = old.end - old.offset
@@ -112,29 +111,29 @@ class _Comparison:
         return header == wanted and _digest(after, new) == _digest(before, old)
 
     def _check_surroundings(self) -> None:
-        """What stands between scattered regions is where it was in memory."""
+        """Check that the data between scattered regions keeps its address."""
         regions = [Span(region.offset, region.end) for region in self._old.regions]
         for name, section in self._before.named(fatbin.SCATTERED):
             for span in without(span_of(section), regions):
                 load = self._before.load_at(span.start)
                 address = load.address + span.start - load.offset if load else 0
                 if not self._same(span.start, self._after.offset_of(address), span.size):
-                    raise self._wrong(f"the section {name} has other bytes", span.start)
+                    raise self._wrong(f"the bytes of section {name} differ", span.start)
 
     def _changed_slots(self) -> Iterator[int]:
-        """Where the address of a region stood in the original, and now its new one stands."""
+        """Yield the offsets in the original that held the address of a region, now its new one."""
         for offset, number in self._old.slots():
             moved = self._moved(offset)
             if moved is None:  # it was stripped
                 continue
-            # Linkers may leave something else at the place of a pointer.
+            # A linker may store another value at the place of a pointer.
             if _number(self._before, offset) == self._old.addresses[number]:
                 if _number(self._after, moved) != self._new.addresses[number]:
                     raise self._wrong("a pointer does not lead to its region", moved)
                 yield offset
 
     def _moved(self, offset: int) -> int | None:
-        """Where a byte of a section is now."""
+        """Return the new offset of a byte of a section, or None if it was stripped."""
         index = bisect_right(self._sections, offset, key=lambda both: both[0].offset) - 1
         if index < 0:
             return None
@@ -144,12 +143,12 @@ class _Comparison:
 
     @cached_property
     def _sections(self) -> list[tuple[Section, Section]]:
-        """Those with bytes in the file, before and after, in the order of the file."""
+        """Return the sections with bytes in the file, before and after, in file order."""
         both = zip(self._before.sections, self._after.sections, strict=True)
         return sorted((pair for pair in both if pair[0].file_size), key=lambda pair: pair[0].offset)
 
     def _check_sections(self, slots: Spans) -> None:
-        """Byte by byte, all but device code, addresses of regions and what was stripped."""
+        """Compare all bytes except device code, addresses of regions and stripped sections."""
         numbered = zip(
             self._before.section_names, self._before.sections, self._after.sections, strict=True
         )
@@ -158,21 +157,21 @@ class _Comparison:
                 continue
             is_code = name in fatbin.SECTIONS
             if old != new._replace(offset=old.offset, size=old.size if is_code else new.size):
-                raise self._wrong(f"the section {name} is another")
+                raise self._wrong(f"the header of section {name} differs")
             self._check_loaded(name, new)
             for span in slots.left_of(span_of(old)) if not is_code else ():
                 if not self._same(span.start, span.start - old.offset + new.offset, span.size):
-                    raise self._wrong(f"the section {name} has other bytes", span.start)
+                    raise self._wrong(f"the bytes of section {name} differ", span.start)
 
     def _check_loaded(self, name: str, section: Section) -> None:
-        """What is loaded has to come from where the section says; device code may be in pieces."""
+        """Check that a section is loaded from its offset. Device code may be loaded in pieces."""
         if not section.flags & elf.ALLOCATED or not section.file_size:
             return
         load = self._after.load_at(section.offset)
         if load is None or section.address - load.address != section.offset - load.offset:
-            raise self._wrong(f"the section {name} is loaded from elsewhere")
+            raise self._wrong(f"section {name} is loaded from another place")
         if name not in fatbin.SECTIONS and not span_of(load).covers(span_of(section)):
-            raise self._wrong(f"the section {name} is not loaded to its end")
+            raise self._wrong(f"section {name} is not loaded completely")
 
     def _same(self, old: int, new: int, size: int) -> bool:
         both = zip(
@@ -182,7 +181,7 @@ class _Comparison:
 
 
 class _Code:
-    """The regions of a file, their addresses, and what leads to them."""
+    """The regions of a file, their addresses, and the pointers to them."""
 
     def __init__(self, file: Elf):
         self._file = file
@@ -193,7 +192,7 @@ class _Code:
         self._extent = range(min(starts), max(starts) + 1)
 
     def wrapped(self) -> list[int | None]:
-        """The number of the region that each wrapper leads to."""
+        """Return the number of the region that each wrapper points to."""
         wrappers = read_wrappers(self._file)
         places = {wrapper.address + REGION_FIELD for wrapper in wrappers}
         set_by_loader = {
@@ -207,7 +206,7 @@ class _Code:
         ]
 
     def slots(self) -> Iterator[tuple[int, int]]:
-        """Where the address of a region may stand in the file, and the number of the region."""
+        """Yield the offsets that may hold the address of a region, and the region's number."""
         for pointer in read_pointers(self._file, self._extent):
             if pointer.target in self._numbers:
                 yield pointer.addend, self._numbers[pointer.target]
@@ -220,8 +219,8 @@ class _Code:
                 yield wrapper.offset + REGION_FIELD, self._numbers[wrapper.region]
 
 
-def _digest(reader: Reader, entry: Entry) -> bytes:
-    """Of what an entry unpacks to, which is never held twice."""
+def _digest(reader: Reader, entry: FatbinEntry) -> bytes:
+    """Return a digest, so that no two decompressed entries are in memory at once."""
     return hashlib.sha256(unpacked(reader, entry)).digest()
 
 
@@ -232,7 +231,7 @@ def _number(file: Elf, offset: int) -> int:
 def _address(file: Elf, region: Region) -> int:
     load = file.load_at(region.offset)
     if load is None or region.end > load.offset + load.file_size:
-        raise file.reader.error("device code that is not loaded", region.offset)
+        raise file.reader.error("the device code is not loaded", region.offset)
     return load.address + region.offset - load.offset
 
 
@@ -242,7 +241,7 @@ def _share_bytes(loads: Sequence[Segment]) -> bool:
 
 
 def _not_loaded(file: Elf) -> Iterator[Segment]:
-    """Segments that only say what is where; their place in the file has to follow from it."""
+    """Yield the segments that only describe others; the offset must follow from the address."""
     for segment in file.segments:
         if segment.type not in (elf.LOAD, elf.PROGRAM_HEADERS):
             follows = not segment.file_size or file.offset_of(segment.address) == segment.offset
@@ -250,7 +249,7 @@ def _not_loaded(file: Elf) -> Iterator[Segment]:
 
 
 def _memory(loads: Sequence[Segment]) -> list[tuple[int, Span]]:
-    """Stretches of memory with their rights; neighbours with the same ones are one."""
+    """Return ranges of memory with their permissions; adjacent equal ones are merged."""
     found: list[tuple[int, Span]] = []
     for load in loads:
         span = Span(load.address, load.address + load.memory_size)

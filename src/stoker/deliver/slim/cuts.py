@@ -1,4 +1,4 @@
-"""Files to be slimmed together: planned first, written when all plans are known."""
+"""Plans and writes a set of libraries that are slimmed together, and the record of it."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -9,24 +9,21 @@ import msgspec
 
 from stoker.artifact import elf
 from stoker.artifact.elf import Elf
-from stoker.artifact.engine.parallel import threads
-from stoker.artifact.printable import printable
-from stoker.artifact.reader import Reader, open_file
-from stoker.deliver.slim import nvidia
+from stoker.artifact.reader import Reader, open_file, printable
 from stoker.deliver.slim.arch_list import is_about, kept_words, write_words
 from stoker.deliver.slim.in_place import Stamp, stamp_of
-from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library
-from stoker.deliver.slim.selection import chooser
-from stoker.deliver.slim.writing import write_library
+from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.deliver.slim.selection import LICENCE, chooser, is_nvidia_library, target_words
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.slim import LibrarySlim
+from stoker.model.slim import LibrarySlim, SlimRecord
 from stoker.model.units import size
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import GpuTarget
+from stoker.outside.parallel import threads
 
 
 class SlimRequest(Value, frozen=True, kw_only=True):
-    """``nvidia``: NVIDIA's own libraries too, for use on the spot."""
+    """``nvidia`` includes NVIDIA's own libraries, for private use."""
 
     gpus: tuple[GpuTarget, ...]
     options: SlimOptions = SlimOptions()
@@ -34,9 +31,9 @@ class SlimRequest(Value, frozen=True, kw_only=True):
 
 
 class Cut(Value, frozen=True, kw_only=True):
-    """An ELF file and what becomes of it. ``plan`` None: its device code stays as it is.
+    """An ELF file and its plan, which is None if the device code stays unchanged.
 
-    ``stamp`` is that of the file when it was read.
+    ``stamp`` identifies the file that was read.
     """
 
     name: str
@@ -44,7 +41,7 @@ class Cut(Value, frozen=True, kw_only=True):
     stamp: Stamp
     summary: LibrarySlim
     plan: LibraryPlan | None = None
-    listing: tuple[str, ...] | None = None  # what PyTorch's list of architectures is to say
+    listing: tuple[str, ...] | None = None  # the new words of PyTorch's list of architectures
     nvidia: bool = False
 
     @property
@@ -53,7 +50,7 @@ class Cut(Value, frozen=True, kw_only=True):
 
 
 def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool = False) -> Cut:
-    """Of an ELF file; what is not understood in it is said in the summary."""
+    """Plan one ELF file. The summary says why a malformed or unknown file stays unchanged."""
     try:
         stamp = stamp_of(file)
     except OSError as error:
@@ -62,9 +59,9 @@ def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool 
         plan = plan_library(reader, chooser(request.gpus), request.options)
         if not plan.changes:
             return Cut(name=name, file=file, stamp=stamp, summary=plan.summary)
-        nvidias = nvidia_owned or nvidia.is_nvidia_library(name, _soname(reader))
+        nvidias = nvidia_owned or is_nvidia_library(name, _soname(reader))
     if nvidias and not request.nvidia:
-        summary = _left(plan.summary, nvidia.LICENCE)
+        summary = _left(plan.summary, LICENCE)
         return Cut(name=name, file=file, stamp=stamp, summary=summary)
     return Cut(name=name, file=file, stamp=stamp, summary=plan.summary, plan=plan, nvidia=nvidias)
 
@@ -72,7 +69,7 @@ def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool 
 def plan_cuts(
     files: Mapping[str, Path], request: SlimRequest, *, nvidia_owned: frozenset[str] = frozenset()
 ) -> tuple[Cut, ...]:
-    """Of ELF files by name, with the list that PyTorch shows of its architectures."""
+    """Plan ELF files, given by name, with PyTorch's list of architectures."""
 
     def plan(name: str) -> Cut:
         return plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
@@ -102,7 +99,7 @@ def _left(summary: LibrarySlim, why: str) -> LibrarySlim:
 
 
 def write_cut(cut: Cut, target: Path) -> None:
-    """The file as it will be, with the permissions that it has."""
+    """Write the new file, with the permissions of the original."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if cut.plan is None:
@@ -118,10 +115,10 @@ def write_cut(cut: Cut, target: Path) -> None:
 
 
 def write_cuts(cuts: Collection[Cut], target: Callable[[Cut], Path]) -> tuple[Cut, ...]:
-    """Write those that change, each to its target; give back all as they became.
+    """Write the files that change, each to its target; return all cuts as they were made.
 
-    One that does not pass its check is left as it is. The list of architectures comes last: it is
-    left, too, if the code it speaks of is.
+    A file that does not pass its check stays unchanged. The list of architectures is written last;
+    it stays unchanged if the code that it describes does.
     """
     with ThreadPoolExecutor(threads()) as pool:
         plain = [cut for cut in cuts if cut.listing is None]
@@ -149,11 +146,35 @@ def changed(cuts: Iterable[Cut]) -> list[Cut]:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Whether so much can be written there; the folder itself may not be there yet."""
+    """Raise an error if the disk of a folder, which may not exist yet, has too little space."""
     there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(there).free
     if free < needed:
         raise StorageError(
-            f"there is not enough room in {folder}: up to {size(needed)} are needed, "
-            f"{size(free)} are free"
+            f"not enough disk space in {folder}: up to {size(needed)} are needed, "
+            f"{size(free)} are free",
+            hints=["free disk space, or choose another folder with --out"],
         )
+
+
+def make_record(
+    request: SlimRequest, changed: Iterable[Cut], before: SlimRecord | None
+) -> SlimRecord:
+    """Return the record of a slimming. A private distribution stays private."""
+    return SlimRecord(
+        targets=tuple(f"{gpu.arch}{'+ptx' if gpu.ptx else ''}" for gpu in request.gpus),
+        label=target_words(request.gpus),
+        private=any(cut.nvidia for cut in changed) or (before is not None and before.private),
+    )
+
+
+def encode_record(record: SlimRecord) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record)) + b"\n"
+
+
+def decode_record(content: bytes) -> SlimRecord | None:
+    """Return the record of an earlier slimming, or None if it cannot be read."""
+    try:
+        return msgspec.json.decode(content, type=SlimRecord)
+    except UNDECODABLE:
+        return None

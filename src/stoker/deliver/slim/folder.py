@@ -1,4 +1,4 @@
-"""Libraries slimmed where they lie: in a folder, or as a distribution that is installed."""
+"""Slims libraries in place: in a folder, or of an installed distribution."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,10 +8,19 @@ from pathlib import Path
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine.record import Row, written
 from stoker.artifact.folder_facts import files_of
-from stoker.deliver.slim import in_place, nvidia
-from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cuts
-from stoker.deliver.slim.in_place import Site, Stage, Stamp, give, sha256, stage_of, stamp_of
-from stoker.deliver.slim.record import decode, encode, make_record
+from stoker.deliver.slim import in_place
+from stoker.deliver.slim.cuts import (
+    Cut,
+    SlimRequest,
+    changed,
+    check_room,
+    decode_record,
+    encode_record,
+    make_record,
+    plan_cuts,
+    write_cuts,
+)
+from stoker.deliver.slim.in_place import Site, Stamp, StoreState, give, sha256, stamp_of, state_of
 from stoker.deliver.slim.records import (
     Installed,
     absolute,
@@ -20,6 +29,7 @@ from stoker.deliver.slim.records import (
     rewritten,
     without,
 )
+from stoker.deliver.slim.selection import is_nvidia_distribution, nvidia_refusal
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slim import SLIM_MEMBER
 from stoker.outside.files import write_whole
@@ -36,19 +46,19 @@ def library_store(library: Path) -> Path:
 
 
 def installed_store(dist_info: Path) -> Path:
-    """In the folder that belongs to the distribution, so that it goes along with it."""
+    """Return a folder in dist-info, which is removed together with the distribution."""
     return dist_info / STORE
 
 
 def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:
-    """All ELF files below a folder; what belongs to NVIDIA's packages is left, and said."""
+    """Plan all ELF files in a folder; NVIDIA's packages stay unchanged, with a remark."""
     return _planned(folder, files_of(folder), request, owned_too=True)
 
 
 def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[Cut, ...]:
     installed = read_installed(dist_info)
-    if nvidia.is_nvidia_distribution(installed.name) and not request.nvidia:
-        raise nvidia.refusal(installed.name)
+    if is_nvidia_distribution(installed.name) and not request.nvidia:
+        raise nvidia_refusal(installed.name)
     return _planned(dist_info.parent, installed.names.values(), request, owned_too=False)
 
 
@@ -58,7 +68,7 @@ def _planned(
     files = {name: root / name for name in names if STORE not in name and _is_elf(root / name)}
     owned: frozenset[str] = frozenset()
     if owned_too:
-        nvidias = [one for one in owners(files.values()) if nvidia.is_nvidia_distribution(one.name)]
+        nvidias = [one for one in owners(files.values()) if is_nvidia_distribution(one.name)]
         paths = {path for one in nvidias for path in one.rows}
         owned = frozenset(name for name, file in files.items() if absolute(file) in paths)
     return plan_cuts(files, request, nvidia_owned=owned)
@@ -75,26 +85,26 @@ def _is_elf(path: Path) -> bool:
 
 
 def recover(store: Path) -> None:
-    """End what a killed process began in a store that is held: all is as before, or as after."""
-    stage = stage_of(store)
-    if stage is Stage.REPLACING:
+    """Complete or revert what a killed process began. The caller holds the store's lock."""
+    state = state_of(store)
+    if state is StoreState.REPLACING:
         in_place.put_back(store)
-    elif stage is Stage.DISCARDING:
+    elif state is StoreState.DISCARDING:
         _finish_discarding(store)
-    elif stage is None:
+    elif state is None:
         in_place.check_no_originals(store)
         in_place.clear(store)
 
 
 def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool) -> tuple[Cut, ...]:
-    """Replace the files that change; ``keep`` their originals in the store, to be put back.
+    """Replace the files that change; with ``keep``, the originals stay in the store for undo.
 
-    The store is held and recovered.
+    The caller holds the store's lock and has called ``recover``.
     """
-    if stage_of(store):
+    if state_of(store):
         raise UsageError(
-            f"it has been slimmed before: its originals are in {store}",
-            hints=["--undo puts them back", "--discard deletes them"],
+            f"it was slimmed before, and its originals are in {store}",
+            hints=["restore them first with --undo, or delete them with --discard"],
         )
     check_room(store, sum(cut.summary.after for cut in changed(cuts)))
     affected = owners(cut.file for cut in changed(cuts))
@@ -105,7 +115,7 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
         if stamps:
             in_place.replace_prepared(site, stamps)
     finally:
-        if stage_of(store) is None:
+        if state_of(store) is None:
             with suppress(StorageError):
                 in_place.clear(store)
     if stamps and not keep:
@@ -114,7 +124,7 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
 
 
 def _root(store: Path, cuts: Iterable[Cut], affected: Iterable[Installed]) -> Path:
-    """A folder above the store and above all that is written, lists of files included."""
+    """Return a common parent folder of the store and all files that are written."""
     folders = [store.parent, *(cut.file.parent for cut in cuts)]
     folders += [one.dist_info.parent for one in affected]
     return Path(os.path.commonpath([absolute(folder) for folder in folders]))
@@ -128,9 +138,9 @@ def _prepare(
     *,
     keep: bool,
 ) -> dict[str, Stamp | None]:
-    """Make what goes along with the new files in the store.
+    """Create the other new files in the store: slim records and RECORD files.
 
-    Return the names under the root of all that are to be replaced, with what is there now.
+    Return all files to replace, relative to the root, with the stamps of the present files.
     """
     names = [_under(site, cut.file) for cut in written]
     stamps: dict[str, Stamp | None] = {}
@@ -153,12 +163,12 @@ def _notes(
     *,
     keep: bool,
 ) -> Iterator[tuple[str, Stamp | None]]:
-    """What a distribution says of itself: the note of slimming, and RECORD."""
+    """Write the slim record and RECORD of a distribution to the store."""
     here = installed.dist_info / SLIM_MEMBER
     stamp = stamp_of(here) if here.is_file() else None
-    before = decode(here.read_bytes()) if stamp else None
+    before = decode_record(here.read_bytes()) if stamp else None
     note = _under(site, here)
-    write_whole(site.prepared(note), encode(make_record(request, own, before)))
+    write_whole(site.prepared(note), encode_record(make_record(request, own, before)))
     yield note, stamp
     listed = _under(site, installed.record)
     added = {absolute(site.root / note): _row(site, note)}
@@ -182,12 +192,12 @@ def _row(site: Site, name: str) -> Row:
 
 
 def undo(store: Path) -> tuple[str, ...]:
-    """Put the originals back; give back their names: none if nothing had been replaced yet."""
+    """Restore the originals and return their names; none if nothing had been replaced yet."""
     _check_there(store)
     with in_place.held(store):
-        if stage_of(store) in (Stage.KEPT, Stage.REPLACING):
+        if state_of(store) in (StoreState.KEPT, StoreState.REPLACING):
             return in_place.put_back(store)
-        was_preparing = stage_of(store) is None and in_place.has_prepared(store)
+        was_preparing = state_of(store) is None and in_place.has_prepared(store)
         recover(store)
     if not was_preparing:
         raise in_place.no_originals(store)
@@ -195,16 +205,16 @@ def undo(store: Path) -> tuple[str, ...]:
 
 
 def delete_originals(store: Path) -> int:
-    """Delete the originals, and their rows of RECORD; give back how many bytes they had.
+    """Delete the originals and their rows in RECORD; return their size in bytes.
 
-    Files that a killed process was still replacing are put back.
+    Files that a killed process was still replacing are restored.
     """
     _check_there(store)
     with in_place.held(store):
-        stage = stage_of(store)
-        if stage is None:
+        state = state_of(store)
+        if state is None:
             in_place.clear(store)
-        elif stage is Stage.REPLACING:
+        elif state is StoreState.REPLACING:
             in_place.put_back_ours(store)
         else:
             return discard(store)
@@ -217,14 +227,14 @@ def _check_there(store: Path) -> None:
 
 
 def discard(store: Path) -> int:
-    """As ``delete_originals``, in a store that is held and whose files are all replaced."""
+    """Delete the originals in a locked store whose files are all replaced."""
     kept = in_place.begin_discarding(store)
     _finish_discarding(store)
     return kept
 
 
 def _finish_discarding(store: Path) -> None:
-    """Originals first: where the disk is full, RECORD has no room before."""
+    """Delete the originals first: on a full disk, RECORD cannot be written before."""
     site, journal = in_place.open_site(store)
     in_place.clear(store, only=[in_place.ORIGINALS])
     for file in journal.files:
@@ -235,7 +245,7 @@ def _finish_discarding(store: Path) -> None:
 
 
 def _forget(site: Site, listed: str) -> None:
-    """Take what lies in the store out of a RECORD; one that cannot be read stays as it is."""
+    """Remove the files in the store from a RECORD; an unreadable RECORD stays unchanged."""
     path = site.root / listed
     try:
         installed = read_installed(path.parent)

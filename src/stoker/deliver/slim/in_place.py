@@ -1,17 +1,17 @@
-"""Files replaced where they are, all or none, and put back on request.
+"""Replaces files in place, all or none, and restores them on request.
 
-A store beside them holds the originals and a journal. What is new is prepared in the store, the
-journal is written, and then each original gets a second name in the store before the new file
-takes the first: at every moment either name leads to the original, and no file is ever written
-into. That matters where others share it, as uv's cache does by hard links.
+A store next to them holds the originals and a journal. New files are prepared in the store, the
+journal is written, and then each original gets a second name in the store before the new file is
+renamed over the first. At every moment one of the names refers to the original. No file is ever
+modified, because it may be shared: uv's cache shares files by hard links.
 
-The name of the journal says how far the work has come, and a rename, which needs no room on the
-disk, is each step from one stage to the next. So a process may be killed at any moment:
+The name of the journal is the state of the store. A rename, which needs no disk space, changes
+the state. The process can therefore be killed at any moment:
 
-    no journal        nothing has been replaced yet: what is in the store can be deleted
-    replacing.json    any of the files may have been replaced: all are to be put back
-    journal.json      all are replaced, and their originals are kept
-    discarding.json   all are replaced, and any of the originals may have been deleted
+    no journal        no file has been replaced: the content of the store can be deleted
+    replacing.json    some files may have been replaced: all have to be restored
+    journal.json      all files are replaced, and their originals are kept
+    discarding.json   all files are replaced, and some originals may have been deleted
 """
 
 import filecmp
@@ -27,7 +27,7 @@ import msgspec
 
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slim import SLIM_MEMBER
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole, write_whole
 
@@ -36,8 +36,8 @@ ORIGINALS, _NEW, _LOCK = "originals", "new", "lock"
 Stamp = tuple[int, int, int, int]
 
 
-class Stage(StrEnum):
-    """How far the work in a store has come; the name of its journal."""
+class StoreState(StrEnum):
+    """The state of a store, which is the name of its journal."""
 
     REPLACING = "replacing.json"
     KEPT = "journal.json"
@@ -45,7 +45,7 @@ class Stage(StrEnum):
 
 
 class Replaced(Value, frozen=True, kw_only=True):
-    """A file under the root, as it was put there. ``added``: there was none before."""
+    """A new file, relative to the root. ``added`` means that it replaced no file."""
 
     path: str
     sha256: str
@@ -53,25 +53,25 @@ class Replaced(Value, frozen=True, kw_only=True):
 
 
 class Journal(Value, frozen=True, kw_only=True):
-    """``root`` is relative to the folder of the store: an environment may be moved."""
+    """``root`` is relative to the parent of the store, since an environment may be moved."""
 
     root: str
     files: tuple[Replaced, ...]
 
 
 class Site(Value, frozen=True, kw_only=True):
-    """Files under ``root``, and the folder below it where their originals go."""
+    """The folder that contains all files, and the store inside it."""
 
     root: Path
     store: Path
 
     @property
     def journal(self) -> Path:
-        """Where the journal is for as long as the originals are kept."""
-        return self.store / Stage.KEPT
+        """Return the path of the journal while the originals are kept."""
+        return self.store / StoreState.KEPT
 
     def prepared(self, path: str) -> Path:
-        """Where the file that is to take the place of ``path`` is made."""
+        """Return where the new version of ``path`` is prepared."""
         return self.store / _NEW / path
 
     def original(self, path: str) -> Path:
@@ -80,7 +80,7 @@ class Site(Value, frozen=True, kw_only=True):
 
 @contextmanager
 def held(store: Path) -> Iterator[None]:
-    """Keep other processes out of a store; it is made if need be, and removed if it ends empty."""
+    """Lock a store against other processes; create it if needed, remove it if it ends empty."""
     lock = store / _LOCK
     try:
         with locks.held(lock):
@@ -92,31 +92,31 @@ def held(store: Path) -> Iterator[None]:
                     store.rmdir()
     except locks.BusyError:
         raise StokerError(
-            f"another stoker is slimming {store.parent}, or putting its originals back",
-            hints=["wait until it has ended, then try again"],
+            f"another stoker process is slimming or restoring {store.parent}",
+            hints=["wait until it has finished, then try again"],
         ) from None
 
 
-def stage_of(store: Path) -> Stage | None:
-    """None: nothing has been replaced."""
-    return next((stage for stage in Stage if (store / stage).exists()), None)
+def state_of(store: Path) -> StoreState | None:
+    """Return the state of a store, or None if nothing has been replaced."""
+    return next((state for state in StoreState if (store / state).exists()), None)
 
 
 def has_prepared(store: Path) -> bool:
-    """Whether there is something to take the place of files."""
+    """Return whether the store holds prepared files."""
     return (store / _NEW).exists()
 
 
 def stamp_of(file: Path) -> Stamp:
-    """What tells whether a file is still the one that was read."""
+    """Return values that change if the file is replaced or modified."""
     status = file.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:
-    """Put every prepared file in its place. All or none.
+    """Replace all files with the prepared ones, or none.
 
-    Each has to be still what its stamp says; None: there is no such file yet.
+    Every file must still match its stamp; a stamp of None means that no such file exists yet.
     """
     journal = Journal(
         root=os.path.relpath(site.root, site.store.parent),
@@ -125,11 +125,11 @@ def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:
             for path, stamp in stamps.items()
         ),
     )
-    write_whole(site.store / Stage.REPLACING, msgspec.json.encode(journal))
+    write_whole(site.store / StoreState.REPLACING, msgspec.json.encode(journal))
     try:
         for file in journal.files:
             _replace(site, file, stamps[file.path])
-        _advance(site.store, Stage.REPLACING, Stage.KEPT)
+        _advance(site.store, StoreState.REPLACING, StoreState.KEPT)
     except BaseException:
         _put_back(site, journal)
         raise
@@ -150,7 +150,7 @@ def _replace(site: Site, file: Replaced, stamp: Stamp | None) -> None:
 
 
 def _second_name(file: Path, other: Path, stamp: Stamp) -> None:
-    """A hard link, or a copy where the disk has none; a copy appears when it is whole."""
+    """Create a hard link, or a copy if the file system has no links."""
     try:
         os.link(file, other)
     except OSError:
@@ -169,13 +169,13 @@ def _second_name(file: Path, other: Path, stamp: Stamp) -> None:
 
 def _changed(file: Path) -> StokerError:
     return StokerError(
-        f"{file} was changed by another process while it was slimmed: nothing is replaced",
-        hints=["wait until nothing else writes there, then try again"],
+        f"another process changed {file} during the slimming, so no file was replaced",
+        hints=["wait until that process has finished, then try again"],
     )
 
 
 def give(path: Path, like: Path) -> None:
-    """Owner and permissions of another file, as far as we may."""
+    """Copy owner and permissions of another file, as far as the process is allowed to."""
     status = like.stat()
     with suppress(PermissionError):
         os.chown(path, status.st_uid, status.st_gid)
@@ -183,28 +183,29 @@ def give(path: Path, like: Path) -> None:
 
 
 def open_site(store: Path) -> tuple[Site, Journal]:
-    """What a store is about."""
-    stage = stage_of(store)
-    if stage is None:
+    """Return the site and the journal of a store."""
+    state = state_of(store)
+    if state is None:
         raise no_originals(store)
     try:
-        content = (store / stage).read_bytes()
+        content = (store / state).read_bytes()
         journal = msgspec.json.decode(content, type=Journal)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNDECODABLE) as error:
         raise StorageError(
-            f"cannot read {store / stage}: {error}", hints=[f"look into {store / ORIGINALS}"]
+            f"cannot read {store / state}: {error}",
+            hints=[f"the originals are in {store / ORIGINALS}"],
         ) from None
     site = Site(root=Path(os.path.normpath(store.parent.absolute() / journal.root)), store=store)
     if not all(_is_within(site, file.path) for file in journal.files):
         raise StorageError(
-            f"{store / stage} names files elsewhere: stoker has not written it",
+            f"{store / state} names files in other folders, so stoker did not write it",
             hints=[f"delete {store} if you do not trust it"],
         )
     return site, journal
 
 
 def _is_within(site: Site, path: str) -> bool:
-    """Whether a journal may name a file: a folder from elsewhere may bring one along."""
+    """Return whether a journal may name a file: an unknown folder may contain a forged one."""
     here, folder = site.root / path, site.store.parent
     if Path(path).is_absolute() or ".." in Path(path).parts:
         return False
@@ -217,40 +218,42 @@ def _is_within(site: Site, path: str) -> bool:
 
 def no_originals(store: Path) -> UsageError:
     return UsageError(
-        f"there are no originals in {store}: nothing can be undone",
-        hints=["name it as you did when it was slimmed", "after --discard: install it again"],
+        f"there are no originals in {store}, so nothing can be restored",
+        hints=[
+            "use the same name or path as for the slimming",
+            "install it again if the originals were discarded",
+        ],
     )
 
 
 def put_back(store: Path) -> tuple[str, ...]:
-    """Put the originals back; give back their names. What was changed since is not touched."""
+    """Restore the originals and return their names; fail if a file was changed since."""
     site, journal = open_site(store)
     for file in journal.files:
         if not _is_ours(site, file):
             raise UsageError(
-                f"{site.root / file.path} is not what stoker left there: it was changed or "
-                "installed again",
-                hints=["--discard deletes the originals that were kept"],
+                f"{site.root / file.path} was changed or installed again after the slimming",
+                hints=["delete the kept originals with --discard"],
             )
-    if stage_of(store) is Stage.KEPT:
-        _advance(store, Stage.KEPT, Stage.REPLACING)
+    if state_of(store) is StoreState.KEPT:
+        _advance(store, StoreState.KEPT, StoreState.REPLACING)
     _put_back(site, journal)
     return tuple(file.path for file in journal.files if not file.added)
 
 
 def put_back_ours(store: Path) -> None:
-    """End a replacing that was interrupted; what was changed since stays as it is."""
+    """Revert an interrupted replacement; files that were changed since stay as they are."""
     site, journal = open_site(store)
     ours = tuple(file for file in journal.files if _is_ours(site, file))
     _put_back(site, Journal(root=journal.root, files=ours))
 
 
 def _is_ours(site: Site, file: Replaced) -> bool:
-    """Whether a file is what was put there, or still the original."""
+    """Return whether a file is the one that stoker wrote, or still the original."""
     here, original = site.root / file.path, site.original(file.path)
     if file.added:
         return not here.is_file() or sha256(here) == file.sha256
-    if not original.exists():  # an interrupted slimming did not come this far
+    if not original.exists():  # an interrupted slimming had not replaced it yet
         return True
     return here.is_file() and (
         here.samefile(original)
@@ -260,7 +263,7 @@ def _is_ours(site: Site, file: Replaced) -> bool:
 
 
 def _put_back(site: Site, journal: Journal) -> None:
-    """In any state between the first file replaced and the last."""
+    """Restore the originals, however many files have been replaced."""
     try:
         for file in reversed(journal.files):
             here, original = site.root / file.path, site.original(file.path)
@@ -271,41 +274,41 @@ def _put_back(site: Site, journal: Journal) -> None:
         clear(site.store)
     except OSError as error:
         raise StorageError(
-            f"cannot put the originals back: {error.strerror or error}",
-            hints=[f"they are in {site.store / ORIGINALS}", "--undo tries it again"],
+            f"cannot restore the originals: {error.strerror or error}",
+            hints=[f"they are in {site.store / ORIGINALS}", "try again with --undo"],
         ) from error
 
 
-def _advance(store: Path, stage: Stage, following: Stage) -> None:
+def _advance(store: Path, state: StoreState, following: StoreState) -> None:
     try:
-        (store / stage).replace(store / following)
+        (store / state).replace(store / following)
     except OSError as error:
         raise StorageError(f"cannot write in {store}: {error.strerror or error}") from error
 
 
 def begin_discarding(store: Path) -> int:
-    """From here on the originals cannot be put back; give back how many bytes they have."""
+    """Mark the originals as discarded, which is final, and return their size in bytes."""
     site, journal = open_site(store)
-    if stage_of(store) is Stage.KEPT:
-        _advance(store, Stage.KEPT, Stage.DISCARDING)
+    if state_of(store) is StoreState.KEPT:
+        _advance(store, StoreState.KEPT, StoreState.DISCARDING)
     originals = [site.original(file.path) for file in journal.files]
     return sum(path.stat().st_size for path in originals if path.exists())
 
 
 def check_no_originals(store: Path) -> None:
-    """Nothing may be deleted that only a journal, which is gone, could put back."""
+    """Raise an error if the store holds originals without a journal, so none is deleted."""
     if any(path.is_file() for path in (store / ORIGINALS).rglob("*")):
         raise StorageError(
-            f"the journal of {store} is gone, but not the originals in it",
-            hints=["put them back yourself, or --discard deletes them"],
+            f"{store} holds originals, but its journal is missing",
+            hints=["move them back by hand, or delete them with --discard"],
         )
 
 
 def clear(store: Path, *, only: Iterable[str] | None = None) -> None:
-    """Empty a store. Its journal goes last, since without it nothing is known of the rest."""
+    """Empty a store. The journal is deleted last, since it describes the rest."""
     try:
         found = [path for path in store.iterdir() if only is None or path.name in only]
-        for path in sorted(found, key=lambda path: path.name in set(Stage)):
+        for path in sorted(found, key=lambda path: path.name in set(StoreState)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.name != _LOCK:

@@ -1,22 +1,25 @@
-"""One library: which of its device code is kept, and the bytes that the slimmed file will have.
+"""Plans and writes one slimmed library.
 
-A plan says which stretches of the original are copied where and which bytes go over them; all
-else is zeros. Whatever is not understood leaves the library as it is, and the plan says why.
+A plan says which ranges of the original are copied to which offsets and which bytes replace them;
+everything else is zero. A library with something unknown stays unchanged, and the plan says why.
 """
 
 import struct
 from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import Entry
-from stoker.artifact.reader import Reader
+from stoker.artifact.elf_writing import Overwritten
+from stoker.artifact.fatbin import FatbinEntry
+from stoker.artifact.reader import Reader, open_file
 from stoker.artifact.relocations import RELATIVE
-from stoker.deliver.slim.cutting import Overwritten, check_unused, cut, span_of
+from stoker.deliver.slim.check import check_slimmed
+from stoker.deliver.slim.cutting import check_unused, cut, span_of
 from stoker.deliver.slim.packing import Packing, pack
 from stoker.deliver.slim.recompression import recompress
 from stoker.deliver.slim.regions import Choose, DeviceRegion, find_regions
@@ -26,10 +29,11 @@ from stoker.model.artifact import DeviceKind
 from stoker.model.errors import ArtifactError
 from stoker.model.slim import ArchSlim, LibrarySlim, SlimLayout
 from stoker.model.value import Value
+from stoker.outside.files import file_made_whole
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):
-    """``pin``: no region moves, even where it could. ``recompress``: from LZ4 to zstd."""
+    """``pin`` keeps every region in place. ``recompress`` changes LZ4 to zstd."""
 
     strip: bool = False
     recompress: bool = False
@@ -37,7 +41,7 @@ class SlimOptions(Value, frozen=True, kw_only=True):
 
 
 class Copy(NamedTuple):
-    """Bytes of the original, and where they go."""
+    """A range of the original and its offset in the new file."""
 
     source: int
     target: int
@@ -51,13 +55,13 @@ class Rewrite(Value, frozen=True, kw_only=True):
 
 
 class LibraryPlan(Value, frozen=True, kw_only=True):
-    """``rewrite`` None: the library stays as it is; ``summary`` says why if it should not.
+    """``rewrite`` is None if the library stays unchanged; ``summary`` says if that is a failure.
 
-    ``kept`` are the entries kept of each region, in the order of the original.
+    ``kept`` are the kept entries of each region, in the order of the original.
     """
 
     summary: LibrarySlim
-    kept: tuple[tuple[Entry, ...], ...] = ()
+    kept: tuple[tuple[FatbinEntry, ...], ...] = ()
     rewrite: Rewrite | None = None
 
     @property
@@ -66,9 +70,9 @@ class LibraryPlan(Value, frozen=True, kw_only=True):
 
 
 def plan_library(reader: Reader, choose: Choose, options: SlimOptions | None = None) -> LibraryPlan:
-    """Never raises for what is in the file: what is not understood is left as it is, and said.
+    """Return the plan for a library; a malformed or unknown file gives a plan without changes.
 
-    Reads headers at many places, so ``reader`` had better be a file.
+    It reads headers at many offsets, so ``reader`` should be a file on disk.
     """
     unchanged = LibrarySlim(path=reader.name, before=reader.size, after=reader.size)
     try:
@@ -101,10 +105,10 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
 
 def _check(file: Elf) -> None:
     if not file.is_wide_and_little or file.machine not in RELATIVE:
-        raise file.reader.error(f"libraries for {file.machine} are not slimmed")
+        raise file.reader.error(f"libraries for {file.machine} cannot be slimmed")
     if file.header.type not in (elf.SHARED, elf.EXECUTABLE) or not file.segments_of(elf.LOAD):
-        raise file.reader.error("it is not linked: link it first")
-    # What is read and compared is then no more than the file has, however many headers there are.
+        raise file.reader.error("it is not a linked library or program")
+    # This bounds the bytes that are read and compared by the size of the file.
     if sum(section.file_size for section in file.sections) > file.reader.size:
         raise file.reader.error("sections overlap")
     loads = file.segments_of(elf.LOAD)
@@ -122,16 +126,16 @@ def _counts(regions: Sequence[DeviceRegion]) -> dict[str, int]:
 
 
 def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:
-    """By kind, then by architecture."""
+    """Return the totals by kind, then by architecture."""
     kept = {entry.offset for region in regions for entry in region.kept}
-    groups: dict[tuple[DeviceKind, int, str], list[Entry]] = {}
+    groups: dict[tuple[DeviceKind, int, str], list[FatbinEntry]] = {}
     for region in regions:
         for entry in region.region.entries:
             groups.setdefault((entry.kind, entry.number, entry.suffix), []).append(entry)
     return tuple(_arch(groups[key], kept) for key in sorted(groups))
 
 
-def _arch(entries: Sequence[Entry], kept: Container[int]) -> ArchSlim:
+def _arch(entries: Sequence[FatbinEntry], kept: Container[int]) -> ArchSlim:
     staying = [entry.payload_size for entry in entries if entry.offset in kept]
     going = [entry.payload_size for entry in entries if entry.offset not in kept]
     return ArchSlim(
@@ -166,7 +170,7 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
 
 
 def _ends(file: Elf, packing: Packing) -> dict[int, int]:
-    """Where sections of device code end from now on; the index of every one that is rewritten."""
+    """Return the new end of each section of device code that is rewritten, by index."""
     ends: dict[int, int] = {}
     both = zip(file.section_names, file.sections, strict=True)
     for index, (name, section) in enumerate(both):
@@ -187,7 +191,7 @@ def _copied_entries(packing: Packing, shift: Shift) -> Iterator[Copy]:
 
 
 def _new_bytes(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
-    """The headers of regions, and entries that were packed anew."""
+    """Yield the headers of regions, and recompressed entries."""
     for placed in packing.placed:
         size = placed.region.kept_size - fatbin.HEADER_SIZE
         yield shift(placed.offset), fatbin.region_header(size)
@@ -199,7 +203,7 @@ def _new_bytes(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
 def _addresses(
     file: Elf, packing: Packing, stripping: Stripping, shift: Shift
 ) -> Iterator[Overwritten]:
-    """The new addresses of regions that moved, wherever the old ones stand."""
+    """Yield the new addresses of moved regions, at every offset that holds an old one."""
     rewritten, stripped = Spans(packing.rewritten), Spans(stripping.freed)
     for placed in packing.placed:
         if not placed.has_moved:
@@ -207,6 +211,30 @@ def _addresses(
         for slot in placed.region.slots:
             span = Span(slot, slot + 8)
             if rewritten.overlap(span):
-                raise file.reader.error("a pointer within device code", slot)
+                raise file.reader.error("a pointer inside device code", slot)
             if not stripped.overlap(span):
                 yield shift(slot), struct.pack("<Q", placed.address)
+
+
+def write_library(plan: LibraryPlan, reader: Reader, path: Path) -> None:
+    """Write the slimmed library; it appears at ``path``, even the original's, after the check.
+
+    The plan must change something and come from ``reader``. The new file has default permissions.
+    A failed check raises an ArtifactError.
+    """
+    assert plan.rewrite is not None
+    with file_made_whole(path) as stream:
+        _write(plan.rewrite, reader, stream)
+        stream.flush()
+        with open_file(Path(stream.name), reader.name) as written:
+            check_slimmed(reader, written, plan.kept)
+
+
+def _write(rewrite: Rewrite, reader: Reader, stream: BinaryIO) -> None:
+    stream.truncate(rewrite.size)
+    for source, target, size in rewrite.copies:
+        stream.seek(target)
+        stream.writelines(reader.chunks(source, size))
+    for target, content in rewrite.overwritten:
+        stream.seek(target)
+        stream.write(content)

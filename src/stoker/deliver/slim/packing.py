@@ -1,6 +1,6 @@
-"""Where kept regions go: towards the front of their section, those that may not move excepted.
+"""Places kept regions towards the start of their section, except those that may not move. Pure.
 
-Offsets are those of the file as it is; cutting what is freed out of it comes after. Pure.
+Offsets are those of the original file; ``cutting`` removes the freed ranges afterwards.
 """
 
 from bisect import bisect_left
@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import Entry
+from stoker.artifact.elf_writing import up
+from stoker.artifact.fatbin import FatbinEntry
 from stoker.deliver.slim.regions import DeviceRegion
-from stoker.deliver.slim.spans import Span, up, without
+from stoker.deliver.slim.spans import Span, without
 
 _LARGEST_ALIGNMENT = 256
 
 
 class Placed(NamedTuple):
-    """A region and where it starts from now on."""
+    """A region and its new offset."""
 
     region: DeviceRegion
     offset: int
@@ -36,8 +37,8 @@ class Placed(NamedTuple):
     def has_moved(self) -> bool:
         return self.offset != self.region.region.offset
 
-    def entries(self) -> Iterator[tuple[Entry, int]]:
-        """Those kept, and where each starts from now on."""
+    def entries(self) -> Iterator[tuple[FatbinEntry, int]]:
+        """Yield the kept entries with their new offsets."""
         offset = self.offset + fatbin.HEADER_SIZE
         for entry in self.region.kept:
             yield entry, offset
@@ -45,7 +46,7 @@ class Placed(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """``rewritten`` holds every region and, where there is nothing else, what is between them."""
+    """``rewritten`` covers every region, and the gaps between regions if they hold nothing."""
 
     placed: tuple[Placed, ...]
     rewritten: tuple[Span, ...]
@@ -78,7 +79,7 @@ def _span(region: DeviceRegion) -> Span:
 
 
 def _stretches(file: Elf) -> Iterator[tuple[str, Span]]:
-    """Device code as it is loaded: a section that was slimmed before may be in several pieces."""
+    """Yield the loaded ranges of device code; a section slimmed before may have several."""
     for name, section in file.named(*fatbin.SECTIONS):
         for load in file.segments_of(elf.LOAD):
             start = max(section.offset, load.offset)
@@ -88,7 +89,7 @@ def _stretches(file: Elf) -> Iterator[tuple[str, Span]]:
 
 
 def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
-    """In order, so that none overtakes the next: what is kept is never larger than what was."""
+    """Place the regions in order. None reaches the next one, because no region grows."""
     alignment = _alignment(regions)
     following = start
     for region in regions:
@@ -102,6 +103,6 @@ def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
 
 
 def _alignment(regions: Sequence[DeviceRegion]) -> int:
-    """What all of them have now."""
+    """Return the alignment that all regions have now."""
     bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
     return bits & -bits

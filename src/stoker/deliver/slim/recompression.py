@@ -1,6 +1,6 @@
-"""Kept entries that are packed by LZ4, packed anew by zstd, which takes less than half the room.
+"""Compresses kept LZ4 entries with zstd instead, which needs less than half the space.
 
-Drivers unpack it since 550.54.14. Entries of an extraordinary size stay as they are.
+Drivers support it since 550.54.14. Very large entries stay unchanged.
 """
 
 import threading
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from stoker.artifact import fatbin
-from stoker.artifact.engine.parallel import threads
-from stoker.artifact.fatbin import Entry
+from stoker.artifact.fatbin import FatbinEntry
 from stoker.artifact.reader import Reader
 from stoker.artifact.unpacked import LARGEST, check_codecs, packed_by_zstd, unpacked
 from stoker.deliver.slim.regions import DeviceRegion
 from stoker.model.artifact import Compression
+from stoker.outside.parallel import threads
 
 _MOST_MEMORY = 256 << 20  # bytes
-_COPIES = 2  # of what an entry unpacks to: the decoder makes one of its own
+_COPIES = 2  # of a decompressed entry: the decoder makes one of its own
 _ONE_LIBRARY = threading.Lock()  # each uses all cores, and memory is bounded for one
 
 
 def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRegion]:
-    """The same regions, with the entries that became smaller."""
+    """Return the same regions with recompressed entries, where these are smaller."""
     check_codecs()
     entries = [
         entry
@@ -40,8 +40,8 @@ def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRe
     return [region._replace(repacked=_of(region, smaller)) for region in regions]
 
 
-def _workers(entries: Sequence[Entry]) -> int:
-    """As many as keep what is unpacked at the same time within a fixed memory."""
+def _workers(entries: Sequence[FatbinEntry]) -> int:
+    """Return the number of threads whose decompressed entries fit into the memory limit."""
     largest = max((entry.unpacked_size for entry in entries), default=1)
     return max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
 
@@ -51,6 +51,6 @@ def _of(region: DeviceRegion, contents: Mapping[int, bytes]) -> dict[int, bytes]
     return {offset: contents[offset] for offset in offsets if offset in contents}
 
 
-def _packed(reader: Reader, entry: Entry) -> bytes:
+def _packed(reader: Reader, entry: FatbinEntry) -> bytes:
     header = reader.read(entry.offset, entry.header_size)
     return fatbin.zstd_entry(header, packed_by_zstd(unpacked(reader, entry)))

@@ -1,7 +1,6 @@
-"""RECORD of the distributions whose files are replaced where they are installed.
+"""Updates the RECORD of installed distributions whose files are replaced.
 
-So that `pip uninstall` removes all that is there: the slimmed files, the note of slimming, and the
-originals that were kept.
+`pip uninstall` then removes the slimmed files, the slim record and the kept originals as well.
 """
 
 import os
@@ -20,7 +19,7 @@ _MOST_ROWS = 1 << 20
 class Installed(Value, frozen=True, kw_only=True):
     """A distribution: its dist-info folder, and the rows of its RECORD by absolute path.
 
-    ``stamp`` is that of RECORD when it was read.
+    ``stamp`` identifies the RECORD that was read.
     """
 
     dist_info: Path
@@ -43,7 +42,7 @@ def read_installed(dist_info: Path) -> Installed:
         rows = record.parse((dist_info / "RECORD").read_bytes(), most=_MOST_ROWS)
     except FileNotFoundError:
         raise UsageError(
-            f"{dist_info.name} was installed without a list of its files",
+            f"{dist_info.name} has no RECORD, so its files are unknown",
             hints=["name the folder of its libraries instead"],
         ) from None
     except OSError as error:
@@ -61,7 +60,7 @@ def read_installed(dist_info: Path) -> Installed:
 
 
 def owners(files: Iterable[Path]) -> tuple[Installed, ...]:
-    """The distributions in the folders above the files that list one of them."""
+    """Return the distributions in parent folders whose RECORD lists one of the files."""
     wanted = {absolute(file) for file in files}
     folders = {folder for path in wanted for folder in Path(path).parents}
     found = [
@@ -74,7 +73,7 @@ def owners(files: Iterable[Path]) -> tuple[Installed, ...]:
 
 
 def rewritten(installed: Installed, changed: Mapping[str, Row], added: Mapping[str, Row]) -> bytes:
-    """RECORD with other rows for what changed and more for what is new, by absolute path."""
+    """Return RECORD with changed and added rows, which are given by absolute path."""
     site = installed.dist_info.parent
     rows = {installed.names[path]: changed.get(path, row) for path, row in installed.rows.items()}
     rows |= {os.path.relpath(path, site): row for path, row in added.items()}
@@ -82,7 +81,7 @@ def rewritten(installed: Installed, changed: Mapping[str, Row], added: Mapping[s
 
 
 def without(installed: Installed, folder: Path) -> bytes:
-    """RECORD without what lies in a folder."""
+    """Return RECORD without the files in a folder."""
     inside = f"{absolute(folder)}{os.sep}"
     return record.render(
         {
@@ -94,5 +93,5 @@ def without(installed: Installed, folder: Path) -> bytes:
 
 
 def absolute(path: Path) -> str:
-    """Without following links: RECORD names places, not what they lead to."""
+    """Return the absolute path without following links, since RECORD lists the links."""
     return os.path.normpath(path.absolute())

@@ -1,7 +1,7 @@
-"""The regions of device code in a library: what is kept of each, and whether it may move.
+"""Finds the regions of device code in a library, what is kept of each, and whether it may move.
 
-A region may move if a wrapper refers to it, every pointer to it is known, and nothing else stands
-in its section. What a pointer into its middle refers to is not known, so such a region stays whole.
+A region may move if a wrapper points to it, every pointer to it is known, and its section holds
+nothing else. A region with a pointer into its middle stays whole, because its target is unknown.
 """
 
 import struct
@@ -12,29 +12,29 @@ from typing import NamedTuple
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import Entry, Region
+from stoker.artifact.fatbin import FatbinEntry, Region
 from stoker.artifact.library import device_regions
 from stoker.artifact.relocations import read_pointers, read_symbols
 from stoker.artifact.wrappers import REGION_FIELD, Wrapper, read_wrappers
 from stoker.model.artifact import DeviceKind
 
-# Of the entries of one region, the indexes of those that are kept. None: a stub is kept for them.
-Choose = Callable[[Sequence[Entry]], Iterable[int]]
+# Maps the entries of a region to the indexes of those to keep. If there are none, a stub is kept.
+Choose = Callable[[Sequence[FatbinEntry]], Iterable[int]]
 
 _ALIGNMENT = 8  # of regions and entries
 _MOST_SLOTS = 1 << 18  # a region has one to three
 
 
 class DeviceRegion(NamedTuple):
-    """``slots`` are offsets in the file where its address stands, as eight bytes.
+    """``slots`` are the file offsets that hold its address, as eight bytes.
 
-    ``is_fixed``: not a byte may change. ``repacked`` are new contents of entries by offset.
+    If ``is_fixed``, no byte may change. ``repacked`` are recompressed entries by offset.
     """
 
     section: str
     region: Region
     address: int
-    kept: tuple[Entry, ...]
+    kept: tuple[FatbinEntry, ...]
     has_stub: bool
     is_movable: bool
     is_fixed: bool
@@ -43,10 +43,10 @@ class DeviceRegion(NamedTuple):
 
     @property
     def kept_size(self) -> int:
-        """In bytes, with the header."""
+        """Return the size in bytes, with the header."""
         return fatbin.HEADER_SIZE + sum(map(self.size_of, self.kept))
 
-    def size_of(self, entry: Entry) -> int:
+    def size_of(self, entry: FatbinEntry) -> int:
         repacked = self.repacked.get(entry.offset)
         return entry.end - entry.offset if repacked is None else len(repacked)
 
@@ -56,7 +56,7 @@ class DeviceRegion(NamedTuple):
 
 
 def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
-    """In the order of the file. ``pin``: none may move."""
+    """Return all regions in file order; with ``pin``, none may move."""
     found = [(section, region, _address(file, region)) for section, region in device_regions(file)]
     if not found:
         return []
@@ -86,20 +86,23 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
 def _address(file: Elf, region: Region) -> int:
     load = file.load_at(region.offset)
     if load is None or region.end > load.offset + load.file_size:
-        raise file.reader.error("device code that is not loaded", region.offset)
+        raise file.reader.error("the device code is not loaded", region.offset)
     address = load.address + region.offset - load.offset
     if address % _ALIGNMENT or region.offset % _ALIGNMENT:
-        raise file.reader.error("device code at an odd place", region.offset)
+        raise file.reader.error("the device code is not aligned", region.offset)
     return address
 
 
-def _is_padded(entry: Entry) -> bool:
-    """Whether one that follows it is aligned if it is."""
+def _is_padded(entry: FatbinEntry) -> bool:
+    """Return whether the next entry is aligned if this one is."""
     return (entry.end - entry.offset) % _ALIGNMENT == 0
 
 
-def _kept(region: Region, choose: Choose) -> tuple[tuple[Entry, ...], bool]:
-    """In order; a region without any would not be answered for by the driver as it should."""
+def _kept(region: Region, choose: Choose) -> tuple[tuple[FatbinEntry, ...], bool]:
+    """Return the entries to keep, and whether they are a stub.
+
+    An empty region would change how the driver reports missing code, so one entry stays.
+    """
     indexes = sorted(set(choose(region.entries))) if region.entries else []
     if indexes or not region.entries:
         return tuple(region.entries[index] for index in indexes), False
@@ -109,7 +112,7 @@ def _kept(region: Region, choose: Choose) -> tuple[tuple[Entry, ...], bool]:
 
 
 class _References:
-    """What points to regions: by index, where its address stands, and who must not be touched."""
+    """The pointers to each region by index: their offsets, and the regions that must not change."""
 
     def __init__(self, file: Elf, regions: Sequence[tuple[int, Region]]):
         self._file = file
@@ -119,8 +122,8 @@ class _References:
         self._sorted = sorted(self._starts)
         self._everywhere = range(self._sorted[0], max(self._ends))
         self.slots: list[list[int]] = [[] for _ in regions]
-        self.opened: set[int] = set()  # something points into their middle
-        self._named: set[int] = set()  # a symbol that others can see stands at their start
+        self.opened: set[int] = set()  # regions with a pointer into their middle
+        self._named: set[int] = set()  # regions with an exported symbol at their start
         self._wrapped: set[int] = set()
         self._all_slots: set[int] = set()
         wrappers = read_wrappers(file)
@@ -132,7 +135,7 @@ class _References:
         return index in self._wrapped and index not in self.opened and index not in self._named
 
     def _at(self, address: int) -> int | None:
-        """The region that an address lies in."""
+        """Return the region that contains an address."""
         position = bisect_right(self._sorted, address) - 1
         if position < 0:
             return None
@@ -140,7 +143,7 @@ class _References:
         return index if address < self._ends[index] else None
 
     def _read_pointers(self, wanted: Container[int]) -> dict[int, int]:
-        """The regions at whose start something points, by those places that are wanted."""
+        """Return the regions that the pointers at the wanted places point to."""
         found: dict[int, int] = {}
         for pointer in read_pointers(self._file, self._everywhere):
             index = self._at(pointer.target)
@@ -156,7 +159,7 @@ class _References:
         return found
 
     def _add_slot(self, index: int, offset: int) -> None:
-        """Linkers may or may not leave the address at the place as well as in the table."""
+        """Add an offset if it holds the address: some linkers store it only in the table."""
         (number,) = struct.unpack("<Q", self._file.reader.read(offset, 8))
         if number == self._starts[index]:
             self._keep_slot(index, offset)
@@ -180,8 +183,8 @@ class _References:
                 self._keep_slot(self._numbers[symbol.address], symbol.slot)
 
     def _read_wrappers(self, wrappers: Iterable[Wrapper], pointed: Mapping[int, int]) -> bool:
-        """Whether every wrapper refers to a region in a way that can be set anew."""
-        fixed = self._file.header.type == elf.EXECUTABLE  # at its address, without relocations
+        """Return whether every wrapper points to a region in a way that can be updated."""
+        fixed = self._file.header.type == elf.EXECUTABLE  # loaded without relocations
         for wrapper in wrappers:
             index = pointed.get(wrapper.address + REGION_FIELD)
             if index is None and fixed and wrapper.region in self._numbers:

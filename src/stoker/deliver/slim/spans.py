@@ -1,4 +1,4 @@
-"""Stretches of a file, and how offsets change when some are cut out. Pure."""
+"""Ranges of a file, and how offsets change when some are cut out. Pure."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 
 def merged(spans: Iterable[Span]) -> Iterator[Span]:
-    """In order, those that touch or overlap as one, empty ones left out."""
+    """Yield the spans in order, with touching and overlapping ones merged, without empty ones."""
     current: Span | None = None
     for span in sorted(span for span in spans if span.size > 0):
         if current and span.start <= current.end:
@@ -36,7 +36,7 @@ def merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class Spans:
-    """Merged spans, made once and asked often."""
+    """Merged spans that are created once and queried often."""
 
     def __init__(self, spans: Iterable[Span]):
         self._spans = tuple(merged(spans))
@@ -47,7 +47,7 @@ class Spans:
         return index >= 0 and self._spans[index].overlaps(span)
 
     def left_of(self, whole: Span) -> Iterator[Span]:
-        """What is outside of them, in order."""
+        """Yield the parts of a span that are outside of these spans, in order."""
         start = whole.start
         for index in range(max(0, bisect_right(self._starts, start) - 1), len(self._spans)):
             hole = self._spans[index]
@@ -61,12 +61,12 @@ class Spans:
 
 
 def without(whole: Span, holes: Iterable[Span]) -> Iterator[Span]:
-    """What is left of a span, in order."""
+    """Yield the parts of a span that are outside of the holes, in order."""
     return Spans(holes).left_of(whole)
 
 
 class Shift:
-    """Where an offset comes to lie when spans, in order and apart, are cut out of a file."""
+    """Maps offsets of a file to offsets after ordered, disjoint spans are cut out of it."""
 
     def __init__(self, cuts: Sequence[Span]):
         self.cuts = tuple(cuts)
@@ -74,12 +74,8 @@ class Shift:
         self._removed = [0, *accumulate(cut.size for cut in cuts)]
 
     def __call__(self, offset: int) -> int:
-        """An offset within a cut becomes where the cut was."""
+        """Return the new offset; an offset inside a cut becomes the place of the cut."""
         count = bisect_right(self._starts, offset)
         if count and offset < self.cuts[count - 1].end:
             return self._starts[count - 1] - self._removed[count - 1]
         return offset - self._removed[count]
-
-
-def up(position: int, step: int) -> int:
-    return -(-position // step) * step

@@ -1,6 +1,6 @@
-"""What a library holds for nobody: symbol tables for debuggers, and space that edits left behind.
+"""Finds the unused parts of a library: symbol tables for debuggers, and space left by editors.
 
-patchelf moves tables that grow to the end of a file; the old ones stay behind, loaded and unused.
+patchelf moves growing tables to the end of a file; the old ones stay in it, loaded and unused.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from stoker.deliver.slim.spans import Span, Spans
 
 
 class Stripping(NamedTuple):
-    """``dropped`` are indexes of sections."""
+    """``dropped`` are the indexes of sections, ``freed`` their bytes and unused pages."""
 
     dropped: frozenset[int] = frozenset()
     freed: tuple[Span, ...] = ()
@@ -27,7 +27,7 @@ def find_unused(file: Elf) -> Stripping:
 
 
 def _symbol_sections(file: Elf) -> Iterator[int]:
-    """Symbol tables and their strings, if nothing else goes by them."""
+    """Yield symbol tables and their strings if no other section refers to them."""
     users = Counter(section.link for section in file.sections)
     for index, section in enumerate(file.sections):
         if section.type != elf.SYMBOL_TABLE or section.flags & elf.ALLOCATED or users[index]:
@@ -40,18 +40,18 @@ def _symbol_sections(file: Elf) -> Iterator[int]:
 
 
 def _dead_space(file: Elf) -> Iterator[Span]:
-    """Pages that are loaded, but of no section."""
+    """Yield loaded pages that belong to no section."""
     if not _sections_tell_all(file):
         return
     used = Spans(in_use(file))
     for load in file.segments_of(elf.LOAD):
         for gap in used.left_of(span_of(load)):
-            if gap.size >= 2 * file.page:  # so that one page at least is whole
+            if gap.size >= 2 * file.page:  # so that it contains at least one whole page
                 yield gap
 
 
 def _sections_tell_all(file: Elf) -> bool:
-    """Whether everything is in a section that the loader reads; a tool may have removed headers."""
+    """Return whether sections cover all tables of the loader; section headers may be missing."""
     loaded = Spans(
         Span(section.address, section.address + section.size)
         for section in file.sections

@@ -1,4 +1,4 @@
-"""A wheel slimmed: its libraries unpacked aside, planned, cut, and put into a new wheel."""
+"""Slims a wheel: unpacks its libraries to a temporary folder, slims them, writes a new wheel."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,26 +10,35 @@ from packaging.version import InvalidVersion
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine import Content, Edit, Wheel, rewrite
 from stoker.artifact.engine.identity import identify
-from stoker.artifact.engine.parallel import threads
 from stoker.artifact.headers import Headers
-from stoker.deliver.slim import nvidia
-from stoker.deliver.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cuts
-from stoker.deliver.slim.record import decode, encode, make_record
+from stoker.deliver.slim.cuts import (
+    Cut,
+    SlimRequest,
+    changed,
+    check_room,
+    decode_record,
+    encode_record,
+    make_record,
+    plan_cuts,
+    write_cuts,
+)
+from stoker.deliver.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.slim import SLIM_MEMBER
+from stoker.outside.parallel import threads
 from stoker.outside.temporary import folder_of_process
 
-ASIDE = ".stoker-slim-"  # how the names of folders begin that are gone when the work is done
+ASIDE = ".stoker-slim-"  # prefix of temporary folders
 
 
 @contextmanager
 def planned(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[Cut, ...]]:
-    """The cuts of its libraries, which lie unpacked in ``folder`` for as long as they are used."""
+    """Yield the cuts of its libraries, which are unpacked in ``folder`` inside the context."""
     name = Headers(wheel.read(f"{wheel.dist_info}/METADATA")).values("Name")
-    owned = bool(name) and nvidia.is_nvidia_distribution(name[0])
+    owned = bool(name) and is_nvidia_distribution(name[0])
     if owned and not request.nvidia:
-        raise nvidia.refusal(wheel.path.name)
+        raise nvidia_refusal(wheel.path.name)
     members = _libraries(wheel)
     unpacked = sum(wheel.members[member].size for member in members)
     check_room(folder, unpacked + wheel.path.stat().st_size)
@@ -39,7 +48,7 @@ def planned(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[
 
 
 def _libraries(wheel: Wheel) -> list[str]:
-    """The ELF files, the largest first, so that no thread is left alone with it."""
+    """Return the ELF files, largest first, so that no thread works on it alone at the end."""
     found = [
         name
         for name, member in wheel.members.items()
@@ -49,7 +58,7 @@ def _libraries(wheel: Wheel) -> list[str]:
 
 
 def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Path]:
-    """By number: the names of a wheel are no names for a disk."""
+    """Unpack members to numbered files, since their names are not safe to use on disk."""
 
     def unpack(number: int) -> tuple[str, Path]:
         path = folder / str(number)
@@ -65,7 +74,7 @@ def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Pat
 
 
 def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
-    """Of the wheel that will be."""
+    """Return the file name of the slimmed wheel."""
     edited = _metadata(wheel, changed(cuts), request)
     metadata = b"".join(edited[f"{wheel.dist_info}/METADATA"].chunks())
     try:
@@ -77,9 +86,9 @@ def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
 def write_wheel(
     wheel: Wheel, cuts: Collection[Cut], request: SlimRequest, into: Path
 ) -> tuple[Path | None, tuple[Cut, ...]]:
-    """The wheel as planned, in the folder ``into``, where it appears when it is whole.
+    """Write the slimmed wheel to the folder ``into``, where it appears when it is complete.
 
-    None where no library passed its check.
+    Return its path, or None if no library passed its check, and the cuts as they were made.
     """
     become = write_cuts(cuts, _slimmed_file)
     written = changed(become)
@@ -87,7 +96,7 @@ def write_wheel(
         return None, become
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
     contents |= _metadata(wheel, written, request)
-    # Made among the libraries, so that nothing else is left of it when this process is killed.
+    # Written next to the libraries, so that a killed process leaves only the temporary folder.
     made = rewrite(wheel, Edit(contents=contents), written[0].file.parent)
     try:
         return made.replace(into / made.name), become
@@ -101,21 +110,21 @@ def _slimmed_file(cut: Cut) -> Path:
 
 def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Mapping[str, Content]:
     metadata, note = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/{SLIM_MEMBER}"
-    before = decode(wheel.read(note)) if note in wheel.members else None
+    before = decode_record(wheel.read(note)) if note in wheel.members else None
     record = make_record(request, written, before)
     headers = Headers(wheel.read(metadata))
     previous = before.label if before else None
     headers.replace("Version", [new_version(headers.values("Version"), record.label, previous)])
-    if record.private and nvidia.PRIVATE not in headers.values("Classifier"):
-        headers.insert("Classifier", [nvidia.PRIVATE])
+    if record.private and PRIVATE not in headers.values("Classifier"):
+        headers.insert("Classifier", [PRIVATE])
     return {
         metadata: Content.of_bytes(bytes(headers)),
-        note: Content.of_bytes(encode(record)),
+        note: Content.of_bytes(encode_record(record)),
     }
 
 
 def new_version(said: Sequence[str], label: str, previous: str | None) -> str:
-    """With the label at the end of the local one, in the place of that of an earlier slimming."""
+    """Append the label to the local version, in place of the label of an earlier slimming."""
     try:
         version = read_version(said[0])
     except (InvalidVersion, IndexError) as error:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.artifact.fatbin import Entry
+from stoker.artifact.fatbin import FatbinEntry
 from stoker.artifact.runs_on import needed_code
 from stoker.deliver.slim.selection import check_served, chooser, parse_targets, target_words
 from stoker.knowledge.gpus import runs_on
@@ -19,10 +19,10 @@ KINDS = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LT
 FLAGS = {"": 0, "a": 0x100000, "f": 0x200000}
 
 
-def entry(arch: str) -> Entry:
+def entry(arch: str) -> FatbinEntry:
     kind, _, name = arch.partition("_")
     number = name.rstrip("af")
-    return Entry(
+    return FatbinEntry(
         offset=0,
         kind=KINDS[kind],
         number=int(number),

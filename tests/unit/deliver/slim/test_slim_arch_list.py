@@ -77,6 +77,17 @@ def summary(path: str, **changes: str) -> LibrarySlim:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["libtorch_python.cpython-312-x86_64-linux-gnu.so", "libtorch_python.abi3.so"],
+)
+def test_the_name_may_have_an_abi_suffix(name: str) -> None:
+    cuda = summary("torch/lib/libtorch_cuda.so")
+    assert is_about(f"torch/lib/{name}", [cuda])
+    assert not is_about(f"torch/lib/{name.removesuffix('.so')}.txt", [cuda])
+    assert not is_about("torch/lib/libtorch_python_extra.so", [cuda])
+
+
 def test_whose_list_it_is() -> None:
     name = "torch/lib/libtorch_python.so"
     assert is_about(name, [summary("torch/lib/libtorch_cuda.so")])

@@ -13,7 +13,7 @@ from stoker.deliver.slim.in_place import (
     Journal,
     Replaced,
     Site,
-    Stage,
+    StoreState,
     open_site,
     replace_prepared,
     stamp_of,
@@ -198,7 +198,7 @@ def test_originals_whose_journal_is_gone(site: Site) -> None:
 def test_interrupted_and_changed_since(site: Site) -> None:
     """--discard puts back what is ours, and leaves what was installed since."""
     replace_all(site)
-    site.journal.replace(site.store / Stage.REPLACING)
+    site.journal.replace(site.store / StoreState.REPLACING)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so is not what stoker left"):
         undo(site.store)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from stoker.deliver.slim.cuts import SlimRequest
-from stoker.deliver.slim.nvidia import is_nvidia_distribution, is_nvidia_library
-from stoker.deliver.slim.record import decode, encode, make_record
+from stoker.deliver.slim.cuts import SlimRequest, decode_record, encode_record, make_record
+from stoker.deliver.slim.selection import is_nvidia_distribution, is_nvidia_library
 from stoker.deliver.slim.wheel import new_version
 from stoker.model.errors import ArtifactError
 from stoker.model.slim import SlimRecord
@@ -36,10 +35,10 @@ def test_no_version(said: list[str]) -> None:
 def test_the_note_is_read_again() -> None:
     record = SlimRecord(targets=("8.6+ptx", "9.0"), label="sm86.ptx.sm90")
     assert record.gpus == (GpuTarget(arch="8.6", ptx=True), GpuTarget(arch="9.0"))
-    assert decode(encode(record)) == record
-    assert decode(b"{}") is None
-    assert decode(b"\xff") is None
-    assert decode(b'{"targets": ["ninety"], "label": "x"}') is None
+    assert decode_record(encode_record(record)) == record
+    assert decode_record(b"{}") is None
+    assert decode_record(b"\xff") is None
+    assert decode_record(b'{"targets": ["ninety"], "label": "x"}') is None
 
 
 def test_what_is_private_stays_private() -> None:

@@ -26,7 +26,7 @@ class _NoLookout:
         pass
 
 
-class Stock:
+class OpenSources:
     """Keeps wheels open for as long as their contents may be asked for, by any thread."""
 
     def __init__(self, stack: ExitStack):
@@ -83,6 +83,6 @@ class Stock:
 
 
 @contextmanager
-def open_stock() -> Iterator[Stock]:
+def open_sources() -> Iterator[OpenSources]:
     with ExitStack() as stack:
-        yield Stock(stack)
+        yield OpenSources(stack)

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
+from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.closure import Closure
-from stoker.deliver.package.shelves import Found
-from stoker.deliver.package.subject import Subject
+from stoker.deliver.package.search_places import FoundLibrary
 from stoker.knowledge.nvidia_packages import keeps_name
 
 _TORCH_FOLDER = "torch/lib"
 
 
-def to_be_hashed(closure: Closure) -> tuple[Found, ...]:
+def to_be_hashed(closure: Closure) -> tuple[FoundLibrary, ...]:
     """Those whose names do not stay, because another wheel may bring another of the name."""
     return tuple(found for found in closure.found.values() if not keeps_name(_called(found)))
 
@@ -21,16 +21,16 @@ def hashed_name(name: str, digest: str) -> str:
     return f"{stem}-{digest[:8]}{dot}{rest}"
 
 
-def _called(found: Found) -> str:
+def _called(found: FoundLibrary) -> str:
     return found.facts.soname or found.name
 
 
-class Taken:
+class BundledLibraries:
     """``digests`` are by the name that others need."""
 
-    def __init__(self, subject: Subject, closure: Closure, digests: Mapping[str, str]):
-        own = subject.dist_info.partition("-")[0]
-        self.folder = _TORCH_FOLDER if subject.is_torch else f"{own}.libs"
+    def __init__(self, built: BuiltWheel, closure: Closure, digests: Mapping[str, str]):
+        own = built.dist_info.partition("-")[0]
+        self.folder = _TORCH_FOLDER if built.is_torch else f"{own}.libs"
         self._closure = closure
         self.names = {
             name: hashed_name(_called(found), digests[name]) if name in digests else _called(found)
@@ -42,7 +42,7 @@ class Taken:
         return {name: new for name in needed if (new := self.names.get(name, name)) != name}
 
     @property
-    def files(self) -> dict[str, Found]:
+    def files(self) -> dict[str, FoundLibrary]:
         """By the new name: a file that is needed by two names goes along once."""
         return {new: self._closure.found[name] for name, new in self.names.items()}
 

@@ -1,9 +1,9 @@
-"""Plain values for tests of packaging: wheels, and shelves of libraries without files."""
+"""Plain values for tests of packaging: wheels, and search places of libraries without files."""
 
 from collections.abc import Mapping
 
-from stoker.deliver.package.shelves import Shelf, Shelves
-from stoker.deliver.package.subject import Subject
+from stoker.deliver.package.built_wheel import BuiltWheel
+from stoker.deliver.package.search_places import SearchPlace, SearchPlaces
 from stoker.deliver.package.values import Source
 from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
 
@@ -33,16 +33,16 @@ def library(
     )
 
 
-def subject(
+def built(
     *libraries: LibraryFacts,
     name: str = "warm",
     version: str = "1.0",
     requires: tuple[str, ...] = (),
     cuda: str | None = None,
     tags: tuple[str, ...] = (f"cp312-cp312-linux_{MACHINE}",),
-) -> Subject:
+) -> BuiltWheel:
     lines = "".join(f"Requires-Dist: {line}\n" for line in requires)
-    return Subject(
+    return BuiltWheel(
         path=f"{name}-{version}.whl",
         facts=WheelFacts(
             name=name, version=version, tags=tags, requires=requires, members=1, unpacked=1
@@ -57,8 +57,8 @@ def subject(
     )
 
 
-class FactsShelf(Shelf):
-    """A shelf of library facts without files; ``links`` are additional names."""
+class FactsPlace(SearchPlace):
+    """A place of library facts without files; ``links`` are additional names."""
 
     def __init__(
         self,
@@ -81,6 +81,6 @@ class FactsShelf(Shelf):
         return self._libraries[self._links.get(name, name)]
 
 
-def shelves(*libraries: LibraryFacts, label: str = "/shelf") -> Shelves:
-    """Return one shelf with each library under its path."""
-    return Shelves([FactsShelf(label, {item.path: item for item in libraries})], MACHINE)
+def places(*libraries: LibraryFacts, label: str = "/place") -> SearchPlaces:
+    """Return one place with each library under its path."""
+    return SearchPlaces([FactsPlace(label, {item.path: item for item in libraries})], MACHINE)

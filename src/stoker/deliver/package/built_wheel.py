@@ -18,7 +18,7 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([0-9]+\.[0-9]+)", re.MULTILINE)
 _LOADED = (ElfKind.LIBRARY, ElfKind.PROGRAM)
 
 
-class Subject(Value, frozen=True, kw_only=True):
+class BuiltWheel(Value, frozen=True, kw_only=True):
     """``libraries`` are the ELF files that a loader of the machine deals with."""
 
     path: str
@@ -52,12 +52,12 @@ class Subject(Value, frozen=True, kw_only=True):
         return any(row.name == "torch" for row in map(bringer, self.needed - self.own) if row)
 
 
-def read_subject(wheel: Wheel) -> Subject:
+def read_built_wheel(wheel: Wheel) -> BuiltWheel:
     facts, libraries, members = read_wheel(wheel.path)
     _check(wheel, libraries)
     loaded = [library for library in libraries if _is_loaded(library)]
     machine = _machine(facts.tags, {library.machine for library in loaded}, wheel.path)
-    return Subject(
+    return BuiltWheel(
         path=str(wheel.path),
         facts=facts,
         libraries=tuple(library for library in loaded if library.machine == machine),

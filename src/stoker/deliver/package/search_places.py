@@ -22,15 +22,15 @@ _USUAL_CUDA = Path("/usr/local/cuda")
 _TOOLKIT_FOLDERS = ("targets/*/lib", "extras/CUPTI/lib64")
 
 
-class Found(Value, frozen=True, kw_only=True):
-    """A library on a shelf, under the name it was looked for."""
+class FoundLibrary(Value, frozen=True, kw_only=True):
+    """A library on a place, under the name it was looked for."""
 
     name: str
     source: Source
     facts: LibraryFacts
 
 
-class Shelf(ABC):
+class SearchPlace(ABC):
     """Libraries by file name."""
 
     label: str
@@ -47,7 +47,7 @@ class Shelf(ABC):
         """None of a file that is not ELF, such as a linker's script."""
 
 
-class FolderShelf(Shelf):
+class FolderPlace(SearchPlace):
     def __init__(self, folder: Path):
         self._folder = folder
         self.label = str(folder)
@@ -67,7 +67,7 @@ class FolderShelf(Shelf):
         return read_file(path, name) if path.is_file() else None
 
 
-class WheelShelf(Shelf):
+class WheelPlace(SearchPlace):
     """A wheel, such as one of NVIDIA's; of two members of a name the first counts."""
 
     def __init__(self, wheel: Path):
@@ -95,60 +95,60 @@ class WheelShelf(Shelf):
         return self._facts.get(self._members[name])
 
 
-class Shelves:
+class SearchPlaces:
     """All of them in order: the first that has a library for the machine gives it."""
 
-    def __init__(self, shelves: Sequence[Shelf], machine: str):
-        self._shelves = shelves
+    def __init__(self, places: Sequence[SearchPlace], machine: str):
+        self._places = places
         self._machine = machine
         self.unfit: dict[str, list[str]] = {}  # files of the name that cannot be taken
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(shelf.label for shelf in self._shelves)
+        return tuple(place.label for place in self._places)
 
-    def find(self, name: str) -> Found | None:
-        for shelf in self._shelves:
-            if name in shelf.names and (found := self._take(shelf, name)):
+    def find(self, name: str) -> FoundLibrary | None:
+        for place in self._places:
+            if name in place.names and (found := self._take(place, name)):
                 return found
         return None
 
     def matching(self, pattern: str) -> tuple[str, ...]:
-        names = {name for shelf in self._shelves for name in shelf.names}
+        names = {name for place in self._places for name in place.names}
         return tuple(sorted(name for name in names if fnmatchcase(name, pattern)))
 
-    def _take(self, shelf: Shelf, name: str) -> Found | None:
-        facts, source = shelf.facts(name), shelf.source(name)
+    def _take(self, place: SearchPlace, name: str) -> FoundLibrary | None:
+        facts, source = place.facts(name), place.source(name)
         if facts and not facts.problem and facts.machine == self._machine:
-            return Found(name=name, source=source, facts=facts)
+            return FoundLibrary(name=name, source=source, facts=facts)
         why = (facts.problem or f"for {facts.machine}") if facts else "no ELF file"
         self.unfit.setdefault(name, []).append(f"{source} ({why})")
         return None
 
 
-def find_shelves(
+def find_search_places(
     given: Iterable[str],
     libraries: Iterable[LibraryFacts],
     machine: str,
     environment: Mapping[str, str],
-) -> Shelves:
+) -> SearchPlaces:
     """What was given first; then where the wheel's own libraries look, the toolkit, the system."""
-    shelves = [shelf for path in given for shelf in _given(Path(path).expanduser().resolve())]
+    places = [place for path in given for place in _given(Path(path).expanduser().resolve())]
     folders = [*_searched(libraries), *_toolkit(environment), *_environment(environment)]
     folders += _system(machine)
-    shelves += [FolderShelf(folder) for folder in folders]
-    return Shelves(list({shelf.label: shelf for shelf in shelves}.values()), machine)
+    places += [FolderPlace(folder) for folder in folders]
+    return SearchPlaces(list({place.label: place for place in places}.values()), machine)
 
 
-def _given(path: Path) -> list[Shelf]:
+def _given(path: Path) -> list[SearchPlace]:
     if path.is_dir():
-        wheels = [WheelShelf(wheel) for wheel in sorted(path.glob("*.whl"))]
-        return [*map(FolderShelf, _prefix(path)), *wheels]
+        wheels = [WheelPlace(wheel) for wheel in sorted(path.glob("*.whl"))]
+        return [*map(FolderPlace, _prefix(path)), *wheels]
     if not path.exists():
         raise UsageError(f"there is no file or folder at '{path}'")
     if path.suffix != ".whl":
         raise UsageError(f"'{path}' is neither a folder nor a wheel")
-    return [WheelShelf(path)]
+    return [WheelPlace(path)]
 
 
 def _prefix(folder: Path) -> Iterator[Path]:
