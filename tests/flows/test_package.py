@@ -222,7 +222,7 @@ def test_the_plan_says_everything_and_does_nothing(
     assert len(plan["added"]) == 3
     page = stoker("package", str(wheel), "--mode", "bundle", "--dry-run")
     assert page.returncode == 0
-    for word in ("Libraries taken in: 3", "$ORIGIN/../warm.libs", "libfire.so.1 ->", "LICENSE"):
+    for word in ("Bundled libraries: 3", "$ORIGIN/../warm.libs", "libfire.so.1 ->", "LICENSE"):
         assert word in page.stdout
     assert not (tmp_path / "dist").exists()
 

@@ -108,7 +108,7 @@ def test_one_that_waits_for_nobody(folder: Path, stoker: Stoker) -> None:
         for words in (SLIM, ("--undo",), ("--discard",)):
             done = stoker("slim", str(folder), *words)
             assert done.returncode == ExitStatus.FAILED
-            assert f"another stoker is slimming {folder}" in done.stderr
+            assert f"another stoker process is slimming or restoring {folder}" in done.stderr
     finally:
         holder.communicate(timeout=60)
     assert stoker("slim", str(folder), *SLIM).returncode == 0

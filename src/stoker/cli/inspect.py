@@ -1,4 +1,4 @@
-"""`stoker inspect`: what a wheel or a library holds."""
+"""`stoker inspect`: show what a wheel or a library contains."""
 
 from typing import Any
 
@@ -7,14 +7,19 @@ import click
 
 @click.command()
 @click.argument("target", metavar="WHEEL|LIBRARY|FOLDER|NAME")
-@click.option("--against", metavar="OTHER", help="Show only what differs from another one.")
-@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.option("--against", metavar="OTHER", help="Show only the differences to OTHER.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(target: str, against: str | None, as_json: bool) -> None:
-    """Say what a wheel, a library or a folder holds: device code by GPU architecture, what it
-    runs on, what it needs, what is missing.
+    """Show what a wheel, a library or a folder contains: device code by GPU architecture, the GPUs
+    it runs on, the libraries it needs, the libraries it lacks.
 
-    NAME is a distribution installed in the active environment, such as torch. Nothing is unpacked
-    to disk, and neither a GPU nor the CUDA tools are needed.
+    NAME is a distribution in the active environment, such as torch. Nothing is unpacked to disk,
+    and neither a GPU nor the CUDA tools are needed.
+
+    \b
+    stoker inspect torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl
+    stoker inspect torch
+    stoker inspect mine.whl --against official.whl
     """
     from stoker.flows.inspecting import inspect
     from stoker.model.errors import StokerError

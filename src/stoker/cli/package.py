@@ -12,14 +12,14 @@ import click
     "--mode",
     type=click.Choice(["pypi", "bundle", "plain"]),
     required=True,
-    help="Where NVIDIA's libraries come from: their own packages, the wheel itself, or as before.",
+    help="Where NVIDIA's libraries come from: their PyPI packages, the wheel itself, or unchanged.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path("dist"),
     metavar="DIR",
-    help="Where the packaged wheel goes. Default: dist.",
+    help="Folder for the packaged wheel. Default: dist.",
 )
 @click.option(
     "--library-folder",
@@ -32,21 +32,21 @@ import click
     "--exclude",
     multiple=True,
     metavar="NAME",
-    help="A library, or a pattern, that whoever installs the wheel provides.",
+    help="Do not bundle this library, or libraries that match this pattern.",
 )
 @click.option(
     "--requires",
     multiple=True,
     metavar="REQUIREMENT",
-    help="Require this; it takes the place of what is known for the package.",
+    help="Add this requirement; it replaces the known requirement for the same package.",
 )
 @click.option("--like", metavar="RELEASE", help="Require what this release of PyTorch requires.")
 @click.option("--torch", metavar="VERSION", help="The PyTorch that an extension was built against.")
-@click.option("--cuda", metavar="RELEASE", help="The CUDA it was built with, such as 12.8.")
+@click.option("--cuda", metavar="RELEASE", help="The CUDA version it was built with, such as 12.8.")
 @click.option("--label", metavar="LABEL", help="The local label of the version; '' removes it.")
 @click.option("--strip", is_flag=True, help="Move debug information to files beside the wheel.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="The plan, and what was made, as JSON.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan and the result as JSON.")
 @click.option("--force", is_flag=True, help="Replace a wheel of the same name.")
 def command(
     wheel: Path, out: Path, dry_run: bool, as_json: bool, force: bool, **wishes: Any
@@ -54,9 +54,13 @@ def command(
     """Make a wheel portable: search paths, libraries, requirements and tags.
 
     \b
-    pypi    NVIDIA's libraries come from their own packages, as with the official wheels
-    bundle  all that it needs goes into the wheel
-    plain   only the tags are made honest
+    pypi    NVIDIA's libraries come from their PyPI packages, as with the official wheels
+    bundle  the wheel contains all libraries that it needs
+    plain   only the platform tag is corrected
+
+    \b
+    stoker package torch-2.15.0-cp312-cp312-linux_x86_64.whl --mode pypi
+    stoker package mill-1.2-cp312-cp312-linux_x86_64.whl --mode bundle --library-folder nvidia
     """
     from stoker.deliver.package.values import Mode, PackageRequest
     from stoker.flows.packaging import package, plan_package

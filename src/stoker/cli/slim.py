@@ -1,4 +1,4 @@
-"""`stoker slim`: keep the device code of chosen GPUs, cut out the rest."""
+"""`stoker slim`: keep the device code of chosen GPUs, remove the rest."""
 
 from pathlib import Path
 from typing import Any
@@ -8,35 +8,42 @@ import click
 
 @click.command()
 @click.argument("target", metavar="WHEEL|LIBRARY|FOLDER|NAME")
-@click.option("--for", "gpus", metavar="GPUS", help="sm90,sm86+ptx, h100,rtx4090 or native.")
+@click.option(
+    "--for",
+    "gpus",
+    metavar="GPUS",
+    help="The GPUs to keep code for: sm90,sm86+ptx or h100,rtx4090 or native.",
+)
 @click.option(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Where it goes: a folder for a wheel (default: dist), a file for a library.",
+    help="Output folder for a wheel (default: dist), or output file for a library.",
 )
-@click.option("--strip", is_flag=True, help="Cut out symbol tables and dead space, too.")
+@click.option("--strip", is_flag=True, help="Also remove symbol tables and unused space.")
 @click.option(
     "--recompress",
     type=click.Choice(["zstd"]),
-    help="Pack kept LZ4 code anew: less disk, for drivers since 550.54.14.",
+    help="Compress kept LZ4 code with zstd: smaller, needs driver 550.54.14 or later.",
 )
-@click.option("--nvidia", is_flag=True, help="NVIDIA's own libraries, too: private, see docs.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be kept and cut.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
-@click.option("--force", is_flag=True, help="Replace an output that is there.")
-@click.option("--undo", "undoing", is_flag=True, help="Put back what was slimmed in place.")
 @click.option(
-    "--discard", is_flag=True, help="Keep no originals for --undo; alone: delete those kept."
+    "--nvidia", is_flag=True, help="Also slim NVIDIA's own libraries, for private use only."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be kept and removed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@click.option("--undo", "undoing", is_flag=True, help="Restore what was slimmed in place.")
+@click.option(
+    "--discard", is_flag=True, help="Keep no originals for --undo. Without --for: delete them."
 )
 def command(
     target: str, gpus: str | None, undoing: bool, discard: bool, as_json: bool, **output: Any
 ) -> None:
-    """Keep the device code that the chosen GPUs run, and cut the rest out of the libraries.
+    """Keep the device code that the chosen GPUs run, and remove the rest from the libraries.
 
-    A wheel gives a new wheel. A library, a folder, or a distribution of the active environment by
-    its NAME, such as torch, is slimmed in place, unless a library goes to --out.
+    A wheel gives a new wheel. A folder, a library without --out, or a distribution of the active
+    environment, given by its NAME such as torch, is slimmed in place.
 
     \b
     stoker slim torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl --for h100
@@ -55,16 +62,16 @@ def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
     from stoker.model.units import size
 
     if gpus is not None:
-        raise UsageError("--undo puts everything back: it takes no --for")
+        raise UsageError("--undo restores everything: leave out --for")
     target = find_target(word)
     if undoing:
         names = undo(target)
         for name in names:
-            click.echo(f"put back {name}", err=True)
+            click.echo(f"restored {name}", err=True)
         if not names:
-            click.echo("nothing had been replaced yet: everything is as it was", err=True)
+            click.echo("no file had been replaced, so nothing was restored", err=True)
     else:
-        click.echo(f"deleted originals of {size(discard(target))}", err=True)
+        click.echo(f"deleted the originals ({size(discard(target))})", err=True)
 
 
 def _slim(
@@ -86,7 +93,9 @@ def _slim(
     from stoker.report.slimming import slim_lines, slim_page
 
     if gpus is None:
-        raise UsageError("which GPUs is it for?", hints=["--for h100, --for sm90,sm86+ptx"])
+        raise UsageError(
+            "no GPUs are given", hints=["name them with --for h100 or --for sm90,sm86+ptx"]
+        )
     options = SlimOptions(strip=strip, recompress=recompress is not None)
     request = SlimRequest(gpus=gpu_targets(gpus), options=options, nvidia=nvidia)
     report = slim(find_target(word), request, OutputOptions(dry_run=dry_run, **output))

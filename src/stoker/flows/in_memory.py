@@ -1,4 +1,4 @@
-"""A build tree in memory: whether there is room, and back to disk when there is none left."""
+"""Places a build tree in memory if it fits, and moves it to disk when memory runs out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,14 +15,14 @@ from stoker.plan.scratch import room_for_tree
 
 
 class Growing(Value, frozen=True, kw_only=True):
-    """Where a build tree grows, and by how much it may, where that is not all there is."""
+    """The folder that holds a build tree; ``growth`` limits its size in bytes in memory."""
 
     folder: Path
     growth: int | None = None
 
 
 def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
-    """In memory if that is asked for, or if it was before."""
+    """Return a place in memory if that is requested, or if the tree is there already."""
     if not in_ram and not is_in_memory(work.build):
         return Growing(folder=work.path)
     expected = None if work.build.exists() else plan.estimate.disk_bytes.amount
@@ -33,10 +33,10 @@ def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
 
 @contextmanager
 def placed(build: Path, work: Work, where: Growing, governed: Session) -> Iterator[None]:
-    """The build folder where it is to be; what filled memory to its share is moved to disk."""
+    """Provide the build folder; move it to disk if it filled its share of memory."""
     if is_lost(build):
         build.unlink()
-        work.start_over()  # what was done in it is not done any more
+        work.start_over()  # the results of earlier stages are lost with it
     in_memory = where.growth is not None
     if in_memory:
         put(build, where.folder)

@@ -1,4 +1,4 @@
-"""From a word to the facts of the thing it names: a wheel, a library, a folder, a distribution."""
+"""Reads the facts of a wheel, a library, a folder or an installed distribution."""
 
 import os
 import sys
@@ -23,23 +23,27 @@ from stoker.model.artifact import (
 from stoker.model.errors import CommandError, StorageError, UsageError
 from stoker.model.value import UNDECODABLE
 
-# Run by the interpreter that is asked. The folder it stands in is not one it has packages in.
+# Run by the interpreter whose packages are searched; its current folder does not count.
 _SEARCH_PATH = (
     "import sys; sys.path[:] = [folder for folder in sys.path if folder]\n"
     "import json; print(json.dumps(sys.path))"
 )
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 
 _NOT_READ = {
     ".a": "static archives",
-    ".dylib": "libraries of macOS",
-    ".dll": "libraries of Windows",
-    ".pyd": "extension modules of Windows",
+    ".dylib": "macOS libraries",
+    ".dll": "Windows libraries",
+    ".pyd": "Windows extension modules",
 }
 
 
 def inspect(target: str, environment: Mapping[str, str] = os.environ) -> ArtifactFacts:
-    """``target`` is a path where there is something at it, else the name of a distribution."""
+    """Return everything that can be read from an artifact, without executing any of it.
+
+    ``target`` is an existing path, else the name of an installed distribution. A library that
+    cannot be read is listed with its problem; it does not hide the others.
+    """
     path = Path(target)
     try:
         if path.is_dir():
@@ -47,7 +51,7 @@ def inspect(target: str, environment: Mapping[str, str] = os.environ) -> Artifac
         if path.exists():
             return _wheel(path) if path.suffix == ".whl" else _library(path)
         if os.sep in target or path.suffix in (".whl", ".so"):
-            raise UsageError(f"there is no file or folder at '{target}'")
+            raise UsageError(f"there is no file or folder '{target}'", hints=["check the path"])
         return _installed(target, environment)
     except OSError as error:
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
@@ -100,21 +104,21 @@ def _folder(path: Path) -> ArtifactFacts:
 
 
 def _size(path: Path) -> int:
-    """Nothing of a file that was removed since it was listed."""
+    """Return the size of a file, or 0 if it was removed since it was listed."""
     with suppress(FileNotFoundError):
         return path.lstat().st_size
     return 0
 
 
 def find_installed(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """The dist-info folder of a distribution in the active environment."""
+    """Return the dist-info folder of a distribution in the active environment."""
     from stoker.artifact.installed_facts import find_distribution
 
     python = _python(environment)
     dist_info = find_distribution(name, _search_path(python, environment))
     if dist_info is None:
         raise UsageError(
-            f"there is neither a file '{name}' nor a distribution of that name in {python}",
+            f"there is neither a file '{name}' nor a distribution of that name for {python}",
             hints=["activate the virtual environment that it is installed in"],
         )
     return dist_info
@@ -148,11 +152,11 @@ def _python(environment: Mapping[str, str]) -> str:
 def _search_path(python: str, environment: Mapping[str, str]) -> list[str]:
     from stoker.outside import process
 
-    printed = process.check([python, "-c", _SEARCH_PATH], timeout=_PATIENCE, env=environment)
+    printed = process.check([python, "-c", _SEARCH_PATH], timeout=_TIMEOUT_S, env=environment)
     try:
         return msgspec.json.decode(printed.splitlines()[-1], type=list[str])
     except (*UNDECODABLE, IndexError):
-        raise CommandError(f"{python} does not answer as a Python does", output=printed) from None
+        raise CommandError(f"{python} did not print its search path", output=printed) from None
 
 
 def _on_disk(root: Path) -> Callable[[str], bool]:
@@ -169,7 +173,7 @@ def _assemble(
     holds: Callable[[str], bool],
     wheel: WheelFacts | None = None,
 ) -> ArtifactFacts:
-    """What follows from the libraries, added to what was read."""
+    """Add what follows from the libraries to what was read."""
     names = [PurePosixPath(file).name for file in files]
     read = [library for library in libraries if not library.problem]
     dependencies = resolve(

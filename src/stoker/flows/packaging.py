@@ -1,4 +1,4 @@
-"""From a wheel as it was built to one that can be given away."""
+"""Makes a wheel portable, so that it works on other machines."""
 
 import os
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from stoker.deliver.package.values import Mode, Packaged, PackagePlan, PackageRe
 
 
 def plan_package(wheel: Path, request: PackageRequest) -> PackagePlan:
+    """Return what ``package`` would do; nothing is written."""
     with open_wheel(wheel) as opened:
         return _plan(opened, request, os.environ)
 
@@ -26,6 +27,10 @@ def plan_package(wheel: Path, request: PackageRequest) -> PackagePlan:
 def package(
     wheel: Path, request: PackageRequest, into: Path, *, force: bool = False
 ) -> tuple[PackagePlan, Packaged]:
+    """Write a portable copy of a wheel to the folder ``into``; the original stays unchanged.
+
+    The new wheel appears when it is complete. ``force`` replaces an existing one.
+    """
     with open_wheel(wheel) as opened:
         plan = _plan(opened, request, os.environ)
         return plan, apply(plan, opened, into, force=force)

@@ -1,4 +1,4 @@
-"""From a wheel, a library, a folder or an installed distribution to one for chosen GPUs only."""
+"""Slims a wheel, a library, a folder or an installed distribution for chosen GPUs."""
 
 import os
 import tempfile
@@ -32,14 +32,14 @@ _WHEEL_FOLDER = Path("dist")
 
 
 class SlimTarget(Value, frozen=True, kw_only=True):
-    """What is to be slimmed; of a distribution, ``path`` is its dist-info folder."""
+    """What is slimmed. The ``path`` of a distribution is its dist-info folder."""
 
     kind: TargetKind
     path: Path
 
     @property
     def store(self) -> Path:
-        """Where the originals go of what is slimmed in place."""
+        """Return the folder for the originals of what is slimmed in place."""
         if self.kind is TargetKind.FOLDER:
             return in_folder.folder_store(self.path)
         if self.kind is TargetKind.LIBRARY:
@@ -48,7 +48,7 @@ class SlimTarget(Value, frozen=True, kw_only=True):
 
 
 class OutputOptions(Value, frozen=True, kw_only=True):
-    """What becomes of the result. ``discard``: keep no originals."""
+    """What happens to the result. ``discard`` keeps no originals."""
 
     out: Path | None = None
     dry_run: bool = False
@@ -65,7 +65,7 @@ def gpu_targets(text: str) -> tuple[GpuTarget, ...]:
 
 
 def find_target(word: str) -> SlimTarget:
-    """A path where there is something at it, else the name of a distribution."""
+    """Return what a word names: an existing path, else an installed distribution."""
     path = Path(word)
     if path.is_dir():
         return SlimTarget(kind=TargetKind.FOLDER, path=path)
@@ -74,28 +74,34 @@ def find_target(word: str) -> SlimTarget:
             kind=TargetKind.WHEEL if path.suffix == ".whl" else TargetKind.LIBRARY, path=path
         )
     if os.sep in word or path.suffix in (".whl", ".so"):
-        raise UsageError(f"there is no file or folder at '{word}'")
+        raise UsageError(f"there is no file or folder '{word}'", hints=["check the path"])
     return SlimTarget(kind=TargetKind.INSTALLED, path=find_installed(word))
 
 
 def slim(target: SlimTarget, request: SlimRequest, output: OutputOptions) -> SlimReport:
+    """Remove the device code that the requested GPUs do not run, and report what was done.
+
+    A wheel gives a new wheel, and the original stays. Everything else is replaced in place, all
+    files or none, and can be restored with ``undo``. Every new library is compared with its
+    original before it is used; one that differs in anything but device code stays unchanged.
+    """
     if target.kind is TargetKind.WHEEL:
         return _wheel(target.path, request, output)
     if target.kind is TargetKind.LIBRARY and output.out is not None:
         return _library(target.path, request, output)
     if output.out is not None:
-        raise UsageError("a folder is slimmed in place: there is nothing to put in --out")
+        raise UsageError("folders and distributions are slimmed in place: leave out --out")
     return _in_place(target, request, output)
 
 
 def undo(target: SlimTarget) -> tuple[str, ...]:
-    """The names of what was put back; none if an interrupted slimming had replaced nothing."""
+    """Restore the originals; return their names, none if nothing had been replaced."""
     _check_in_place(target, "--undo")
     return in_folder.undo(target.store)
 
 
 def discard(target: SlimTarget) -> int:
-    """How many bytes the originals had."""
+    """Delete the kept originals; return their size in bytes."""
     _check_in_place(target, "--discard")
     return in_folder.delete_originals(target.store)
 
@@ -103,7 +109,7 @@ def discard(target: SlimTarget) -> int:
 def _check_in_place(target: SlimTarget, option: str) -> None:
     if target.kind is TargetKind.WHEEL:
         raise UsageError(
-            f"{option} is for what was slimmed in place: a wheel is left as it is",
+            f"{option} is not for wheels: slimming a wheel leaves the original unchanged",
             hints=[f"{target.path} is still the original"],
         )
 
@@ -112,7 +118,7 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
     into = output.out or _WHEEL_FOLDER
     if into.suffix == ".whl":
         raise UsageError(
-            "a wheel is named after its version, which gets a label: --out takes a folder"
+            "--out takes a folder: the file name follows from the new version of the wheel"
         )
     aside = Path(tempfile.gettempdir()) if output.dry_run else into
     with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
@@ -130,7 +136,9 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
 
 def _check_free(wheel: Wheel, target: Path, *, force: bool) -> None:
     if target.exists() and target.samefile(wheel.path):
-        raise UsageError(f"{target} is the wheel to be slimmed", hints=["--out DIR: elsewhere"])
+        raise UsageError(
+            f"{target} is the wheel to slim", hints=["choose another folder with --out"]
+        )
     _check_replaceable(target, force=force)
 
 
@@ -138,21 +146,21 @@ def _check_replaceable(target: Path, *, force: bool) -> None:
     if not target.exists():
         return
     if not target.is_file():
-        raise UsageError(f"{target} is not a regular file: it is not replaced")
+        raise UsageError(f"{target} exists and is not a regular file: choose another --out")
     if not force:
-        raise UsageError(f"{target} is there already", hints=["--force replaces it"])
+        raise UsageError(f"{target} already exists", hints=["replace it with --force"])
 
 
 def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimReport:
-    """One library, written elsewhere."""
+    """Slim one library to another place."""
     cuts = _plan_library(path, request)
     if output.dry_run or not changed(cuts):
         return _report(cuts)
     assert output.out is not None
     target = output.out / path.name if output.out.is_dir() else output.out
     if target.exists() and target.samefile(path):
-        hints = ["without --out it is slimmed in place"]
-        raise UsageError(f"{target} is there already", hints=hints)
+        hints = ["leave out --out to slim it in place"]
+        raise UsageError(f"{target} already exists", hints=hints)
     _check_replaceable(target, force=output.force)
     check_room(target.parent, cuts[0].summary.after)
     with folder_of_process(target.parent, in_wheel.ASIDE) as aside:
@@ -176,7 +184,7 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
     if why == LICENCE:
         raise nvidia_refusal(path.name)
     if why:
-        raise StokerError(f"{path} is left as it is: {why}")
+        raise StokerError(f"{path} was not changed: {why}")
     check_served([cut.summary for cut in cuts], request.gpus)
     return cuts
 
@@ -204,7 +212,7 @@ def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
     except UsageError as error:
         if not in_place.state_of(target.store):
             raise
-        hint = "what was cut out before is kept: --undo puts it back"
+        hint = "it was slimmed before: --undo restores the originals"
         raise UsageError(error.message, hints=[*error.hints, hint]) from None
     return cuts
 
@@ -222,7 +230,7 @@ def _plan_target(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
 
 def _kept(cuts: Sequence[Cut], store: Path) -> str:
     kept = size(sum(cut.summary.before for cut in changed(cuts)))
-    return f"the originals ({kept}) are in {store}: --undo puts them back, --discard deletes them"
+    return f"the originals ({kept}) are in {store}: --undo restores them, --discard deletes them"
 
 
 def _report(
@@ -253,10 +261,12 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
     notes = []
     rows = [cut.summary for cut in cuts]
     if not any(row.archs or row.skipped_because for row in rows):
-        notes.append("there is no device code in it: nothing to do")
+        notes.append("it holds no device code, so there is nothing to do")
     elif not changed(cuts):
-        left = any(row.skipped_because for row in rows)
-        notes.append(f"nothing {'was' if left else 'is left to be'} cut for these GPUs")
+        skipped = any(row.skipped_because for row in rows)
+        notes.append(
+            "no library was changed" if skipped else "it holds only code that these GPUs run"
+        )
     if any(cut.nvidia and cut.changes for cut in cuts):
-        notes.append(f"it holds changed libraries of NVIDIA, not to be passed on: '{PRIVATE}'")
+        notes.append(f"it holds modified NVIDIA libraries, do not redistribute it: '{PRIVATE}'")
     return notes

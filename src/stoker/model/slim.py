@@ -1,4 +1,4 @@
-"""What slimming does to each library: the values of `stoker slim`."""
+"""The values of `stoker slim`: what happens to each library, and the record in a wheel."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,10 +12,10 @@ SLIM_MEMBER = "stoker-slim.json"  # in dist-info: a SlimRecord
 
 
 class SlimLayout(StrEnum):
-    """Where kept code goes. The rest of a library keeps its addresses either way."""
+    """Where kept code goes. The rest of a library keeps its addresses in both cases."""
 
-    MOVE = "move"  # packed together; what points to it is set anew
-    PIN = "pin"  # it stays, and only whole pages between are given up
+    MOVE = "move"  # regions are packed together, and pointers to them are updated
+    PIN = "pin"  # regions stay in place, and only whole pages between them are removed
 
 
 class ArchSlim(Value, frozen=True, kw_only=True):
@@ -29,10 +29,10 @@ class ArchSlim(Value, frozen=True, kw_only=True):
 
 
 class LibrarySlim(Value, frozen=True, kw_only=True):
-    """One library: sizes in bytes, ``kept``, ``dropped`` and ``stubs`` in entries.
+    """One library: sizes in bytes; ``kept``, ``dropped`` and ``stubs`` count entries.
 
-    A stub is among those kept: it runs on none of the targets, but a region may not be empty.
-    ``layout`` is None where nothing changes. ``skipped_because``: it could not be slimmed.
+    A stub is a kept entry that runs on none of the targets, because a region may not be empty.
+    ``layout`` is None if nothing changes. ``skipped_because`` says why it could not be slimmed.
     """
 
     path: str
@@ -47,9 +47,9 @@ class LibrarySlim(Value, frozen=True, kw_only=True):
 
 
 class SlimRecord(Value, frozen=True, kw_only=True):
-    """What a slimmed distribution says of it, in a file of its dist-info folder.
+    """The record that a slimmed distribution carries in its dist-info folder.
 
-    ``private``: it holds changed libraries that their licence does not let anyone pass on.
+    ``private``: it holds modified libraries whose licence forbids redistributing them.
     """
 
     targets: tuple[Annotated[str, Meta(pattern=r"^\d{1,3}\.\d[af]?(\+ptx)?$")], ...]
@@ -63,9 +63,9 @@ class SlimRecord(Value, frozen=True, kw_only=True):
 
 
 class SlimReport(Value, frozen=True, kw_only=True):
-    """``before`` and ``after`` in bytes: of a wheel that was written its file, else all libraries.
+    """``before`` and ``after`` are bytes: of the files of a written wheel, else of all libraries.
 
-    ``output`` None: nothing was written.
+    ``output`` is None if nothing was written.
     """
 
     before: int

@@ -1,4 +1,4 @@
-"""The facts of a built thing as a terminal page: what it holds, what it runs on, what it lacks."""
+"""The facts of a wheel, library or folder as a terminal page."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ def page(facts: ArtifactFacts) -> RenderableType:
 
 
 def bar(share: float, width: int = _BAR_WIDTH) -> str:
-    """A bar that fills ``share`` of the width, to an eighth of a character; never nothing."""
+    """Return a bar that fills ``share`` of the width, to an eighth of a character; never empty."""
     eighths = max(1, round(min(share, 1.0) * width * 8))
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
@@ -61,14 +61,14 @@ def _head(facts: ArtifactFacts) -> Text:
         said.append(f"Python {wheel.requires_python or 'any'}")
         said.append(f"{len(wheel.requires)} requirements")
     if facts.manylinux:
-        said.append(f"symbols as of {facts.manylinux}")
+        said.append(f"runs on {facts.manylinux}")
     if facts.minimum_driver:
         said.append(f"driver {facts.minimum_driver} or newer")
     return lines.append(", ".join(said))
 
 
 def _device_code(facts: ArtifactFacts) -> Listing | None:
-    """Summed up over the libraries, by architecture; then what is there and never runs."""
+    """Return the totals of all libraries by architecture, then the code that never runs."""
     codes = [code for library in facts.libraries for code in library.device_code]
     if not codes:
         return None
@@ -101,7 +101,7 @@ def _amounts(codes: Sequence[DeviceCode]) -> tuple[str, str, str]:
 
 
 def _gpus(facts: ArtifactFacts) -> Listing | None:
-    """GPUs that everything runs on, a line each; those that only a part runs on in short."""
+    """Return a line for each GPU that runs everything, and a short list of the partly served."""
     if not facts.runs_on:
         return None
     table = Listing("", "", "", title="Runs on", indent=2)
@@ -112,7 +112,7 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
         elif row.names:
             table.add(f"{row.arch}", _shortened(row.names), Text(_remark(row), style="yellow"))
     for without, archs in partly.items():
-        missing = f"in part: not {_shortened(_base_names(without), 3)}"
+        missing = f"partly: no code in {_shortened(_base_names(without), 3)}"
         table.add(Text(f"{' '.join(archs)}", style="dim"), Text(missing, style="dim"))
     return table
 
@@ -120,7 +120,7 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
 def _remark(row: RunsOn) -> str:
     remarks = ["compiled from PTX when it is loaded"] if row.by is DeviceKind.PTX else []
     if row.partly:
-        remarks.append(f"not all of {_shortened(_base_names(row.partly), 3)}")
+        remarks.append(f"some kernels missing in {_shortened(_base_names(row.partly), 3)}")
     return "; ".join(remarks)
 
 
@@ -151,7 +151,7 @@ def _libraries(facts: ArtifactFacts) -> Listing | None:
     for library in by_size[:_MOST_LIBRARIES]:
         table.add(f"{library.path}", size(library.size), *_library_cells(library))
     if len(by_size) > _MOST_LIBRARIES:
-        table.add(f"and {len(by_size) - _MOST_LIBRARIES} smaller ones")
+        table.add(f"and {len(by_size) - _MOST_LIBRARIES} smaller libraries")
     return table
 
 
@@ -168,7 +168,7 @@ def _library_cells(library: LibraryFacts) -> tuple[str | Text, ...]:
 
 
 def _sections(library: LibraryFacts) -> Listing:
-    """The largest sections, for a page about one library."""
+    """Return the largest sections, for the page of a single library."""
     table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
@@ -192,7 +192,7 @@ def _search_paths(libraries: Iterable[LibraryFacts]) -> Listing | None:
 
 
 def _dependencies(facts: ArtifactFacts) -> Listing | None:
-    """By origin. What a wheel lacks is a mistake, each on a line of its own."""
+    """Return the needed libraries by origin, with a line for each that a wheel lacks."""
     if not facts.dependencies:
         return None
     table = Listing("", "", title="Needed libraries", indent=2)
@@ -209,17 +209,17 @@ def _dependencies(facts: ArtifactFacts) -> Listing | None:
 
 
 def _lacking(row: Dependency) -> str:
-    known = f"; {row.package} brings it and is not required" if row.package else ""
-    return f"{row.name}  wanted by {_shortened(_base_names(row.wanted_by), 3)}{known}"
+    known = f"; {row.package} has it, but is not required" if row.package else ""
+    return f"{row.name}  needed by {_shortened(_base_names(row.wanted_by), 3)}{known}"
 
 
 _ORIGINS = {
-    LibraryOrigin.FOUND: "in here",
-    LibraryOrigin.BESIDE: "in here, off the search path",
+    LibraryOrigin.FOUND: "included",
+    LibraryOrigin.BESIDE: "included, not on the search path",
     LibraryOrigin.SYSTEM: "any Linux",
     LibraryOrigin.DRIVER: "driver",
     LibraryOrigin.PACKAGE: "required packages",
-    LibraryOrigin.MISSING: "not in here",
+    LibraryOrigin.MISSING: "not included",
 }
 
 

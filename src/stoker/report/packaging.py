@@ -1,4 +1,4 @@
-"""The plan of a package as a terminal page: search paths, libraries, requirements, notes."""
+"""The plan of `stoker package` as a terminal page: search paths, libraries, requirements."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,9 +27,9 @@ def package_page(plan: PackagePlan) -> RenderableType:
 
 
 def packaged_lines(packaged: Packaged) -> str:
-    """What was made, for a reader who waited for it."""
+    """Return a summary of what was written."""
     debug = packaged.debug_files
-    beside = f"; {len(debug)} debug files beside it" if debug else ""
+    beside = f", {len(debug)} debug files next to it" if debug else ""
     return f"{packaged.path}, {size(packaged.size)}{beside}"
 
 
@@ -47,7 +47,7 @@ def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
     if not added:
         return []
     total = size(sum(change.size for change in added))
-    table = Listing("", ">", "", title=f"Libraries taken in: {len(added)}, {total}", indent=2)
+    table = Listing("", ">", "", title=f"Bundled libraries: {len(added)}, {total}", indent=2)
     for change in added:
         table.add(change.path, size(change.size), Text(f"{change.source}", style="dim"))
     return [table]
@@ -75,7 +75,7 @@ def _names(changes: Iterable[LibraryChange]) -> list[RenderableType]:
         Text.assemble(f"{old} -> {new}  ", (_some(libraries), "dim"))
         for (old, new), libraries in by_name.items()
     ]
-    return _section("Needed under another name", lines)
+    return _section("Renamed dependencies", lines)
 
 
 def _stripped(changes: Iterable[LibraryChange]) -> list[RenderableType]:

@@ -1,4 +1,4 @@
-"""What slimming does, as a terminal page: a row for each library, then for each architecture."""
+"""The report of `stoker slim` as a terminal page: libraries, then architectures."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,12 +11,12 @@ from stoker.report.console import Listing
 
 
 def slim_page(report: SlimReport) -> RenderableType:
-    """The plan: what would be kept and dropped."""
+    """Return the page of a dry run: what would be kept and removed."""
     parts: list[RenderableType] = []
     if report.libraries:
         parts += [_libraries(report.libraries), Text(), _architectures(report.libraries), Text()]
     parts += [
-        Text.assemble(("left ", "yellow"), f" {library.path}: {library.skipped_because}")
+        Text.assemble(("unchanged", "yellow"), f"  {library.path}: {library.skipped_because}")
         for library in report.libraries
         if library.skipped_because
     ]
@@ -25,9 +25,9 @@ def slim_page(report: SlimReport) -> RenderableType:
 
 
 def slim_lines(report: SlimReport) -> str:
-    """What was done, for a reader who waited for it."""
+    """Return a summary of what was done."""
     lines = [
-        f"note: {library.path} is left as it is: {library.skipped_because}"
+        f"note: {library.path} was not changed: {library.skipped_because}"
         for library in report.libraries
         if library.skipped_because
     ]
@@ -51,13 +51,13 @@ def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
             str(row.kept),
             str(row.dropped),
             str(row.stubs) if row.stubs else "",
-            "left" if row.skipped_because else row.layout or "",
+            "unchanged" if row.skipped_because else row.layout or "",
         )
     return table
 
 
 def _architectures(libraries: Iterable[LibrarySlim]) -> Listing:
-    """Of all libraries together."""
+    """Return the totals of all libraries."""
     table = Listing("architecture", ">kept", ">", ">dropped", ">")
     for row in _summed(libraries):
         table.add(

@@ -94,11 +94,11 @@ def test_the_page_of_a_wheel() -> None:
     assert ["sm_80", "█" * 28, "2.0", "MiB", "3", "cubin", "zstd"] in lines
     assert text.index("sm_80") < text.index("sm_90a")
     assert ["not", "linked", "never", "runs", "77", "B", "3", "cubin", "zstd"] in lines
-    remark = "compiled from PTX when it is loaded; not all of y.so"
+    remark = "compiled from PTX when it is loaded; some kernels missing in y.so"
     assert f"9.0 H100, H200 {remark}" in " ".join(text.split())
     assert "7.5" in text
-    assert "in part: not x.so" in text
-    assert "libq.so.0  wanted by x.so" in text
+    assert "partly: no code in x.so" in text
+    assert "libq.so.0  needed by x.so" in text
     assert "MISSING" in text
     assert "not read" in text
     assert "$ORIGIN /a" in text
@@ -107,7 +107,7 @@ def test_the_page_of_a_wheel() -> None:
 
 def test_what_a_lone_library_does_not_hold_is_no_mistake() -> None:
     text = _shown(page(_facts(wheel=None)))
-    assert "not in here" in text
+    assert "not included" in text
     assert "MISSING" not in text
 
 

@@ -54,7 +54,7 @@ def test_a_page_says_everything() -> None:
 warm-1.0-py3-none-manylinux_2_28_x86_64.whl  bundle
 from built/warm-1.0-py3-none-linux_x86_64.whl
 
-Libraries taken in: 1, 3.0 MiB
+Bundled libraries: 1, 3.0 MiB
   warm.libs/libnew.so  3.0 MiB  nvidia.whl: nvidia/libold.so
 
 Search path (DT_RPATH)
@@ -66,7 +66,7 @@ Search path (DT_RPATH)
   warm.libs/libnew.so
     $ORIGIN
 
-Needed under another name
+Renamed dependencies
   libold.so -> libnew.so  warm/g.so
 
 Stripped
@@ -93,4 +93,4 @@ def test_what_does_not_change_is_not_mentioned() -> None:
 
 def test_what_was_made() -> None:
     made = Packaged(path="dist/a.whl", size=5 << 20, debug_files=("a.debug", "b.debug"))
-    assert packaged_lines(made) == "dist/a.whl, 5.0 MiB; 2 debug files beside it"
+    assert packaged_lines(made) == "dist/a.whl, 5.0 MiB, 2 debug files next to it"

@@ -185,7 +185,7 @@ def holding(*archs: str) -> LibrarySlim:
 def test_a_target_that_nothing_serves() -> None:
     with pytest.raises(UsageError, match="runs on sm120") as raised:
         check_served([holding("sm_90", "sm_80", "compute_90a")], parse_targets("sm90,sm120"))
-    assert raised.value.hints == ("it holds compute_90a sm_80 sm_90",)
+    assert raised.value.hints == ("choose GPUs among compute_90a sm_80 sm_90",)
 
 
 def test_a_target_that_one_library_serves() -> None:
