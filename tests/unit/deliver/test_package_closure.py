@@ -2,7 +2,7 @@
 
 import pytest
 
-from built_wheels import MACHINE, FactsShelf, built, library, places
+from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.closure import Closure, gather
 from stoker.deliver.package.cuda import wheel_cuda
@@ -126,9 +126,9 @@ def test_the_first_shelf_that_fits_gives() -> None:
     facts = library("libfire.so.1")
     both = SearchPlaces(
         [
-            FactsShelf("/script", {"libfire.so.1": None}),
-            FactsShelf("/first", {"libfire.so.1": facts}),
-            FactsShelf("/second", {"libfire.so.1": facts}),
+            FactsPlace("/script", {"libfire.so.1": None}),
+            FactsPlace("/first", {"libfire.so.1": facts}),
+            FactsPlace("/second", {"libfire.so.1": facts}),
         ],
         MACHINE,
     )

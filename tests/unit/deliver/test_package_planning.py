@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from built_wheels import MACHINE, FactsShelf, built, library, places
+from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.bundled import hashed_name, to_be_hashed
 from stoker.deliver.package.closure import Closure, gather
@@ -67,7 +67,7 @@ def test_a_bundle() -> None:
 def test_a_file_with_two_names_goes_along_once() -> None:
     """As with the links of a system's folder, where both lead to one file."""
     real = "libfire.so.1.2"
-    folder = FactsShelf(
+    folder = FactsPlace(
         "/place",
         {real: library(real, soname="libfire.so.1")},
         links={"libfire.so": real, "libfire.so.1": real},
