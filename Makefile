@@ -1,4 +1,4 @@
-# Each of these does all its own set-up: python3 >= 3.11 and a C compiler are enough.
+# Each target sets up .venv if necessary; Python 3.11 or newer and a C compiler are enough.
 #   make demo   see it work        make test   run the tests        make lint   style, types, layers
 #   make dist   build and test the sdist and the wheel, in dist
 #   make venv   only the virtual environment, with the `stoker` command in .venv/bin
@@ -12,7 +12,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help venv demo picture test heavy bench dist lint format clean
+.PHONY: help venv demo picture test sanitize heavy bench dist lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -37,6 +37,12 @@ picture: venv
 
 test: venv
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The launcher's tests with the address and undefined behaviour sanitizers. The preloaded library is
+# never built with them, so its tests are left out.
+sanitize: venv
+	STOKER_LAUNCHER_CMAKE_ARGS=-DSTOKER_SANITIZE=ON ASAN_OPTIONS=detect_leaks=0 \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/unit/launcher/test_launcher_*.py
 
 heavy: venv
 	$(BIN)/python -m pytest -m heavy $(PYTEST_ARGS)

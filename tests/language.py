@@ -7,7 +7,6 @@ runs it. Files in the list `unchecked` of language.toml are skipped unless --all
 """
 
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RULES = Path(__file__).with_suffix(".toml")
+WORDS = "(?<![a-zA-Z])(?:{})(?![a-zA-Z])"
 
 
 class Rule(NamedTuple):
@@ -37,12 +37,7 @@ def read_rules(path: Path = RULES) -> list[Rule]:
     """Return the rules of language.toml. A space in a phrase also matches a line break."""
     phrases = tomllib.loads(path.read_text())["phrases"]
     return [
-        Rule(
-            re.compile(
-                rf"(?<![a-zA-Z])(?:{phrase})(?![a-zA-Z])".replace(" ", r"\s+"), re.IGNORECASE
-            ),
-            advice,
-        )
+        Rule(re.compile(WORDS.format(phrase.replace(" ", r"\s+")), re.IGNORECASE), advice)
         for phrase, advice in phrases.items()
     ]
 
@@ -56,18 +51,13 @@ def offences(text: str, rules: list[Rule]) -> Iterator[Offence]:
 
 
 def text_files(*, everything: bool) -> list[str]:
-    """Return the files to check: those that git knows or would add, without foreign input."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    """Return the files to check, relative to the repository."""
     settings = tomllib.loads(RULES.read_text())
+    paths = [path for folder in settings["folders"] for path in (ROOT / folder).rglob("*")]
+    names = [path.relative_to(ROOT).as_posix() for path in (*ROOT.iterdir(), *paths)]
     skipped = tuple(settings["foreign"] + ([] if everything else settings["unchecked"]))
     suffixes = tuple(settings["suffixes"])
-    return [name for name in listed if name.endswith(suffixes) and not name.startswith(skipped)]
+    return sorted(n for n in names if n.endswith(suffixes) and not n.startswith(skipped))
 
 
 def main() -> int:
@@ -75,10 +65,8 @@ def main() -> int:
     rules = read_rules()
     count = 0
     for name in text_files(everything="--all" in sys.argv[1:]):
-        path = ROOT / name
-        if not path.exists():  # deleted, but not yet in the index
-            continue
-        for offence in sorted(offences(path.read_text(errors="replace"), rules)):
+        text = (ROOT / name).read_text(errors="replace")
+        for offence in sorted(offences(text, rules)):
             count += 1
             sys.stdout.write(f"{name}:{offence.line}: {offence.phrase!r}: {offence.instead}\n")
     if count:
