@@ -210,11 +210,11 @@ def foreign(site: Path, device: str, gpus: list[str]) -> Result:
     sys.path[:0] = NEEDED
     from stoker.deliver.verify import programs
     from stoker.deliver.verify.trial import judged_gpu
-    from stoker.outside.process import Outcome
+    from stoker.outside.process import CommandResult
 
     runs = {loading: operations(f"foreign-{loading}", device, site, loading) for loading in LOADING}
     done = call("-c", programs.GPU.code, env=environment(site))
-    outcome = Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    outcome = CommandResult(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
     inspected = stoker("inspect", site / "torch" / "lib" / "libtorch_cuda.so", "--json")
     facts = json.loads(inspected.stdout) if inspected.returncode == 0 else {"libraries": []}
     present = {code["arch"] for one in facts["libraries"] for code in one["device_code"]}

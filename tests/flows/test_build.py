@@ -178,6 +178,16 @@ def test_code_generation_fails_as_itself(project: Project) -> None:
     assert "No module named 'no_such_module'" in done.stderr
 
 
+def test_the_record_of_a_failed_build_is_printed(project: Project) -> None:
+    project.change("src/core.cpp", "int sum = 0", "int sum = nothing")
+    done = project.build()
+    assert done.returncode == 1
+    record = json.loads(done.stdout)["record"]
+    assert record["stages"][-1]["end"] == "failed"
+    assert record["error"].startswith("compile failed: ninja stopped")
+    assert record["outputs"] == []
+
+
 def test_a_compile_error_is_shown_and_the_shell_has_the_stage(project: Project) -> None:
     project.change("src/core.cpp", "return sum;", "return sm;")
     done = project.build(
@@ -246,6 +256,16 @@ def test_a_cmake_project_is_installed_into_a_folder(stoker: Stoker, tmp_path: Pa
     assert [path.name for path in project.out.iterdir()] == [built.wheel.name]
 
 
+def test_a_project_that_installs_nothing_says_so(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "mini-cmake")
+    for _ in range(2):
+        done = project.build()
+        assert done.returncode == 0
+        assert "nothing was installed, because the project has no install rules" in done.stderr
+        assert json.loads(done.stdout)["record"]["outputs"] == []
+    assert list(project.out.iterdir()) == []
+
+
 def test_a_project_cannot_choose_where_it_is_installed(
     stoker: Stoker, tmp_path: Path, stoker_home: Path
 ) -> None:
@@ -273,6 +293,9 @@ def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     assert whole.ends["configure"] == "skipped"
     assert whole.compiled() == ["Operators.cpp", "sum.cpp"]
     assert whole.wheel.name.startswith("torch-2.6.0+cpu-")
+    assert (project.tree / "torch" / "share" / "Torch.cmake").is_file()
+    again = project.built()
+    assert again.ends == dict.fromkeys(whole.ends, "skipped")
     project.change("c10/Device.cpp", "return 1", "return 2")
     changed = project.built()
     assert changed.compiled() == ["Device.cpp"]
@@ -316,6 +339,49 @@ def test_pytorch_by_scikit_build_core(stoker: Stoker, tmp_path: Path) -> None:
         assert "torch/lib/libc10.so" in archive.namelist()
 
 
+def test_variants_with_the_same_file_name_do_not_replace_each_other(
+    stoker: Stoker, project: Project
+) -> None:
+    def build(*options: str) -> subprocess.CompletedProcess[str]:
+        words = ("build", str(project.tree), "--out", str(project.out), *options)
+        return stoker(*words, timeout=PATIENCE)
+
+    first = Path(build("--variant", "cpu").stdout.strip())
+    before = digest(first)
+    other = ("--variant", "cpu", "--build-type", "Debug")
+    refused = build(*other)
+    assert refused.returncode == 1
+    assert f"{first} is the wheel of variant cpu" in refused.stderr
+    assert "--label auto" in refused.stderr
+    assert digest(first) == before
+    labelled = build(*other, "--label", "auto")
+    assert labelled.returncode == 0, labelled.stderr
+    second = Path(labelled.stdout.strip())
+    assert "+cpu.debug-" in second.name
+    assert {first, second} == set(project.out.iterdir())
+    first.write_bytes(b"not a wheel")
+    assert "a wheel that stoker did not build" in build("--variant", "cpu").stderr
+
+
+def test_estimates_learn_from_finished_builds(stoker: Stoker, project: Project) -> None:
+    words = ("plan", "cpu", "--source", str(project.tree), "--json")
+    assert json.loads(stoker(*words).stdout)["estimate"]["seconds"]["amount"] is None
+    built = project.built()
+    project.built()  # in which nothing is compiled
+    estimate = json.loads(stoker(*words).stdout)["estimate"]
+    cpus = os.cpu_count() or 1
+    assert estimate["seconds"]["amount"] >= built.record["summary"]["cpu_s"] / cpus
+    assert "your build of" in estimate["seconds"]["basis"]
+    assert estimate["wheel_bytes"]["amount"] == built.wheel.stat().st_size
+    assert estimate["largest_step_bytes"]["amount"] > 0
+
+
+def test_a_secret_option_is_named(project: Project) -> None:
+    done = project.build("-D", "MY_TOKEN=very-secret", "--target", "core")
+    assert "CMake writes the value of MY_TOKEN in clear text to" in done.stderr
+    assert "very-secret" not in done.stderr
+
+
 def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
     project.built()
     lock = next((Path(os.environ["STOKER_HOME"]) / "cache" / "builds").glob("*.lock"))
@@ -349,10 +415,12 @@ def test_an_interrupted_build_ends_at_once_and_goes_on_later(
         build.send_signal(number)
         _, said = build.communicate(timeout=TIMEOUT_S)
     assert build.returncode == status
-    assert "codegen    failed" in said
+    assert "codegen    started (" in said
+    assert "codegen    interrupted" in said
     assert said.endswith("interrupted\n")
     (record,) = stoker_home.glob("state/runs/*/record.json")
-    assert json.loads(record.read_text())["stages"][-1]["end"] == "failed"
+    kept = json.loads(record.read_text())
+    assert (kept["stages"][-1]["end"], kept["error"]) == ("interrupted", "interrupted")
     assert not project.out.exists()
     ends = project.built().ends
     assert (ends["configure"], ends["codegen"]) == ("skipped", "done")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS, Stoker, missing
-from stoker.flows.containing import run_folder_of
+from stoker.flows.containing import check_ended
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.outside import process
 
@@ -129,14 +129,14 @@ def test_containers_that_are_not_ours_are_left_alone(stoker: Stoker, need: Need)
 # -- how a build inside has ended ---------------------------------------------------------------
 
 
-def told(status: int | None) -> process.Outcome:
-    return process.Outcome(status=status, stdout="", stderr="")
+def told(status: int | None) -> process.CommandResult:
+    return process.CommandResult(status=status, stdout="", stderr="")
 
 
 def test_a_good_build_without_a_record_is_an_error_of_its_own(tmp_path: Path) -> None:
     made = (tmp_path / "kiln.whl",)
     with pytest.raises(StorageError, match="its record cannot be read") as raised:
-        run_folder_of(told(0), None, made)
+        check_ended(told(0), made, has_record=False)
     assert raised.value.status is ExitStatus.STORAGE
     assert str(made[0]) in raised.value.hints[0]
 
@@ -151,13 +151,13 @@ def test_a_good_build_without_a_record_is_an_error_of_its_own(tmp_path: Path) ->
     ],
 )
 def test_a_build_that_failed_inside_ends_with_its_own_status(
-    tmp_path: Path, status: int, words: str, ours: ExitStatus
+    status: int, words: str, ours: ExitStatus
 ) -> None:
-    for folder in (None, tmp_path):
+    for has_record in (False, True):
         with pytest.raises(CommandError, match=f"the build in the container {words}") as raised:
-            run_folder_of(told(status), folder, ())
+            check_ended(told(status), (), has_record=has_record)
         assert raised.value.status is ours
 
 
-def test_a_good_build_with_a_record_is_no_error(tmp_path: Path) -> None:
-    assert run_folder_of(told(0), tmp_path, ()) == tmp_path
+def test_a_good_build_with_a_record_is_no_error() -> None:
+    check_ended(told(0), (), has_record=True)

@@ -65,7 +65,7 @@ def test_an_archive(stoker: Stoker, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_dir()
     again = built(stoker, tmp_path / "out", str(tmp_path / "mini.tar.gz"))
-    assert "compile    as before" in again.stderr
+    assert "compile    unchanged" in again.stderr
 
 
 def test_a_tag_with_a_submodule(stoker: Stoker, tmp_path: Path) -> None:

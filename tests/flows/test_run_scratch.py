@@ -181,11 +181,11 @@ def test_build_tree_in_memory(stoker: Stoker, growing: Path, stoker_home: Path) 
     assert home.is_relative_to(MEMORY)
     again = stoker(*words)
     assert again.returncode == 0, again.stderr
-    assert "compile    as before" in again.stderr
+    assert "compile    unchanged" in again.stderr
     shutil.rmtree(home)  # as when the machine starts anew
     again = stoker(*words)
     assert again.returncode == 0, again.stderr
-    assert "compile    as before" not in again.stderr
+    assert "compile    unchanged" not in again.stderr
     assert stoker("clean", str(growing), "--yes").returncode == 0
     assert not home.exists()
 

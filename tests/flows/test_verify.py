@@ -8,7 +8,7 @@ import pytest
 
 from built_libraries import Need, build
 from conftest import Stoker
-from stoker.build.stages import Log
+from stoker.build.stages import StageLog
 from stoker.cli.verify import command
 from stoker.flows.finishing import check
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
@@ -149,6 +149,6 @@ def test_a_build_says_how_a_wheel_gets_the_libraries_it_lacks(
 ) -> None:
     wheel = _lacking(tmp_path, need, "libnobody.so")
     with (tmp_path / "log").open("wb") as stream, pytest.raises(StokerError) as raised:
-        check(wheel, Log(tmp_path / "log", stream, None), mode)
+        check(wheel, StageLog(tmp_path / "log", stream, None), mode)
     assert "libnobody.so, needed by mill/libmill.so" in raised.value.hints
     assert any("--mode bundle" in hint for hint in raised.value.hints) is said

@@ -1,4 +1,4 @@
-"""Digests of what goes into a stage."""
+"""Digests of the inputs of a stage."""
 
 import hashlib
 import os
@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-# What git, editors and Python keep in a tree.
+# Files and folders that git, editors and Python keep in a tree.
 _LEFT_OUT = (".git", "__pycache__")
 _LEFT_OUT_ENDS = (".egg-info", ".pyc", ".swp", "~")
 
 
 def digest(value: Any) -> str:
-    """Of anything that can be written as JSON."""
+    """Return the digest of a value that can be written as JSON."""
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """Nothing where there is no such file."""
+    """Return the digest of a file's content, or an empty text if it cannot be read."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -28,10 +28,16 @@ def file_digest(path: Path) -> str:
         return ""
 
 
+def installed_files(build: Path) -> Iterator[Path]:
+    """Yield the files that CMake's install step wrote, which may lie in the source tree."""
+    for manifest in sorted(build.glob("install_manifest*.txt")):
+        yield from map(Path, manifest.read_text(errors="surrogateescape").splitlines())
+
+
 def tree_state(
     root: Path, *, names: tuple[str, ...] = ("",), without: Collection[Path] = ()
 ) -> str:
-    """Of all files whose name ends with one of ``names``: where they are, sizes and times."""
+    """Return a digest of the paths, sizes and times of files whose names end with ``names``."""
     state = hashlib.sha256()
     for line in file_lines(root, names, {os.fspath(path) for path in without}):
         state.update(os.fsencode(line))
@@ -41,7 +47,7 @@ def tree_state(
 def file_lines(
     root: Path, names: tuple[str, ...] = ("",), without: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield a line for each file; one that vanishes while the tree is walked has none."""
+    """Yield a line for each file; a file that vanishes during the walk is left out."""
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = sorted(
             name
@@ -50,10 +56,11 @@ def file_lines(
         )
         place = os.path.relpath(folder, root)
         for name in sorted(files):
-            if not _counts(name) or not name.endswith(names):
+            path = os.path.join(folder, name)  # noqa: PTH118
+            if not _counts(name) or not name.endswith(names) or path in without:
                 continue
-            with suppress(FileNotFoundError):  # an editor or the build itself may be at work
-                status = os.lstat(os.path.join(folder, name))  # noqa: PTH118
+            with suppress(FileNotFoundError):  # an editor or the build itself may delete it
+                status = os.lstat(path)
                 yield f"{place}/{name}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_mode}\n"
 
 

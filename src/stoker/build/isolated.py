@@ -38,7 +38,7 @@ while waiting:
             waiting.append(re.match(r"[\\w.-]+", line)[0])
 print(json.dumps(parts))
 """
-_PATIENCE = 60.0  # seconds
+_TIMEOUT_S = 60.0  # seconds
 _NO_VENV = "Debian and Ubuntu have it in a package of its own: apt-get install -y python3-venv"
 
 
@@ -56,7 +56,7 @@ class Isolated:
         if self._execute([base, "-m", "venv", str(self.folder)], self.folder.parent, {}):
             raise MissingError(f"{base} cannot make an environment", hints=[_NO_VENV])
         if kind is Isolation.TORCH:
-            self._link(process.check([base, "-c", _PARTS_OF_TORCH], timeout=_PATIENCE))
+            self._link(process.check([base, "-c", _PARTS_OF_TORCH], timeout=_TIMEOUT_S))
 
     def install(self, requirements: Sequence[str]) -> None:
         if not requirements:

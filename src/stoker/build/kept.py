@@ -12,7 +12,7 @@ from stoker.build.acquire import store as sources
 from stoker.build.container import packages as containers
 from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
-from stoker.model.cleaning import Kept, Kind
+from stoker.model.cleaning import CleanupItem, Kind
 from stoker.outside import files, locks
 
 # Where each kind is, and the lock of each folder there.
@@ -25,7 +25,7 @@ _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
 }
 
 
-def kept(kind: Kind) -> Iterator[Kept]:
+def kept(kind: Kind) -> Iterator[CleanupItem]:
     """All of one kind, also what killed processes left half made or half deleted."""
     if kind not in _PLACES:
         return
@@ -36,7 +36,7 @@ def kept(kind: Kind) -> Iterator[Kept]:
         yield from _described(kind, path, lock_of(path))
 
 
-def kept_of(tree: Path) -> Iterator[Kept]:
+def kept_of(tree: Path) -> Iterator[CleanupItem]:
     """The build folders of one tree, also that within it if it was built in place."""
     in_tree = work.in_tree_folder(tree)
     for path in work.work_folders(tree):
@@ -45,7 +45,7 @@ def kept_of(tree: Path) -> Iterator[Kept]:
             yield from _described(Kind.BUILDS, place, work.lock_of(path))
 
 
-def remove(entry: Kept) -> bool:
+def remove(entry: CleanupItem) -> bool:
     """Whether it is gone; what somebody uses by now is left alone."""
     path, lock = Path(entry.path), Path(entry.lock)
     if not path.exists():
@@ -61,14 +61,14 @@ def remove(entry: Kept) -> bool:
     return True
 
 
-def _described(kind: Kind, path: Path, lock: Path) -> Iterator[Kept]:
+def _described(kind: Kind, path: Path, lock: Path) -> Iterator[CleanupItem]:
     """Nothing where it is gone by now."""
     link = _link_of_the_user(path)
     with suppress(FileNotFoundError):
         used = path.lstat().st_mtime
         with suppress(OSError):
             used = lock.stat().st_mtime
-        yield Kept(
+        yield CleanupItem(
             kind=kind,
             name=path.name,
             path=str(path),

@@ -1,5 +1,6 @@
-"""The folder that each build leaves: its record, the log of each stage, what the governor told."""
+"""The folder of one build: its record, the log of each stage, and the governor's events."""
 
+import glob
 import time
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -8,9 +9,10 @@ from types import TracebackType
 
 import msgspec
 
-from stoker.model.build import BuildRecord, Stage
+from stoker.model.build import BuildRecord, BuildStage, MeasuredBuild
 from stoker.model.errors import StorageError
 from stoker.model.events import AnyEvent, Overview
+from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
 from stoker.outside.files import write_whole
 
@@ -22,13 +24,49 @@ def root() -> Path:
     return folders.state() / "runs"
 
 
+def run_name(project: str, variant: str) -> str:
+    """Return the part of a run folder's name that builds of one project and variant share."""
+    return folders.short_name(f"{project}-{variant}")
+
+
+def fullest_build(name: str) -> MeasuredBuild | None:
+    """Return the figures of the successful build that compiled most, or None without any.
+
+    Later builds compile only what has changed, so the newest one tells little.
+    """
+    found = [
+        record
+        for path in root().glob(f"*-{glob.escape(name)}*/{RECORD}")
+        if (record := _read(path)) and not record.error and record.summary and record.summary.steps
+    ]
+    record = max(found, key=_cpu_seconds, default=None)
+    if record is None:
+        return None
+    return MeasuredBuild(
+        date=time.strftime("%Y-%m-%d", time.gmtime(record.began)),
+        cpu_seconds=_cpu_seconds(record),
+        largest_step_bytes=record.largest_step_bytes,
+        wheel_bytes=record.wheel_bytes,
+    )
+
+
+def _cpu_seconds(record: BuildRecord) -> float:
+    return record.summary.cpu_s if record.summary else 0.0
+
+
+def _read(path: Path) -> BuildRecord | None:
+    with suppress(OSError, *UNDECODABLE):
+        return msgspec.json.decode(path.read_bytes(), type=BuildRecord)
+    return None
+
+
 class RunFolder:
-    """Use it in a ``with`` block. Logs are named in the order the stages began."""
+    """Use it in a ``with`` block. Logs are numbered in the order in which the stages began."""
 
     def __init__(self, name: str):
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         self.path = root() / f"{moment}-{folders.short_name(name)}"
-        self._begun: list[Stage] = []
+        self._begun: list[BuildStage] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> "RunFolder":
@@ -49,7 +87,7 @@ class RunFolder:
         self._stack.close()
 
     def _make(self) -> None:
-        """Builds that begin in the same second have numbers."""
+        """Make the folder; a number tells apart builds that begin in the same second."""
         root().mkdir(parents=True, exist_ok=True)
         first = self.path
         for number in count(2):
@@ -59,13 +97,13 @@ class RunFolder:
             except FileExistsError:
                 self.path = first.with_name(f"{first.name}-{number}")
 
-    def log(self, stage: Stage) -> Path:
+    def log(self, stage: BuildStage) -> Path:
         if stage not in self._begun:
             self._begun.append(stage)
         return self.path / f"{self._begun.index(stage) + 1}-{stage}.log"
 
     def keep(self, event: AnyEvent) -> None:
-        """How things stand in between is not worth keeping, nor is any of it worth failing for."""
+        """Keep an event, unless it is an overview. An event that cannot be written is dropped."""
         if not isinstance(event, Overview):
             with suppress(OSError):
                 self._events.write(msgspec.json.encode(event) + b"\n")

@@ -1,4 +1,7 @@
-"""One stage after another: begun only where there is a reason, timed, logged, stamped when done."""
+"""Runs the stages of a build. Each has a log and a result, and is skipped if nothing changed.
+
+Does not know what a stage does.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,8 +10,8 @@ from typing import BinaryIO
 
 from stoker.build.run_folder import RunFolder
 from stoker.build.work import Work
-from stoker.model.build import Stage, StageEnd, StageResult
-from stoker.model.errors import CommandError, StokerError, StorageError
+from stoker.model.build import BuildStage, StageEnd, StageResult
+from stoker.model.errors import CommandError, StokerError, StorageError, Terminated
 
 Tell = Callable[[StageResult], None]
 Echo = Callable[[bytes], None]
@@ -16,9 +19,9 @@ Excerpt = Callable[[Path], str]
 
 
 class StageError(CommandError):
-    """A stage that failed, with the error in its log; the status is that of the cause."""
+    """A stage failed. Holds the error from its log; the exit status is that of the cause."""
 
-    def __init__(self, stage: Stage, log: Path, cause: StokerError, excerpt: Excerpt):
+    def __init__(self, stage: BuildStage, log: Path, cause: StokerError, excerpt: Excerpt):
         output = cause.output if isinstance(cause, CommandError) else ""
         if isinstance(cause, CommandError) and not output:
             output = excerpt(log)
@@ -30,8 +33,8 @@ class StageError(CommandError):
         self.of_command = isinstance(cause, CommandError)
 
 
-class Log:
-    """The log of a stage, echoed where somebody wants to see it all."""
+class StageLog:
+    """The log file of a stage, which `--verbose` also copies to the terminal."""
 
     def __init__(self, path: Path, stream: BinaryIO, echo: Echo | None):
         self._path = path
@@ -39,7 +42,7 @@ class Log:
         self._echo = echo
 
     def text(self) -> str:
-        """All that was written so far."""
+        """Return everything that was written so far."""
         return self._path.read_text(errors="replace")
 
     def write(self, chunk: bytes) -> None:
@@ -54,17 +57,23 @@ class Log:
         self.write(f"{text}\n".encode())
 
 
-Act = Callable[[Log], tuple[Path, ...]]
+Act = Callable[[StageLog], tuple[Path, ...]]
 Inputs = Callable[[], Mapping[str, str]]
 
 
 class Stages:
-    """``tell`` hears of each when it has ended; ``excerpt`` finds the error in a log."""
+    """Runs stages one after another.
+
+    ``tell`` is called when a stage starts and when it ends, also when it fails or is interrupted.
+    ``excerpt`` finds the error in a log. A stage counts as done only after it has succeeded:
+    the next build repeats one that failed or was killed.
+    """
 
     def __init__(
         self, work: Work, folder: RunFolder, *, tell: Tell, echo: Echo | None, excerpt: Excerpt
     ):
         self.results: list[StageResult] = []
+        self.running: BuildStage | None = None
         self._work = work
         self._folder = folder
         self._tell = tell
@@ -73,23 +82,23 @@ class Stages:
 
     def do(
         self,
-        stage: Stage,
+        stage: BuildStage,
         act: Act,
         *,
         inputs: Inputs,
         inputs_change: bool = False,
     ) -> tuple[Path, ...]:
-        """Unless nothing that goes into it has changed; gives what it made, then or now.
+        """Run a stage unless its inputs are unchanged; return its outputs in both cases.
 
-        ``inputs_change``: by the stage itself, so that they count as they are afterwards.
+        ``inputs_change``: the stage itself changes its inputs, so they are read after it has run.
         """
         before: dict[str, str] = {}
 
         def reason() -> str | None:
-            before.update(inputs())  # not earlier: an input that cannot be read fails the stage
+            before.update(inputs())  # inside the stage, so that an unreadable input fails it
             return self._work.reason(stage, before)
 
-        def stamped(log: Log) -> tuple[Path, ...]:
+        def stamped(log: StageLog) -> tuple[Path, ...]:
             self._work.begin(stage)
             made = act(log)
             self._work.done(stage, inputs() if inputs_change else before, made)
@@ -98,18 +107,23 @@ class Stages:
         self.do_if(stage, stamped, reason=reason)
         return self._work.outputs(stage)
 
-    def do_if(self, stage: Stage, act: Act, *, reason: Callable[[], str | None]) -> None:
-        """Where there is a reason to."""
+    def do_if(self, stage: BuildStage, act: Act, *, reason: Callable[[], str | None]) -> None:
+        """Run a stage if there is a reason to."""
         began = time.monotonic()
         path = self._folder.log(stage)
         end, why = StageEnd.FAILED, ""
+        self.running = stage
         try:
             with path.open("wb", buffering=0) as stream:
-                log = Log(path, stream, self._echo)
+                log = StageLog(path, stream, self._echo)
                 if why := reason() or "":
                     log.line(f"stoker: {stage}: {why}")
+                    self._tell(_result(stage, StageEnd.RUNNING, path, why=why))
                     act(log)
             end = StageEnd.DONE if why else StageEnd.SKIPPED
+        except (KeyboardInterrupt, Terminated):
+            end, why = StageEnd.INTERRUPTED, ""
+            raise
         except StokerError as error:
             why = error.message
             raise StageError(stage, path, error, self._excerpt) from error
@@ -117,8 +131,13 @@ class Stages:
             why = f"{error.filename or path}: {error.strerror or error}"
             raise StageError(stage, path, StorageError(why), self._excerpt) from error
         finally:
-            result = StageResult(
-                stage=stage, end=end, seconds=time.monotonic() - began, log=str(path), why=why
-            )
+            result = _result(stage, end, path, seconds=time.monotonic() - began, why=why)
+            self.running = None
             self.results.append(result)
             self._tell(result)
+
+
+def _result(
+    stage: BuildStage, end: StageEnd, log: Path, *, seconds: float = 0.0, why: str = ""
+) -> StageResult:
+    return StageResult(stage=stage, end=end, seconds=seconds, log=str(log), why=why)

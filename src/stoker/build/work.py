@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.build import memory_tree
-from stoker.model.build import Stage
+from stoker.model.build import BuildStage
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import files, folders, locks, process
@@ -100,7 +100,7 @@ class Work:
             files.remove_whole(self.path)
         self.path.mkdir(parents=True)
 
-    def reason(self, stage: Stage, inputs: Mapping[str, str]) -> str | None:
+    def reason(self, stage: BuildStage, inputs: Mapping[str, str]) -> str | None:
         """Why a stage must be done, in words; ``None`` where it need not."""
         stamp = self._stamp(stage)
         if stamp is None:
@@ -112,27 +112,27 @@ class Work:
         gone = [path for path in stamp.outputs if not Path(path).exists()]
         return f"{gone[0]} is gone" if gone else None
 
-    def changed(self, stage: Stage, name: str, digest: str) -> bool:
+    def changed(self, stage: BuildStage, name: str, digest: str) -> bool:
         """Whether this one input is another than when the stage was last done."""
         stamp = self._stamp(stage)
         return stamp is None or stamp.inputs.get(name) != digest
 
-    def outputs(self, stage: Stage) -> tuple[Path, ...]:
+    def outputs(self, stage: BuildStage) -> tuple[Path, ...]:
         stamp = self._stamp(stage)
         return tuple(map(Path, stamp.outputs)) if stamp else ()
 
-    def begin(self, stage: Stage) -> None:
+    def begin(self, stage: BuildStage) -> None:
         """From here to ``done`` the stage counts as not done."""
         self._file(stage).unlink(missing_ok=True)
 
-    def done(self, stage: Stage, inputs: Mapping[str, str], outputs: tuple[Path, ...]) -> None:
+    def done(self, stage: BuildStage, inputs: Mapping[str, str], outputs: tuple[Path, ...]) -> None:
         stamp = Stamp(inputs=dict(inputs), outputs=tuple(map(str, outputs)))
         files.write_whole(self._file(stage), msgspec.json.encode(stamp))
 
-    def _stamp(self, stage: Stage) -> Stamp | None:
+    def _stamp(self, stage: BuildStage) -> Stamp | None:
         with suppress(OSError, *UNDECODABLE):
             return msgspec.json.decode(self._file(stage).read_bytes(), type=Stamp)
         return None
 
-    def _file(self, stage: Stage) -> Path:
+    def _file(self, stage: BuildStage) -> Path:
         return self._stamps / f"{stage}.json"

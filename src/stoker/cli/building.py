@@ -1,4 +1,4 @@
-"""What `stoker build` and `stoker develop` share: from options to a build that is shown."""
+"""What `stoker build` and `stoker develop` share: from options to a build and its output."""
 
 import io
 import sys
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 def perform(options: dict[str, Any], *, editable: bool = False) -> None:
+    """Build, show progress on stderr, and print the outputs, or with --json the record.
+
+    The record of a build that failed or was interrupted is printed, too.
+    """
     from stoker.build.stages import StageError
     from stoker.flows.building import build
     from stoker.flows.repeating import read_recorded
     from stoker.model.build import BuildRequest
     from stoker.report.building import end_lines
-    from stoker.report.console import print_json
     from stoker.report.progress import Progress, make_view, summary_text
 
     record = options.pop("from_record", None)
@@ -31,7 +34,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     options = with_settings(options, recorded=record is not None)
     recorded = read_recorded(Path(record)) if record else None
     request = recorded.request if recorded else BuildRequest(source=".")
-    # Where stderr is closed, Python has none.
+    # Python has no stderr if it is closed.
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
     try:
         built = build(
@@ -49,9 +52,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     if built.record.summary and built.record.summary.steps:
         view.write(summary_text(built.record.summary))
     view.write(end_lines(built.record, built.folder))
-    if options["as_json"]:
-        print_json(built)
-    else:
+    if not options["as_json"]:
         for path in built.record.outputs:
             click.echo(path)
 
@@ -59,22 +60,22 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
 def _with_options(
     request: "BuildRequest", options: dict[str, Any], *, editable: bool
 ) -> "BuildRequest":
-    """What was said on this command line comes before what a record says."""
+    """Return the request with the options that were given; they replace those of a record."""
     from stoker.model.build import BuildRequest, Isolation
 
     names = BuildRequest.__struct_fields__
-    said = {name: value for name, value in options.items() if name in names and value}
+    given = {name: value for name, value in options.items() if name in names and value}
     if isolation := options.get("isolation"):
-        said["isolation"] = Isolation(isolation)
-    said.setdefault("source", request.source or ".")
-    # Where a recorded build went is nobody's wish today.
-    said.setdefault("out", "dist")
-    return msgspec.structs.replace(request, **(said | {"editable": editable}))
+        given["isolation"] = Isolation(isolation)
+    given.setdefault("source", request.source or ".")
+    given.setdefault("out", "dist")  # not the folder of a recorded build
+    return msgspec.structs.replace(request, **(given | {"editable": editable}))
 
 
 def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
     from stoker.flows.building import Watcher
     from stoker.report.building import stage_line
+    from stoker.report.console import print_json
 
     def echo(chunk: bytes) -> None:
         view.write(chunk.decode(errors="replace"))
@@ -83,13 +84,14 @@ def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
         show=view.show,
         tell=lambda result: view.write(stage_line(result)),
         say=lambda text: view.write(f"stoker: {text}\n"),
+        end=print_json if options["as_json"] else lambda _: None,
         echo=echo if options["verbose"] else None,
         shell_on_failure=options["shell_on_failure"],
     )
 
 
 def _diagnose(error: "StageError", view: "View") -> None:
-    """Say what is known of the cause, before the error itself."""
+    """Print the likely cause before the error itself."""
     from stoker.flows.diagnosing import diagnose_folder
     from stoker.report.diagnosis import short
 

@@ -19,9 +19,9 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_(engine: str | None, as_json: bool) -> None:
     """What is kept, and whether it runs."""
-    from stoker.flows.keeping import containers
+    from stoker.flows.containers import containers
+    from stoker.report.building import containers_text
     from stoker.report.console import print_json
-    from stoker.report.containers import containers_text
 
     found = containers(engine)
     if as_json:
@@ -35,7 +35,7 @@ def list_(engine: str | None, as_json: bool) -> None:
 @_ENGINE
 def shell(name: str, engine: str | None) -> int:
     """A shell in a container as the build left it; the source and what was built are there."""
-    from stoker.flows.keeping import enter
+    from stoker.flows.containers import enter
 
     return enter(name, engine, terminal=sys.stdin.isatty())
 
@@ -46,7 +46,7 @@ def shell(name: str, engine: str | None) -> int:
 @_ENGINE
 def rm(names: tuple[str, ...], everything: bool, engine: str | None) -> None:
     """Remove containers; the folders that they were given stay."""
-    from stoker.flows.keeping import containers, remove_containers
+    from stoker.flows.containers import containers, remove_containers
     from stoker.model.errors import UsageError
 
     if bool(names) is everything:

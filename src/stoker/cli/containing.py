@@ -59,7 +59,7 @@ def container_options(function: F) -> F:
 
 
 def perform_inside(options: dict[str, Any]) -> None:
-    from stoker.flows.containing import Inside, Onlooker, build_inside
+    from stoker.flows.containing import ContainerWatcher, Inside, build_inside
     from stoker.flows.repeating import read_recorded
     from stoker.model.container import EngineKind
     from stoker.report.console import print_json
@@ -87,16 +87,17 @@ def perform_inside(options: dict[str, Any]) -> None:
         variables=dict(map(_variable, options["env"])),
     )
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
-    onlooker = Onlooker(
-        say=lambda text: view.write(f"stoker: {text}\n"), show=view.show, write=view.write
+    watcher = ContainerWatcher(
+        say=lambda text: view.write(f"stoker: {text}\n"),
+        show=view.show,
+        write=view.write,
+        end=print_json if options["as_json"] else lambda _: None,
     )
     try:
-        built = build_inside(asked, wanted, onlooker)
+        built = build_inside(asked, wanted, watcher)
     finally:
         view.close()
-    if options["as_json"]:
-        print_json(built)
-    else:
+    if not options["as_json"]:
         for path in built.record.outputs:
             click.echo(path)
 

@@ -11,7 +11,7 @@ from stoker.settings.declared import Group
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
-@setting_options(Group.BUILD, without=("out", "mode"))
+@setting_options(Group.BUILD, without=("out", "mode", "label"))
 @click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
 @click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")
 @click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Settings of a recorded build; only the command line replaces them.
-_RECORDED = ("source", "mode", "isolation")
+_RECORDED = ("source", "mode", "isolation", "label")
 
 
 def variant_words(function: F) -> F:

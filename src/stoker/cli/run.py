@@ -12,7 +12,7 @@ from stoker.model.errors import StorageError
 from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
-    from stoker.flows.kept_output import Kept
+    from stoker.flows.kept_output import OutputFile
     from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
 
@@ -75,7 +75,7 @@ def command(
     return finished.status
 
 
-def _cause(outputs: "tuple[Kept, ...]", summary: "RunSummary | None") -> str:
+def _cause(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> str:
     """Why the command failed, as far as it is known from what it left."""
     from stoker.flows.diagnosing import diagnose_outputs
     from stoker.report.diagnosis import short

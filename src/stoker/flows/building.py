@@ -1,4 +1,4 @@
-"""`stoker build`: from whatever names a source to a checked wheel, and a record of how."""
+"""`stoker build`: from a source to a checked wheel and the record of the build."""
 
 import os
 import time
@@ -11,26 +11,26 @@ from msgspec.structs import replace
 
 from stoker import __version__
 from stoker.build.acquire.store import acquired
-from stoker.build.run_folder import RunFolder
+from stoker.build.run_folder import RunFolder, run_name
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.flows.diagnosing import excerpt
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
-from stoker.flows.planning import survey
+from stoker.flows.planning import estimated, survey
 from stoker.flows.repeating import Recorded
 from stoker.flows.simulating import find_trace
 from stoker.flows.staging import Staging
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest
-from stoker.model.errors import StorageError, UsageError
-from stoker.model.events import AnyEvent
+from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.events import AnyEvent, Overview
+from stoker.model.govern import Trace
 from stoker.model.plan import Plan
-from stoker.model.secrets import redacted, without_login
+from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
 from stoker.model.value import Value
 from stoker.outside import process
-from stoker.plan.estimate import estimate
 from stoker.plan.planning import make_plan
 from stoker.plan.record import plan_json, without_secrets
 from stoker.plan.subject import Subject
@@ -38,19 +38,25 @@ from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
 
 
+class Built(Value, frozen=True, kw_only=True):
+    """A build that has ended, and its run folder."""
+
+    record: BuildRecord
+    folder: str
+
+
 class Watcher(Value, frozen=True, kw_only=True):
-    """Whoever looks on: at events, at stages that have ended, at remarks, at all output."""
+    """Receives what happens during a build: the governor's events (``show``), the start and end of
+    each stage (``tell``), remarks (``say``), all output (``echo``), and at the end the record,
+    also of a build that failed or was interrupted (``end``).
+    """
 
     show: Show
     tell: Tell
     say: Callable[[str], None]
+    end: Callable[[Built], None]
     echo: Echo | None = None
     shell_on_failure: bool = False
-
-
-class Built(Value, frozen=True, kw_only=True):
-    record: BuildRecord
-    folder: str  # of the run
 
 
 def build(
@@ -61,7 +67,12 @@ def build(
     *,
     recorded: Recorded | None = None,
 ) -> Built:
-    """``recorded``: a build that is to be repeated, whatever this machine would have chosen."""
+    """Build a source and return the record.
+
+    One build at a time works on a tree and variant; a second one is refused. A build that ended
+    early, for whatever reason, is resumed by the next call with the same source and variant.
+    ``recorded``: the build to repeat, with its settings instead of those for this machine.
+    """
     check_writable(Path(request.out))
     with ExitStack() as stack:
         source = stack.enter_context(acquired(request.source, tag=request.tag, say=watcher.say))
@@ -74,24 +85,24 @@ def build(
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
         subject = survey(replace(asked, options={**asked.options, "source": source.path}))
-        plan = make_plan(subject, estimate(subject))
+        plan = make_plan(subject, estimated(subject))
         if recorded:
             plan = _repeated(subject, plan, recorded, watcher)
         work = stack.enter_context(held(_work_folder(subject)))
-        folder = stack.enter_context(RunFolder(f"{_tree(subject).name}-{subject.name}"))
-        case = _Case(asked, request, watcher, subject, plan, work, folder)
-        watcher.say(f"{case.title}; run folder {folder.path}")
+        folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
+        run = _BuildRun(asked, request, watcher, subject, plan, work, folder)
+        watcher.say(f"{run.title}; run folder {folder.path}")
         where = growing(work, plan, in_ram=request.in_ram)
         governed = stack.enter_context(
             session(
                 options,
                 what=f"stoker build {folder.path.name}",
-                show=case.show,
+                show=run.show,
                 folder=where.folder,
                 growth=where.growth,
             )
         )
-        return case.build(governed, where)
+        return run.build(governed, where)
 
 
 def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher) -> Plan:
@@ -102,7 +113,7 @@ def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher
 
 
 def _tree(subject: Subject) -> SourceTree:
-    assert subject.tree is not None  # a source was named
+    assert subject.tree is not None  # build() always names a source
     return subject.tree
 
 
@@ -117,15 +128,15 @@ def _work_folder(subject: Subject) -> Path:
 
 
 def check_writable(out: Path) -> None:
-    """Now, not after an hour."""
+    """Raise StorageError if the output folder cannot be written, before anything is built."""
     nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        why = "we may not write there" if nearest.is_dir() else f"{nearest} is not a folder"
+        why = "it is not writable" if nearest.is_dir() else f"{nearest} is not a folder"
         raise StorageError(f"cannot write in {out}: {why}", hints=["another folder: --out DIR"])
 
 
-class _Case:
-    """A build with everything that it is about."""
+class _BuildRun:
+    """One build: runs its stages under the governor and writes its record."""
 
     def __init__(
         self,
@@ -146,52 +157,57 @@ class _Case:
         self._work = work
         self._folder = folder
         self._git = read_git_state(Path(tree.path))
+        self._stages = Stages(work, folder, tell=watcher.tell, echo=watcher.echo, excerpt=excerpt)
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
     def show(self, event: AnyEvent) -> None:
         self._folder.keep(event)
+        if isinstance(event, Overview):
+            event = replace(event, stage=self._stages.running or "")
         self._watcher.show(event)
 
     def build(self, governed: Session, where: Growing) -> Built:
         watcher = self._watcher
         if self._request.fresh:
             self._work.start_over()
-        stages = Stages(
-            self._work, self._folder, tell=watcher.tell, echo=watcher.echo, excerpt=excerpt
-        )
         staging = Staging(
             subject=self._subject,
             plan=self._plan,
             request=self._request,
             git=self._git,
             work=self._work,
-            stages=stages,
+            stages=self._stages,
             governed=governed,
+            say=watcher.say,
         )
         record = self._record(staging)
         self._folder.write(record)
         outputs: tuple[Path, ...] = ()
-        status = 1
+        problem: str | None = "interrupted"
         try:
             with _alone_in(staging):
                 if self._request.fresh:
                     staging.start_over()
-                with placed(staging.way.build, self._work, where, governed):
+                with placed(staging.route.build, self._work, where, governed):
                     outputs = staging.run()
-            status = 0
-        except StageError:
-            if watcher.shell_on_failure:
+            problem = None
+        except StokerError as error:
+            problem = str(error)
+            if isinstance(error, StageError) and watcher.shell_on_failure:
                 self._shell(staging)
             raise
         finally:
             record = replace(
                 record,
-                stages=tuple(stages.results),
+                stages=tuple(self._stages.results),
                 outputs=tuple(map(str, outputs)),
-                summary=governed.finish(status),
+                wheel_bytes=next((path.stat().st_size for path in outputs if path.is_file()), None),
+                summary=governed.finish(1 if problem else 0),
+                error=redact(problem) if problem else None,
             )
-            self._complete(record)
-        return Built(record=record, folder=str(self._folder.path))
+            built = self._completed(record)
+            watcher.end(built)
+        return built
 
     def _record(self, staging: Staging) -> BuildRecord:
         plan = without_secrets(self._plan)
@@ -213,29 +229,34 @@ class _Case:
             git=self._git,
         )
 
-    def _complete(self, record: BuildRecord) -> None:
-        """A disk that is full now must not hide why the build failed, nor that it did not."""
+    def _completed(self, record: BuildRecord) -> Built:
+        """Write the record. A full disk must not hide how the build itself ended."""
         try:
+            if steps := self._measured_steps(record):
+                record = replace(record, largest_step_bytes=max(step.peak for step in steps.steps))
+                self._folder.attach("steps.json", write_trace(steps))
             self._folder.write(record)
-            self._attach_steps(record)
         except StorageError as error:
             self._watcher.say(f"the record is not complete: {error}")
+        return Built(record=record, folder=str(self._folder.path))
 
-    def _attach_steps(self, record: BuildRecord) -> None:
-        """Add the steps that the governor measured to the run folder, if there are any."""
-        summary = record.summary
-        if summary is not None and summary.run is not None:
-            with suppress(UsageError):
-                self._folder.attach("steps.json", write_trace(find_trace(str(summary.run))))
+    def _measured_steps(self, record: BuildRecord) -> Trace | None:
+        """Return the steps of this build from the governor's history, if it has any."""
+        run = record.summary.run if record.summary else None
+        with suppress(UsageError):
+            return None if run is None else find_trace(str(run))
+        return None
 
     def _shell(self, staging: Staging) -> None:
         shell = os.environ.get("SHELL", "/bin/sh")
-        self._watcher.say(f"a shell as the stage had it, in {staging.folder}; `exit` ends it")
+        self._watcher.say(
+            f"a shell with the environment of the stage, in {staging.folder}; `exit` ends it"
+        )
         process.start([shell], env=staging.environment, cwd=staging.folder).wait()
 
 
 def _alone_in(staging: Staging) -> AbstractContextManager[None]:
-    """A tree that is built in place serves one build at a time, of whatever variant."""
-    if not staging.way.in_tree:
+    """Lock a tree that is built in place: only one build of any variant can use it at a time."""
+    if not staging.route.in_tree:
         return nullcontext()
-    return locked(in_tree_folder(staging.way.tree))
+    return locked(in_tree_folder(staging.route.tree))

@@ -8,7 +8,7 @@ from pathlib import Path
 from stoker.build.kept import kept, kept_of
 from stoker.build.kept import remove as remove_folder
 from stoker.govern.history import History
-from stoker.model.cleaning import Cleaning, Kept, Kind
+from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
 from stoker.plan.cleaning import choose
 
@@ -49,7 +49,7 @@ def remove(cleaning: Cleaning) -> Cleaning:
     return Cleaning(chosen=tuple(gone), spared=(*cleaning.spared, *left))
 
 
-def _history() -> Iterator[Kept]:
+def _history() -> Iterator[CleanupItem]:
     """One for each run; what it takes on disk is its share by the number of steps."""
     try:
         with History() as history:
@@ -59,7 +59,7 @@ def _history() -> Iterator[Kept]:
         return  # a full disk is no place for a database, and a reason to clean up
     steps = sum(counts.values()) or 1
     for run in runs:
-        yield Kept(
+        yield CleanupItem(
             kind=Kind.HISTORY,
             name=str(run.id),
             path=str(history.path),
@@ -69,7 +69,7 @@ def _history() -> Iterator[Kept]:
         )
 
 
-def _forget(entries: Collection[Kept]) -> None:
+def _forget(entries: Collection[CleanupItem]) -> None:
     if not entries:
         return
     with History() as history:

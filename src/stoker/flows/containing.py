@@ -25,6 +25,7 @@ from stoker.build.container.inside import PROBE, choose_python, read_pythons
 from stoker.build.container.packages import ENTER, own_package, pip_command, requirements_for
 from stoker.build.run_folder import RECORD
 from stoker.flows.building import Built, check_writable
+from stoker.flows.finishing import handed_over
 from stoker.flows.governed import Show
 from stoker.flows.planning import survey
 from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
@@ -42,12 +43,12 @@ from stoker.model.errors import (
 from stoker.model.events import AnyEvent
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
-from stoker.outside.files import file_made_whole, folder_made_whole, remove_whole, write_whole
+from stoker.outside.files import folder_made_whole, remove_whole, write_whole
 from stoker.plan.subject import Subject
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file
 
-_PATIENCE = 300.0  # seconds for an engine to start or end something
+_TIMEOUT_S = 300.0  # seconds for an engine to start or end something
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _OWN = (
     "STOKER_HOME",
@@ -80,16 +81,19 @@ class Inside(Value, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
 
 
-class Onlooker(Value, frozen=True, kw_only=True):
-    """Hears remarks, sees the events inside, and what else the stoker there says."""
+class ContainerWatcher(Value, frozen=True, kw_only=True):
+    """Receives remarks (``say``), the governor's events inside (``show``), other output of the
+    stoker inside (``write``), and the record, also of a build that failed (``end``).
+    """
 
     say: Say
     show: Show
     write: Say
+    end: Callable[[Built], None]
 
 
-def build_inside(asked: CommandLine, wanted: Inside, onlooker: Onlooker) -> Built:
-    say = onlooker.say
+def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) -> Built:
+    say = watcher.say
     check_writable(Path(wanted.out))
     engine, host = find_engine(wanted.engine), read_host()
     with ExitStack() as stack:
@@ -97,7 +101,7 @@ def build_inside(asked: CommandLine, wanted: Inside, onlooker: Onlooker) -> Buil
         source = stack.enter_context(acquired(wanted.source, tag=wanted.tag, say=say))
         options = {**asked.options, "source": source.path}
         subject = survey(msgspec.structs.replace(asked, options=options))
-        index = read_index(process.check([*pip_command(), "config", "list"], timeout=_PATIENCE))
+        index = read_index(process.check([*pip_command(), "config", "list"], timeout=_TIMEOUT_S))
         box = _box(wanted, subject, index)
         launch = run_words(engine, host, box)
         say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
@@ -111,7 +115,7 @@ def build_inside(asked: CommandLine, wanted: Inside, onlooker: Onlooker) -> Buil
             command=launch,
         )
         case = _Case(engine, box, python, {**index.variables, **wanted.variables})
-        return case.build(source.path, wanted, contained, onlooker)
+        return case.build(source.path, wanted, contained, watcher)
 
 
 def _box(wanted: Inside, subject: Subject, index: Index) -> Box:
@@ -174,10 +178,10 @@ def _running(
             yield
     finally:
         if keep and runs:
-            process.run([engine.program, "stop", box.name], timeout=_PATIENCE)
+            process.run([engine.program, "stop", box.name], timeout=_TIMEOUT_S)
             say(f"kept: `stoker container shell {box.name}`, `stoker container rm {box.name}`")
         else:
-            process.run([engine.program, "rm", "--force", box.name], timeout=_PATIENCE)
+            process.run([engine.program, "rm", "--force", box.name], timeout=_TIMEOUT_S)
 
 
 def _start(launch: tuple[str, ...], say: Say) -> None:
@@ -209,7 +213,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
-    told = process.check(exec_words(engine, box.name, PROBE), timeout=_PATIENCE)
+    told = process.check(exec_words(engine, box.name, PROBE), timeout=_TIMEOUT_S)
     return choose_python(
         read_pythons(told),
         wanted=subject.variant.python,
@@ -231,7 +235,9 @@ class _Case:
         place = f"{box.image or box.root} {python.path} {python.version}"
         self._home = packages.root() / f"home-{_digest(place)}"
 
-    def build(self, tree: str, wanted: Inside, contained: Contained, onlooker: Onlooker) -> Built:
+    def build(
+        self, tree: str, wanted: Inside, contained: Contained, watcher: ContainerWatcher
+    ) -> Built:
         out, made = Path(wanted.out).absolute(), self._home / "out" / self._box.name
         # Where things will be when they have been brought out.
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
@@ -239,21 +245,27 @@ class _Case:
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
         outputs: tuple[Path, ...] = ()
         try:
-            told = self._stoker(words, _settings_folder(tree), places, onlooker)
+            told = self._stoker(words, _settings_folder(tree), places, watcher)
             if told.ok:
                 outputs = tuple(_bring(path, out) for path in _made_in(made))
         finally:
             folder = self._bring_run(before, tree, contained)
             shutil.rmtree(made, ignore_errors=True)
-        folder = run_folder_of(told, folder, outputs)
-        record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
-        record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
-        return Built(record=record, folder=str(folder))
+        built = _read_built(folder, outputs)
+        if built:
+            watcher.end(built)
+        check_ended(told, outputs, has_record=built is not None)
+        assert built is not None
+        return built
 
     def _stoker(
-        self, words: Sequence[str], folder: Path, places: Mapping[str, str], onlooker: Onlooker
-    ) -> process.Outcome:
-        requirements = requirements_for(self.python, onlooker.say)
+        self,
+        words: Sequence[str],
+        folder: Path,
+        places: Mapping[str, str],
+        watcher: ContainerWatcher,
+    ) -> process.CommandResult:
+        requirements = requirements_for(self.python, watcher.say)
         own = own_package({part: installed(part) for part in (LAUNCHER, LIBRARY)})
         environment = self._home / f"environment-{_digest(f'{ENTER} {requirements}')}"
         for path in (self._home / "tmp", self._home / "user"):
@@ -270,11 +282,11 @@ class _Case:
 
         def hear(line: str) -> None:
             try:
-                onlooker.show(msgspec.json.decode(line, type=AnyEvent))
+                watcher.show(msgspec.json.decode(line, type=AnyEvent))
             except UNDECODABLE:
                 for inside, outside in places.items():
                     line = line.replace(inside, outside)
-                onlooker.write(f"{line}\n")
+                watcher.write(f"{line}\n")
 
         return process.stream(command, hear, env={**os.environ, **variables}, only_errors=True)
 
@@ -313,21 +325,28 @@ class _Case:
         return None
 
 
-def run_folder_of(told: process.Outcome, folder: Path | None, outputs: Sequence[Path]) -> Path:
-    """Return the folder of the run, where the build has ended well and left a record."""
+def _read_built(folder: Path | None, outputs: Sequence[Path]) -> Built | None:
+    if folder is None:
+        return None
+    record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
+    record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
+    return Built(record=record, folder=str(folder))
+
+
+def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_record: bool) -> None:
+    """Raise an error if the build inside failed or left no record."""
     if not told.ok:
-        # What went wrong was said by the stoker inside.
+        # The stoker inside has already printed the cause.
         error = CommandError(f"the build in the container {told.problem}")
         if told.status in set(ExitStatus):
             error.status = ExitStatus(told.status)
         raise error
-    if folder is None:
+    if not has_record:
         made = ", ".join(map(str, outputs)) or "nothing"
         raise StorageError(
             "the build in the container succeeded, but its record cannot be read",
             hints=[f"it made {made}", "for a record, build again with --fresh"],
         )
-    return folder
 
 
 def _made_in(folder: Path) -> list[Path]:
@@ -336,16 +355,14 @@ def _made_in(folder: Path) -> list[Path]:
 
 
 def _bring(made: Path, out: Path) -> Path:
-    """Out of the container's folder, whole or not at all."""
+    """Copy a wheel or an installed tree to the folder ``out``, whole or not at all."""
+    if not made.is_dir():
+        return handed_over(made, out)
     target = out / made.name
-    if made.is_dir():
-        if target.exists():
-            remove_whole(target)
-        with folder_made_whole(target) as aside:
-            shutil.copytree(made, aside, symlinks=True, dirs_exist_ok=True)
-    else:
-        with made.open("rb") as source, file_made_whole(target) as stream:
-            shutil.copyfileobj(source, stream, 1 << 20)
+    if target.exists():
+        remove_whole(target)
+    with folder_made_whole(target) as aside:
+        shutil.copytree(made, aside, symlinks=True, dirs_exist_ok=True)
     return target
 
 

@@ -13,7 +13,7 @@ from stoker.diagnose.parameters import parameters
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis
 from stoker.diagnose.verdict import diagnose, first_error, merged
-from stoker.flows.kept_output import Kept, opened
+from stoker.flows.kept_output import OutputFile, opened
 from stoker.govern.history import History
 from stoker.machine.snapshot import read_machine
 from stoker.machine.tools import read_toolbox
@@ -65,7 +65,7 @@ def diagnose_folder(folder: Path) -> Diagnosis:
     return with_measured(diagnosis, of_summary(record.summary), facts)
 
 
-def diagnose_outputs(outputs: tuple[Kept, ...], summary: RunSummary | None) -> Diagnosis:
+def diagnose_outputs(outputs: tuple[OutputFile, ...], summary: RunSummary | None) -> Diagnosis:
     """Of a command of `stoker run`: what is left of its output, and what was measured."""
     found = [diagnose(read_log(stream)) for stream in opened(outputs)]
     return with_measured(merged(found), of_summary(summary), {})

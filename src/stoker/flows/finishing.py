@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.build.inputs import file_digest
-from stoker.build.stages import Log
+from stoker.build.stages import StageLog
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.flows.hints import mending
 from stoker.flows.packaging import package
+from stoker.flows.repeating import read_recorded
 from stoker.flows.verifying import verify
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
@@ -27,7 +28,7 @@ _BUNDLE = (
 
 
 def packed(
-    wheel: Path, recorded: Mapping[str, object], request: PackageRequest, into: Path, log: Log
+    wheel: Path, recorded: Mapping[str, object], request: PackageRequest, into: Path, log: StageLog
 ) -> Path:
     """A copy with what was ``recorded`` in it, as portable as asked; alone in its folder."""
     shutil.rmtree(into, ignore_errors=True)
@@ -42,7 +43,7 @@ def packed(
     return Path(packaged.path)
 
 
-def check(wheel: Path, log: Log, mode: str) -> None:
+def check(wheel: Path, log: StageLog, mode: str) -> None:
     """Hold it against what it says itself; an error where that is wrong."""
     verification = verify(wheel)
     for finding in verification.findings:
@@ -60,9 +61,41 @@ def check(wheel: Path, log: Log, mode: str) -> None:
 
 
 def handed_over(wheel: Path, out: Path) -> Path:
-    """It appears in ``out`` whole."""
+    """Copy a wheel to the folder ``out``, whole or not at all.
+
+    Only a wheel of the same variant is replaced: other variants may have the same file name.
+    """
     target = out / wheel.name
     if file_digest(target) != file_digest(wheel):
+        _check_same_variant(wheel, target)
         with files.file_made_whole(target) as stream, wheel.open("rb") as source:
             shutil.copyfileobj(source, stream)
     return target
+
+
+def _check_same_variant(wheel: Path, target: Path) -> None:
+    if not target.exists():
+        return
+    new, old = _variant(wheel), _variant(target)
+    if old is None:
+        found = "a wheel that stoker did not build"
+    elif old != new:
+        found = f"the wheel of variant {old}"
+    else:
+        return
+    raise StokerError(
+        f"{target} is {found}; the wheel of {new} has the same name and does not replace it",
+        hints=[
+            "--label auto: put the variant into the version, such as 2.9.1+cu130.sm90",
+            "--out DIR: another folder",
+            f"or remove {target}; what was built is kept, so the next build only copies it",
+        ],
+    )
+
+
+def _variant(wheel: Path) -> str | None:
+    """Return the variant in the plan that a wheel carries, or None if it carries none."""
+    try:
+        return read_recorded(wheel).variant
+    except StokerError:
+        return None

@@ -16,26 +16,26 @@ from stoker.model.value import Value
 _STREAMS = (1, 2)
 
 
-class Kept(Value, frozen=True, kw_only=True):
+class OutputFile(Value, frozen=True, kw_only=True):
     """A file that is stdout, stderr or both, from where it ended before."""
 
     descriptor: int
     begin: int
 
 
-def kept_outputs() -> tuple[Kept, ...]:
+def kept_outputs() -> tuple[OutputFile, ...]:
     """To be asked before the command runs."""
-    found: dict[tuple[int, int], Kept] = {}
+    found: dict[tuple[int, int], OutputFile] = {}
     for descriptor in _STREAMS:
         with suppress(OSError):  # a stream may be closed
             state = os.fstat(descriptor)
             if stat.S_ISREG(state.st_mode):
-                kept = Kept(descriptor=descriptor, begin=state.st_size)
+                kept = OutputFile(descriptor=descriptor, begin=state.st_size)
                 found.setdefault((state.st_dev, state.st_ino), kept)
     return tuple(found.values())
 
 
-def opened(outputs: tuple[Kept, ...]) -> Iterator[BinaryIO]:
+def opened(outputs: tuple[OutputFile, ...]) -> Iterator[BinaryIO]:
     """What was written since; a file that may not be read is passed over."""
     for kept in outputs:
         with suppress(OSError), Path(f"/dev/fd/{kept.descriptor}").open("rb") as stream:

@@ -4,13 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from stoker.build.run_folder import fullest_build, run_name
 from stoker.machine.cmake import read_cmake_variables
 from stoker.machine.snapshot import read_machine
 from stoker.machine.tools import read_toolbox
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
-from stoker.model.plan import Origin, Plan
+from stoker.model.plan import Estimate, Origin, Plan
 from stoker.model.source import SourceTree
 from stoker.model.variant import Variant
 from stoker.plan.defines import define
@@ -27,13 +28,19 @@ from stoker.source.tree import read_tree
 
 def plan(request: CommandLine) -> Plan:
     subject = survey(request)
-    return make_plan(subject, estimate(subject))
+    return make_plan(subject, estimated(subject))
 
 
 def doctor(request: CommandLine) -> tuple[Plan, tuple[Finding, ...]]:
     subject = survey(request)
-    planned = make_plan(subject, estimate(subject))
+    planned = make_plan(subject, estimated(subject))
     return planned, examine(subject, planned)
+
+
+def estimated(subject: Subject) -> Estimate:
+    """Estimate a build from an earlier one of the same project and variant, if there is one."""
+    tree = subject.tree
+    return estimate(subject, fullest_build(run_name(tree.name, subject.name)) if tree else None)
 
 
 def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) -> Subject:

@@ -50,6 +50,7 @@ class _Named(Value, frozen=True, kw_only=True):
 class _How(Value, frozen=True, kw_only=True):
     mode: str = "plain"
     isolation: Isolation | None = None
+    label: str | None = None
     source: str = ""
 
 
@@ -85,7 +86,9 @@ def _of_wheel(path: Path) -> Recorded:
         variant=found.variant.name,
         environment=found.environment,
         cmake=found.cmake,
-        request=BuildRequest(source=how.source, mode=how.mode, isolation=how.isolation),
+        request=BuildRequest(
+            source=how.source, mode=how.mode, isolation=how.isolation, label=how.label
+        ),
     )
 
 

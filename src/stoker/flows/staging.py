@@ -1,8 +1,8 @@
-"""What each stage of a build does: the capabilities of the other rooms, in the order of a build."""
+"""The stages of a build, in order, and what each of them does."""
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ from stoker.build.backend import (
 )
 from stoker.build.configured import answer_file, probe_files, read_answer, switched_off
 from stoker.build.generated import generated_sources
-from stoker.build.inputs import digest, file_digest, tree_state
+from stoker.build.inputs import digest, file_digest, installed_files, tree_state
 from stoker.build.isolated import Isolated
-from stoker.build.stages import Act, Inputs, Log, Stages
+from stoker.build.route import choose_route, last_stage
+from stoker.build.stages import Act, Inputs, StageLog, Stages
 from stoker.build.surroundings import surroundings
-from stoker.build.way import last_stage, way_of
 from stoker.build.work import MARK, Work
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.flows.finishing import check, handed_over, packed
@@ -33,10 +33,11 @@ from stoker.flows.preparing import (
     python_digest,
     refusal,
 )
-from stoker.model.build import BuildRequest, GitState, Isolation, Stage
+from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, MissingError, Terminated, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
+from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
 from stoker.plan.record import lasting_json
@@ -46,6 +47,13 @@ from stoker.source.ninja import read_edges
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
 _NO_WORK = "ninja: no work to do."
+_NOTHING_INSTALLED = (
+    "nothing was installed, because the project has no install rules; what was built is in {folder}"
+)
+_SECRET_OPTION = (
+    "CMake writes the value of {name} in clear text to {cache}; if the project also reads it from "
+    "the environment, set it there instead"
+)
 # Variables that builds read beside the plan's own.
 _READ_BY_BUILDS = (
     *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
@@ -57,7 +65,12 @@ _TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache", "
 
 
 class Staging:
-    """One build. ``run`` does it all and gives what was made, in the folder asked for."""
+    """One build of one tree.
+
+    ``run`` carries out all stages whose inputs have changed and returns what it made, which appears
+    in the output folder whole or not at all. It raises StageError if a stage fails and Terminated
+    if a signal ends the build; the next build then resumes at that stage.
+    """
 
     def __init__(
         self,
@@ -69,6 +82,7 @@ class Staging:
         work: Work,
         stages: Stages,
         governed: Session,
+        say: Callable[[str], None],
     ):
         assert subject.tree is not None
         self.tree: SourceTree = subject.tree
@@ -78,64 +92,71 @@ class Staging:
         self._work = work
         self._stages = stages
         self._governed = governed
+        self._say = say
         self._out = Path(request.out).resolve()
         self._isolation = self._chosen_isolation()
         self._isolated = self._isolation in (Isolation.FULL, Isolation.TORCH)
         self._python = subject.toolbox.python.executable
         if self._isolated:
             self._python = str(work.environment / "bin" / "python")
-        self.way = way_of(plan, self.tree, request, build=work.build, python=self._python)
+        self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
         self.environment = self._governed.environment(self._base(git))
-        self.folder = self.way.tree  # where the last command ran, for who wants to look
+        self.folder = self.route.tree  # where the last command ran
 
     def start_over(self) -> None:
         """Remove the build folder of a tree that is built in place."""
-        memory_tree.drop(self.way.build)
-        if (self.way.build / "CMakeCache.txt").exists():
-            files.remove_whole(self.way.build)
+        memory_tree.drop(self.route.build)
+        if (self.route.build / "CMakeCache.txt").exists():
+            files.remove_whole(self.route.build)
 
     def run(self) -> tuple[Path, ...]:
         self._link_tools()
-        self._do(Stage.PREPARE, self._prepare, self._prepare_inputs)
-        if self.way.configure:
+        self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
+        if self.route.configure:
             self._compile_all()
-        match self.way.last:
-            case Stage.INSTALL:
-                return self._do(Stage.INSTALL, self._install, self._install_inputs)
-            case Stage.WHEEL:
+        match self.route.last:
+            case BuildStage.INSTALL:
+                made = self._do(BuildStage.INSTALL, self._install, self._install_inputs)
+                if not made:
+                    self._say(_NOTHING_INSTALLED.format(folder=self.route.build))
+                return made
+            case BuildStage.WHEEL:
                 return self._wheel_and_after()
             case _:
                 return ()
 
     def _compile_all(self) -> None:
-        self._do(Stage.CONFIGURE, self._configure, self._configure_inputs)
+        self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
         target = self._request.target or "all"
-        edges = read_edges(self.way.build)
+        edges = read_edges(self.route.build)
         targets = {output for edge in edges for output in edge.outputs}
         if target not in targets:
             raise unknown("target", target, targets)
         if generated := generated_sources(edges, target):
-            self._ninja(Stage.CODEGEN, generated)
-        self._ninja(Stage.COMPILE, (target,))
+            self._ninja(BuildStage.CODEGEN, generated)
+        self._ninja(BuildStage.COMPILE, (target,))
 
     def _wheel_and_after(self) -> tuple[Path, ...]:
         (wheel,) = self._stages.do(
-            Stage.WHEEL, self._wheel, inputs=self._wheel_inputs, inputs_change=self.way.in_tree
+            BuildStage.WHEEL,
+            self._wheel,
+            inputs=self._wheel_inputs,
+            inputs_change=self.route.in_tree,
         )
         if self._request.editable:
             self._stages.do_if(
-                Stage.INSTALL,
+                BuildStage.INSTALL,
                 lambda log: self._install_editable(wheel, log),
                 reason=lambda: "asked",
             )
             return ()
         (portable,) = self._do(
-            Stage.PACKAGE,
+            BuildStage.PACKAGE,
             lambda log: self._package(wheel, log),
             lambda: self._package_inputs(wheel),
         )
         self._do(
-            Stage.VERIFY,
+            BuildStage.VERIFY,
             lambda log: self._verify(portable, log),
             lambda: {"wheel": file_digest(portable), "stoker": __version__},
         )
@@ -150,7 +171,7 @@ class Staging:
             "python": self._python_digest(),
         }
 
-    def _prepare(self, log: Log) -> tuple[Path, ...]:
+    def _prepare(self, log: StageLog) -> tuple[Path, ...]:
         if hindering := self._hindrances():
             raise MissingError(hindering[0].title, hints=mending(hindering))
         if not self._isolation or not self._isolated:
@@ -163,8 +184,8 @@ class Staging:
         return hindrances(self._subject, self._plan, self.tree, self._isolation)
 
     def _chosen_isolation(self) -> Isolation | None:
-        """None of a build that has no back end."""
-        if last_stage(self._plan, self.tree, self._request) is not Stage.WHEEL:
+        """Return None if the build has no back end."""
+        if last_stage(self._plan, self.tree, self._request) is not BuildStage.WHEEL:
             return None
         return self._request.isolation or fitting_isolation(self._subject, self.tree)
 
@@ -173,10 +194,18 @@ class Staging:
 
     # -- configure, codegen, compile -----------------------------------------------------------
 
+    def _warn_of_secrets(self) -> None:
+        for setting in self._plan.cmake:
+            if setting.origin.kind in _ASKED and is_secret(setting.name):
+                cache = self.route.build / "CMakeCache.txt"
+                self._say(_SECRET_OPTION.format(name=setting.name, cache=cache))
+
     def _configure_inputs(self) -> dict[str, str]:
         return {
             "options": self._options_digest(),
-            "CMake files": tree_state(self.way.tree, names=_CMAKE_FILES, without=self._no_source()),
+            "CMake files": tree_state(
+                self.route.tree, names=_CMAKE_FILES, without=self._no_source()
+            ),
         }
 
     def _options_digest(self) -> str:
@@ -186,13 +215,14 @@ class Staging:
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
         tools = [(tool.path, tool.version) for tool in found]
         toolkit = self._subject.toolkit
-        return digest([self.way.configure, said, tools, toolkit.version if toolkit else None])
+        return digest([self.route.configure, said, tools, toolkit.version if toolkit else None])
 
-    def _configure(self, log: Log) -> tuple[Path, ...]:
-        build = self.way.build
+    def _configure(self, log: StageLog) -> tuple[Path, ...]:
+        build = self.route.build
         cache, graph = build / "CMakeCache.txt", build / "build.ninja"
-        # What an earlier configuration found, or was told and no longer is, would stay.
-        if self._work.changed(Stage.CONFIGURE, "options", self._options_digest()):
+        self._warn_of_secrets()
+        # CMake would keep what an earlier configuration found or was given.
+        if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         words, extra = self._with_probe(asked)
@@ -202,33 +232,33 @@ class Staging:
         return cache, graph
 
     def _with_probe(self, asked: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-        """The command and variables that also have CMake tell what became of its options."""
+        """Return the command and variables with which CMake also reports its final options."""
         if self._plan.value("CMAKE_PROJECT_INCLUDE"):
-            return self.way.configure, {}
+            return self.route.configure, {}
         probe = probe_files(self._work.path / "probe", asked)
-        if self.way.in_tree:
-            return self.way.configure, {"CMAKE_PROJECT_INCLUDE": str(probe)}
+        if self.route.in_tree:
+            return self.route.configure, {"CMAKE_PROJECT_INCLUDE": str(probe)}
         talk = ("--log-level=VERBOSE",) if self._request.verbose else ()
-        return (*self.way.configure, *talk, f"-DCMAKE_PROJECT_INCLUDE={probe}"), {}
+        return (*self.route.configure, *talk, f"-DCMAKE_PROJECT_INCLUDE={probe}"), {}
 
-    def _check_configured(self, asked: Sequence[str], log: Log) -> None:
+    def _check_configured(self, asked: Sequence[str], log: StageLog) -> None:
         try:
-            found = read_answer(answer_file(self.way.build).read_text(errors="replace"))
+            found = read_answer(answer_file(self.route.build).read_text(errors="replace"))
         except FileNotFoundError:
-            log.line("stoker: this CMake cannot tell what became of the options")
+            log.line("stoker: this CMake cannot report its final options")
             return
         if off := switched_off(asked, found, log.text(), self.tree):
             raise refusal(off, self._subject)
 
-    def _ninja(self, stage: Stage, targets: Sequence[str]) -> None:
-        words = ("ninja", "-C", str(self.way.build))
+    def _ninja(self, stage: BuildStage, targets: Sequence[str]) -> None:
+        words = ("ninja", "-C", str(self.route.build))
         talk = ("-v", "-d", "explain", "-d", "stats") if self._request.verbose else ()
 
         def reason() -> str | None:
             asked = process.run([*words, "-n", *targets], timeout=None, env=self.environment)
-            return None if _NO_WORK in asked.stdout else "there is something to do"
+            return None if _NO_WORK in asked.stdout else "ninja has work to do"
 
-        def act(log: Log) -> tuple[Path, ...]:
+        def act(log: StageLog) -> tuple[Path, ...]:
             self._must((*words, *talk, *targets), log, what="ninja stopped")
             return ()
 
@@ -243,56 +273,62 @@ class Staging:
             "folder": str(self._out),
         }
 
-    def _install(self, log: Log) -> tuple[Path, ...]:
+    def _install(self, log: StageLog) -> tuple[Path, ...]:
         version = f"-{self.tree.version}" if self.tree.version else ""
         target = self._out / folders.slug(f"{self.tree.name}{version}-{self._plan.label}")
         with files.folder_made_whole(target) as aside:
-            words = ("cmake", "--install", str(self.way.build), "--prefix", str(aside))
+            words = ("cmake", "--install", str(self.route.build), "--prefix", str(aside))
             self._must(words, log, what="installing failed")
             if target.exists():
                 files.remove_whole(target)
+        if not any(target.iterdir()):
+            target.rmdir()
+            return ()
         return (target,)
 
     def _wheel_inputs(self) -> dict[str, str]:
         return {
             "tree": self._tree_digest(),
             "products": self._products_digest(),
-            "options": digest([self.way.settings, self._options_digest(), self._request.editable]),
+            "options": digest(
+                [self.route.settings, self._options_digest(), self._request.editable]
+            ),
             "time": self.environment["SOURCE_DATE_EPOCH"],
             "python": self._python_digest(),
             "requirements": digest([self.tree.requirements, self._isolation]),
         }
 
-    def _wheel(self, log: Log) -> tuple[Path, ...]:
+    def _wheel(self, log: StageLog) -> tuple[Path, ...]:
         own = {}
         if self.tree.front_end is FrontEnd.SETUPTOOLS:
-            clear_copies(self.way.build)
-            own = {} if self.way.in_tree else outside_the_tree(self._work.path, self.way.build)
+            clear_copies(self.route.build)
+            own = {} if self.route.in_tree else outside_the_tree(self._work.path, self.route.build)
         made = make_wheel(
-            self.way.tree,
+            self.route.tree,
             self._work.wheel,
             python=self._python,
             execute=self._executing(log, own),
-            settings=self.way.settings,
+            settings=self.route.settings,
             editable=self._request.editable,
         )
         return (made,)
 
-    def _install_editable(self, wheel: Path, log: Log) -> tuple[Path, ...]:
+    def _install_editable(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         python = self._subject.toolbox.python.executable
         words = (python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel))
         self._must(words, log, what="pip could not install it")
         return ()
 
     def _tree_digest(self) -> str:
-        return tree_state(self.way.tree, without=self._no_source())
+        return tree_state(self.route.tree, without=self._no_source())
 
     def _no_source(self) -> tuple[Path, ...]:
-        """Folders that may lie in the tree and change by the build itself."""
-        return (self._out, self._work.path, self.way.build)
+        """Return folders and files in the tree that the build itself makes."""
+        made = (self._out, self._work.path, self.route.build)
+        return (*made, *installed_files(self.route.build)) if self.route.in_tree else made
 
     def _products_digest(self) -> str:
-        return file_digest(self.way.build / ".ninja_log")
+        return file_digest(self.route.build / ".ninja_log")
 
     # -- package, verify -----------------------------------------------------------------------
 
@@ -300,6 +336,7 @@ class Staging:
         return {
             "wheel": file_digest(wheel),
             "mode": self._request.mode,
+            "label": self._label() or "",
             "plan": digest([self._recorded(), self._requirement_of_torch()]),
             "stoker": __version__,
         }
@@ -309,40 +346,46 @@ class Staging:
         built = {
             "mode": self._request.mode,
             "isolation": self._isolation,
+            "label": self._request.label,
             "stoker": __version__,
             # A folder of this machine means nothing on another.
             "source": "" if Path(source).is_dir() else source,
         }
         return {**lasting_json(self._plan), "build": built}
 
-    def _package(self, wheel: Path, log: Log) -> tuple[Path, ...]:
-        request = PackageRequest(mode=Mode(self._request.mode), **self._requirement_of_torch())
+    def _package(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
+        request = PackageRequest(
+            mode=Mode(self._request.mode), label=self._label(), **self._requirement_of_torch()
+        )
         return (packed(wheel, self._recorded(), request, self._work.packed, log),)
 
+    def _label(self) -> str | None:
+        return self._plan.label if self._request.label == "auto" else self._request.label
+
     def _requirement_of_torch(self) -> dict[str, Any]:
-        """An extension fits only the PyTorch it was built with, whether its setup.py says so."""
+        """Return the requirement of an extension, which fits only the PyTorch it was built with."""
         version = self._torch() if self.tree.kind is ProjectKind.EXTENSION else None
         if version is None:
             return {}
         return {"torch": version, "requires": (f"torch=={version.partition('+')[0]}",)}
 
     def _torch(self) -> str | None:
-        """The version that the back end saw."""
+        """Return the version of PyTorch that the back end saw."""
         if self._isolation is not Isolation.FULL:
             return self._subject.toolbox.python.packages.get("torch")
         return Isolated.version(self._work.environment, "torch")
 
-    def _verify(self, wheel: Path, log: Log) -> tuple[Path, ...]:
+    def _verify(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         check(wheel, log, self._request.mode)
         return ()
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _do(self, stage: Stage, act: Act, inputs: Inputs) -> tuple[Path, ...]:
+    def _do(self, stage: BuildStage, act: Act, inputs: Inputs) -> tuple[Path, ...]:
         return self._stages.do(stage, act, inputs=inputs)
 
     def _base(self, git: GitState | None) -> dict[str, str]:
-        """What the stages are given, before the governor adds its part."""
+        """Return the environment of all stages, without the governor's part."""
         path = os.environ.get("PATH", os.defpath)
         if self._tools_to_link():
             path = f"{self._work.tools}:{path}"
@@ -358,14 +401,14 @@ class Staging:
         )
 
     def _link_tools(self) -> None:
-        """A folder of its own: beside the chosen CMake lie other programs, such as a Python."""
+        """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""
         shutil.rmtree(self._work.tools, ignore_errors=True)
         for name, path in self._tools_to_link().items():
             self._work.tools.mkdir(parents=True, exist_ok=True)
             (self._work.tools / name).symlink_to(path)
 
     def _tools_to_link(self) -> dict[str, str]:
-        """CMake and ninja where the PATH has none of that name, or another than was chosen."""
+        """Return CMake and ninja where the PATH does not lead to the chosen ones."""
         chosen = {name: self._subject.build_tool(name) for name in ("cmake", "ninja")}
         return {
             name: tool.path
@@ -374,27 +417,32 @@ class Staging:
         }
 
     def _maps(self) -> dict[Path, str]:
-        """Folders, and what compilers are to call them."""
+        """Return folders and the names that compilers record instead of them."""
         name = folders.slug(self.tree.name)
-        maps = {self.way.tree: name, self.way.build: f"{name}-build"}
+        maps = {self.route.tree: name, self.route.build: f"{name}-build"}
         return maps | ({self._work.environment: "environment"} if self._isolated else {})
 
     @property
     def _talk(self) -> dict[str, str]:
-        """What makes tools say more; none of it is an input of a stage."""
+        """Return variables that make tools print more. They are not inputs of a stage."""
         if not self._request.verbose:
             return {}
         flags = self.environment["NVCC_APPEND_FLAGS"]
         return {"VERBOSE": "1", "NVCC_APPEND_FLAGS": f"{flags} -v"}
 
     def _must(
-        self, words: Sequence[str], log: Log, *, what: str, extra: Mapping[str, str] | None = None
+        self,
+        words: Sequence[str],
+        log: StageLog,
+        *,
+        what: str,
+        extra: Mapping[str, str] | None = None,
     ) -> None:
-        status = self._executing(log, extra or {})(words, self.way.tree, {})
+        status = self._executing(log, extra or {})(words, self.route.tree, {})
         if status:
             raise CommandError(f"{what} (status {status})")
 
-    def _executing(self, log: Log, own: Mapping[str, str] | None = None) -> Execute:
+    def _executing(self, log: StageLog, own: Mapping[str, str] | None = None) -> Execute:
         def execute(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
             self.folder = folder
             environment = {**self.environment, **self._talk, **(own or {}), **extra}

@@ -7,7 +7,7 @@ from stoker.machine.physical import Physical
 from stoker.model.errors import MissingError
 from stoker.outside import process
 
-PATIENCE = 5.0
+_TIMEOUT_S = 5.0
 # The pages that macOS hands out without swapping anything out.
 FREE_PAGES = ("Pages free", "Pages inactive", "Pages speculative", "Pages purgeable")
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -16,7 +16,7 @@ UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 def answer(*command: str) -> str:
     """What a program prints; nothing where it is not there or does not answer."""
     try:
-        return process.run(command, timeout=PATIENCE).stdout.strip()
+        return process.run(command, timeout=_TIMEOUT_S).stdout.strip()
     except MissingError:
         return ""
 

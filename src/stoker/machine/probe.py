@@ -17,16 +17,16 @@ class Answer(Value, frozen=True, kw_only=True):
 
 
 class Probe(Value, frozen=True, kw_only=True):
-    """``patience`` is how long, in seconds, a program may take to answer."""
+    """``timeout_s`` is how long, in seconds, a program may take to answer."""
 
     environment: Mapping[str, str]
-    patience: float
+    timeout_s: float
 
     def ask(self, command: Sequence[Argument]) -> Answer:
         # The answers are read by patterns, so they must be in English.
         environment = {**self.environment, "LC_ALL": "C"}
         try:
-            outcome = process.run(command, timeout=self.patience, env=environment)
+            outcome = process.run(command, timeout=self.timeout_s, env=environment)
         except MissingError as error:
             return Answer(problem=error.message)
         return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)

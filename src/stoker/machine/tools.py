@@ -1,6 +1,6 @@
 """Everything here that a build could use: programs, CUDA toolkits, libraries, a Python.
 
-Facts only. All programs are asked at once, so one that hangs costs its patience and no more.
+Facts only. All programs are asked at once, so one that hangs costs its timeout_s and no more.
 """
 
 import sys
@@ -29,11 +29,11 @@ def read_toolbox(
     python: str | None = None,
     *,
     root: Path = Path("/"),
-    patience: float = 10.0,
+    timeout_s: float = 10.0,
 ) -> Toolbox:
     """``python``: the interpreter to build for, by default the one that runs stoker."""
     tree = FileTree(root)
-    probe = Probe(environment=environment, patience=patience)
+    probe = Probe(environment=environment, timeout_s=timeout_s)
     executable = find_interpreter(python or sys.executable, environment)
     # pip installs programs beside an interpreter, whose folder need not be on the PATH.
     beside = tuple(str(Path(path).parent) for path in (executable, sys.executable))

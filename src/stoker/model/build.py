@@ -1,4 +1,4 @@
-"""A build as it is asked for, as it goes, and as it is remembered."""
+"""A build: the request, its stages, and the record that it leaves."""
 
 from enum import StrEnum
 
@@ -7,8 +7,8 @@ from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 
 
-class Stage(StrEnum):
-    """What a build consists of, in order. Which of them a project has, its recipe says."""
+class BuildStage(StrEnum):
+    """The stages of a build, in order. The kind of project decides which of them it has."""
 
     PREPARE = "prepare"
     CONFIGURE = "configure"
@@ -21,15 +21,19 @@ class Stage(StrEnum):
 
 
 class StageEnd(StrEnum):
+    """How a stage stands. ``RUNNING`` is never in a record."""
+
+    RUNNING = "running"
     DONE = "done"
-    SKIPPED = "skipped"  # nothing that goes into it has changed
+    SKIPPED = "skipped"  # its inputs are unchanged
     FAILED = "failed"
+    INTERRUPTED = "interrupted"
 
 
 class StageResult(Value, frozen=True, kw_only=True):
-    """``why``: of a stage that was skipped or failed, in words."""
+    """``why``: the reason to run the stage, or the error of one that failed."""
 
-    stage: Stage
+    stage: BuildStage
     end: StageEnd
     seconds: float
     log: str  # a file of the run folder
@@ -37,47 +41,48 @@ class StageResult(Value, frozen=True, kw_only=True):
 
 
 class Isolation(StrEnum):
-    """Which Python packages a build back end sees."""
+    """The Python packages that a build back end sees."""
 
-    NONE = "none"  # those that are installed
-    FULL = "full"  # only those the project asks for, in an environment of its own
-    TORCH = "torch"  # the same, but the PyTorch that is installed instead of one from the index
+    NONE = "none"  # the installed ones
+    FULL = "full"  # only those that the project requires, in an environment of its own
+    TORCH = "torch"  # the same, with the installed PyTorch instead of one from the index
 
 
 class BuildRequest(Value, frozen=True, kw_only=True):
-    """What is asked for beside the plan. ``source`` is what was said: a folder, archive, URL..."""
+    """What to build and how to deliver it. ``source``: a folder, an archive, a URL or a package."""
 
     source: str
-    tag: str | None = None  # of git
+    tag: str | None = None  # a git tag, branch or commit
     out: str = "dist"
-    mode: str = "plain"  # of packaging
-    target: str | None = None  # only this one of the build tool's
+    mode: str = "plain"  # where a wheel's NVIDIA libraries come from
+    label: str | None = None  # local version label; "auto": the variant's
+    target: str | None = None  # build only this target of the build tool
     install_tree: bool = False
     editable: bool = False
     fresh: bool = False
-    in_ram: bool = False  # the build folder lies in memory
+    in_ram: bool = False  # keep the build folder in memory
     verbose: bool = False
-    isolation: Isolation | None = None  # None: as fits the kind of project
+    isolation: Isolation | None = None  # None: chosen by the kind of project
 
 
 class GitState(Value, frozen=True, kw_only=True):
     commit: str
-    changed: bool  # files that are not as in the commit
+    changed: bool  # some files differ from the commit
     time: int  # of the commit, in seconds since 1970
     origin: str | None = None
 
 
 class BuildRecord(Value, frozen=True, kw_only=True):
-    """record.json of a run folder: enough to repeat the build, and to tell how it went."""
+    """record.json of a run folder: enough to repeat the build and to see how it went."""
 
     stoker: str
     began: float  # seconds since 1970
     request: BuildRequest
-    options: dict[str, str]  # said on the command line, as are the two below
+    options: dict[str, str]  # from the command line, like the next two
     features: tuple[str, ...] = ()
     defines: dict[str, str] = {}
     tree: str
-    work: str  # folder of what the build keeps for the next one
+    work: str  # folder that the next build of this tree and variant continues in
     plan: Plan
     environment: dict[str, str]  # without secrets
     tools: dict[str, str] = {}  # versions
@@ -85,3 +90,15 @@ class BuildRecord(Value, frozen=True, kw_only=True):
     stages: tuple[StageResult, ...] = ()
     outputs: tuple[str, ...] = ()
     summary: RunSummary | None = None  # of the governor
+    largest_step_bytes: int | None = None
+    wheel_bytes: int | None = None
+    error: str | None = None  # None: the build succeeded
+
+
+class MeasuredBuild(Value, frozen=True, kw_only=True):
+    """Figures of a finished build, for estimates of the next one."""
+
+    date: str
+    cpu_seconds: float
+    largest_step_bytes: int | None = None
+    wheel_bytes: int | None = None

@@ -14,7 +14,7 @@ class Kind(StrEnum):
     HISTORY = "history"
 
 
-class Kept(Value, frozen=True, kw_only=True):
+class CleanupItem(Value, frozen=True, kw_only=True):
     """A folder, or a run in the history. ``busy``: somebody uses it now."""
 
     kind: Kind
@@ -30,8 +30,8 @@ class Kept(Value, frozen=True, kw_only=True):
 class Cleaning(Value, frozen=True, kw_only=True):
     """What goes and what stays."""
 
-    chosen: tuple[Kept, ...]
-    spared: tuple[Kept, ...]
+    chosen: tuple[CleanupItem, ...]
+    spared: tuple[CleanupItem, ...]
 
     @property
     def bytes(self) -> int:

@@ -84,6 +84,7 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     total: int = 0
     seconds_left: float | None = None
     cache_hits: int = 0
+    stage: str = ""  # of `stoker build`
 
 
 class Warned(Event, frozen=True, kw_only=True, tag="warning"):

@@ -27,7 +27,7 @@ _LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
 Argument = str | os.PathLike[str]
 
 
-class Outcome(Value, frozen=True, kw_only=True):
+class CommandResult(Value, frozen=True, kw_only=True):
     """How a program ended. ``status`` is negative for a signal; ``None`` when it hung."""
 
     status: int | None
@@ -54,7 +54,7 @@ def run(
     timeout: float | None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> Outcome:
+) -> CommandResult:
     """Run to the end and capture. A hang or crash is an outcome, a missing program an error."""
     words = [os.fspath(word) for word in command]
     _log_command(words)
@@ -77,11 +77,11 @@ def run(
             stdout, stderr = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             _kill_session(child)
-            return Outcome(status=None, stdout="", stderr="")
+            return CommandResult(status=None, stdout="", stderr="")
         except BaseException:
             _kill_session(child)
             raise
-    return Outcome(status=child.returncode, stdout=stdout, stderr=stderr)
+    return CommandResult(status=child.returncode, stdout=stdout, stderr=stderr)
 
 
 def _kill_session(child: subprocess.Popen[str]) -> None:
@@ -113,7 +113,7 @@ def stream(
     env: Mapping[str, str] | None = None,
     keep_open: Collection[int] = (),
     only_errors: bool = False,
-) -> Outcome:
+) -> CommandResult:
     """Run to the end, handing over each line, output and errors mixed, as it comes; with
     ``only_errors`` the output is nobody's.
 
@@ -152,7 +152,7 @@ def stream(
         except BaseException:
             child.kill()
             raise
-    return Outcome(status=child.returncode, stdout="".join(kept), stderr="")
+    return CommandResult(status=child.returncode, stdout="".join(kept), stderr="")
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from stoker.model.cleaning import Cleaning, Kept, Kind
+from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 
 
-def choose(kept: Iterable[Kept], *, before: float, keep: int = 0) -> Cleaning:
+def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
     """All last used before a time, except what is busy, a link, or of the ``keep`` newest."""
-    chosen: list[Kept] = []
-    spared: list[Kept] = []
+    chosen: list[CleanupItem] = []
+    spared: list[CleanupItem] = []
     seen = dict.fromkeys(Kind, 0)
     for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
         seen[entry.kind] += 1

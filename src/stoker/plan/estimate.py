@@ -1,6 +1,7 @@
-"""What a build will need, from measured figures. What nobody measured is unknown."""
+"""Estimates what a build needs, from finished builds or known figures; otherwise it is unknown."""
 
 from stoker.knowledge.estimates import BuildFigures, estimates
+from stoker.model.build import MeasuredBuild
 from stoker.model.plan import Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
@@ -9,13 +10,29 @@ from stoker.plan.subject import Subject
 _UNKNOWN = Quantity(amount=None, basis="no measured build to go by")
 
 
-def estimate(subject: Subject) -> Estimate:
+def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimate:
+    """Estimate a build. ``measured`` is a finished one of the same project and variant."""
     figures = _figures(subject)
-    return Estimate(
+    known = Estimate(
         seconds=_seconds(subject, figures),
         largest_step_bytes=_largest_step(figures),
         disk_bytes=_disk(figures),
         wheel_bytes=_wheel(subject),
+    )
+    return _as_measured(known, measured, subject.machine.cpu.usable) if measured else known
+
+
+def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimate:
+    basis = f"your build of {measured.date}"
+    step, wheel = measured.largest_step_bytes, measured.wheel_bytes
+    return Estimate(
+        seconds=Quantity(
+            amount=measured.cpu_seconds / cpus,
+            basis=f"{measured.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {basis}",
+        ),
+        largest_step_bytes=Quantity(amount=step, basis=basis) if step else known.largest_step_bytes,
+        disk_bytes=known.disk_bytes,
+        wheel_bytes=Quantity(amount=wheel, basis=basis) if wheel else known.wheel_bytes,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.cleaning import Cleaning, Kept, Kind
+from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.units import duration, size
 from stoker.report.console import Listing
 
@@ -29,7 +29,7 @@ def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableTyp
     return Group(table, *lines) if cleaning.chosen else Group(*lines)
 
 
-def _rows(chosen: Iterable[Kept], now: float) -> Iterable[tuple[str, str, str, str]]:
+def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
     for kind in Kind:
         entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.bytes)
         for kept in entries[:_MOST_OF_A_KIND]:

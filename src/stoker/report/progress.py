@@ -180,8 +180,9 @@ def status_line(view: Overview) -> str:
     left = f" | {duration(view.seconds_left)} left" if view.seconds_left is not None else ""
     others = f", others {size(view.other_usage)}" if view.other_usage > view.limit * _MUCH else ""
     memory = f"{size(view.used)} of {size(view.limit)}{others}"
+    stage = f"{view.stage} | " if view.stage else ""
     return (
-        f"memory {bar(view.used, view.limit, 20)} {memory} | "
+        f"{stage}memory {bar(view.used, view.limit, 20)} {memory} | "
         f"{view.done} of {view.total} done, {len(view.running)} running"
         f"{queued}{hits}{repeats}{left}"
     )

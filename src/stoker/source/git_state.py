@@ -18,7 +18,7 @@ from stoker.model.secrets import without_login
 from stoker.model.value import Value
 from stoker.outside import process
 
-_PATIENCE = 60.0  # seconds; a large tree on a slow disk
+_TIMEOUT_S = 60.0  # seconds; a large tree on a slow disk
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _REFERENCE = re.compile(r"ref: (refs/(?!.*\.\.)\S+)")
 _TIME = re.compile(r"^committer .*> (\d{1,12}) [+-]\d{4}$", re.MULTILINE)
@@ -78,7 +78,7 @@ class _View(Value, frozen=True, kw_only=True):
 
     def said(self, *words: str) -> str:
         return process.check(
-            ["git", *words], timeout=_PATIENCE, env=self.environment, cwd=self.tree
+            ["git", *words], timeout=_TIMEOUT_S, env=self.environment, cwd=self.tree
         )
 
 
@@ -149,7 +149,7 @@ def _settings(file: Path) -> Iterator[tuple[str, str]]:
     if not file.is_file():
         return
     command = ["git", "config", "--file", str(file.absolute()), "--null", "--list"]
-    for entry in process.check(command, timeout=_PATIENCE, env=_inherited(), cwd=Path("/")).split(
+    for entry in process.check(command, timeout=_TIMEOUT_S, env=_inherited(), cwd=Path("/")).split(
         "\0"
     ):
         key, equals, value = entry.partition("\n")

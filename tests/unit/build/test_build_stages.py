@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stoker.build.run_folder import RunFolder
-from stoker.build.stages import Log, StageError, Stages
+from stoker.build.stages import StageError, StageLog, Stages
 from stoker.build.work import Work
-from stoker.model.build import Stage, StageEnd, StageResult
+from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.errors import CommandError, ExitStatus, MissingError, StokerError
 
 
@@ -29,25 +29,26 @@ def stages(folder: RunFolder, told: list[StageResult], tmp_path: Path) -> Stages
 
 
 def test_a_stage_is_done_once(stages: Stages, told: list[StageResult], tmp_path: Path) -> None:
-    def act(log: Log) -> tuple[Path, ...]:
+    def act(log: StageLog) -> tuple[Path, ...]:
         log.line("working")
         return (tmp_path,)
 
     for _ in range(2):
-        assert stages.do(Stage.WHEEL, act, inputs=lambda: {"tree": "1"}) == (tmp_path,)
-    assert [result.end for result in told] == [StageEnd.DONE, StageEnd.SKIPPED]
-    assert told == stages.results
+        assert stages.do(BuildStage.WHEEL, act, inputs=lambda: {"tree": "1"}) == (tmp_path,)
+    assert [result.end for result in told] == [StageEnd.RUNNING, StageEnd.DONE, StageEnd.SKIPPED]
+    assert told[0].why == "not done before"
+    assert told[1:] == stages.results
 
 
 def test_inputs_that_the_stage_changes_count_as_they_are_afterwards(stages: Stages) -> None:
     state = {"tree": "1"}
 
-    def act(_: Log) -> tuple[Path, ...]:
+    def act(_: StageLog) -> tuple[Path, ...]:
         state["tree"] = "2"
         return ()
 
-    stages.do(Stage.WHEEL, act, inputs=lambda: dict(state), inputs_change=True)
-    stages.do(Stage.WHEEL, act, inputs=lambda: dict(state), inputs_change=True)
+    stages.do(BuildStage.WHEEL, act, inputs=lambda: dict(state), inputs_change=True)
+    stages.do(BuildStage.WHEEL, act, inputs=lambda: dict(state), inputs_change=True)
     assert [result.end for result in stages.results] == [StageEnd.DONE, StageEnd.SKIPPED]
 
 
@@ -62,13 +63,13 @@ def test_inputs_that_the_stage_changes_count_as_they_are_afterwards(stages: Stag
 def test_a_failure_has_a_name_and_a_log(
     stages: Stages, raised: Exception, status: ExitStatus, of_command: bool
 ) -> None:
-    def act(log: Log) -> tuple[Path, ...]:
+    def act(log: StageLog) -> tuple[Path, ...]:
         log.line("fine")
         log.line("x.cpp:1: error: bad")
         raise raised
 
     with pytest.raises(StageError) as caught:
-        stages.do(Stage.COMPILE, act, inputs=dict)
+        stages.do(BuildStage.COMPILE, act, inputs=dict)
     assert str(caught.value).startswith("compile failed: ")
     assert caught.value.status == status
     assert caught.value.of_command is of_command
@@ -77,16 +78,16 @@ def test_a_failure_has_a_name_and_a_log(
     (result,) = stages.results
     assert result.end is StageEnd.FAILED
     with pytest.raises(StokerError):  # not taken for done
-        stages.do(Stage.COMPILE, act, inputs=dict)
+        stages.do(BuildStage.COMPILE, act, inputs=dict)
 
 
 def test_an_interrupt_is_told_too(stages: Stages) -> None:
-    def act(_: Log) -> tuple[Path, ...]:
+    def act(_: StageLog) -> tuple[Path, ...]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        stages.do(Stage.COMPILE, act, inputs=dict)
-    assert [result.end for result in stages.results] == [StageEnd.FAILED]
+        stages.do(BuildStage.COMPILE, act, inputs=dict)
+    assert [result.end for result in stages.results] == [StageEnd.INTERRUPTED]
 
 
 def test_inputs_that_cannot_be_read_end_the_stage(
@@ -96,6 +97,6 @@ def test_inputs_that_cannot_be_read_end_the_stage(
         return {"tree": (tmp_path / "gone").read_text()}
 
     with pytest.raises(StageError, match="gone: No such file") as raised:
-        stages.do(Stage.WHEEL, lambda _: (), inputs=inputs)
+        stages.do(BuildStage.WHEEL, lambda _: (), inputs=inputs)
     assert raised.value.status is ExitStatus.STORAGE
     assert [result.end for result in told] == [StageEnd.FAILED]

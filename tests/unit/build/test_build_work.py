@@ -12,7 +12,7 @@ from stoker.build.run_folder import RunFolder
 from stoker.build.run_folder import root as run_root
 from stoker.build.work import Work, work_folder, work_folders
 from stoker.build.work import root as work_root
-from stoker.model.build import Stage
+from stoker.model.build import BuildStage
 
 
 def test_a_stage_is_done_until_an_input_changes(tmp_path: Path) -> None:
@@ -20,32 +20,32 @@ def test_a_stage_is_done_until_an_input_changes(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.touch()
     inputs = {"tree": "1", "options": "2"}
-    assert work.reason(Stage.WHEEL, inputs) == "not done before"
-    work.done(Stage.WHEEL, inputs, (made,))
-    assert work.reason(Stage.WHEEL, inputs) is None
-    assert work.outputs(Stage.WHEEL) == (made,)
-    assert work.reason(Stage.WHEEL, inputs | {"tree": "3"}) == "changed: tree"
-    assert work.reason(Stage.WHEEL, {"tree": "1"}) == "changed: options"
-    assert work.changed(Stage.WHEEL, "tree", "3")
-    assert not work.changed(Stage.WHEEL, "tree", "1")
+    assert work.reason(BuildStage.WHEEL, inputs) == "not done before"
+    work.done(BuildStage.WHEEL, inputs, (made,))
+    assert work.reason(BuildStage.WHEEL, inputs) is None
+    assert work.outputs(BuildStage.WHEEL) == (made,)
+    assert work.reason(BuildStage.WHEEL, inputs | {"tree": "3"}) == "changed: tree"
+    assert work.reason(BuildStage.WHEEL, {"tree": "1"}) == "changed: options"
+    assert work.changed(BuildStage.WHEEL, "tree", "3")
+    assert not work.changed(BuildStage.WHEEL, "tree", "1")
     made.unlink()
-    assert work.reason(Stage.WHEEL, inputs) == f"{made} is gone"
+    assert work.reason(BuildStage.WHEEL, inputs) == f"{made} is gone"
 
 
 def test_a_stage_that_was_begun_counts_as_not_done(tmp_path: Path) -> None:
     work = Work(tmp_path)
-    work.done(Stage.WHEEL, {}, ())
-    work.begin(Stage.WHEEL)
-    assert work.reason(Stage.WHEEL, {}) == "not done before"
+    work.done(BuildStage.WHEEL, {}, ())
+    work.begin(BuildStage.WHEEL)
+    assert work.reason(BuildStage.WHEEL, {}) == "not done before"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"inputs": 3}', b"\xff"])
 def test_a_broken_stamp_is_none(tmp_path: Path, content: bytes) -> None:
     work = Work(tmp_path)
-    work.done(Stage.WHEEL, {}, ())
+    work.done(BuildStage.WHEEL, {}, ())
     (stamp,) = (tmp_path / "stamps").iterdir()
     stamp.write_bytes(content)
-    assert work.reason(Stage.WHEEL, {}) == "not done before"
+    assert work.reason(BuildStage.WHEEL, {}) == "not done before"
 
 
 def test_a_tree_is_known_by_names_sizes_times_and_modes(tmp_path: Path) -> None:

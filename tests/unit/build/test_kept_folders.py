@@ -14,7 +14,7 @@ from stoker.build.kept import kept, kept_of, remove
 from stoker.build.run_folder import RunFolder
 from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
-from stoker.model.cleaning import Kept, Kind
+from stoker.model.cleaning import CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files
 from stoker.plan.cleaning import choose
@@ -231,4 +231,4 @@ def test_history_is_no_folder() -> None:
 
 def test_every_kind_has_its_place() -> None:
     assert {*kept_module._PLACES} | {Kind.HISTORY} == {*Kind}
-    assert all(isinstance(entry, Kept) for kind in Kind for entry in kept(kind))
+    assert all(isinstance(entry, CleanupItem) for kind in Kind for entry in kept(kind))

@@ -19,7 +19,7 @@ from stoker.model.artifact import (
 )
 from stoker.model.finding import Severity
 from stoker.model.slim import SlimRecord
-from stoker.outside.process import Outcome
+from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse
 
 
@@ -122,7 +122,7 @@ CUDA kernel errors might be asynchronously reported at some other API call
 
 
 def test_a_gpu_without_code() -> None:
-    outcome = Outcome(status=1, stdout="NVIDIA H200 has capability 9 0\n", stderr=SAID)
+    outcome = CommandResult(status=1, stdout="NVIDIA H200 has capability 9 0\n", stderr=SAID)
     finding = judged_gpu(outcome, ["9.0", "9.0"], {"sm_86", "sm_80"})
     assert (finding.name, finding.severity) == (programs.GPU.name, Severity.ERROR)
     assert finding.title == "it holds no device code for this machine's GPU, sm_90"
@@ -133,10 +133,11 @@ def test_a_gpu_without_code() -> None:
 
 
 def test_a_gpu_that_fails_otherwise() -> None:
-    outcome = Outcome(status=1, stdout="", stderr="RuntimeError: out of memory")
+    outcome = CommandResult(status=1, stdout="", stderr="RuntimeError: out of memory")
     finding = judged_gpu(outcome, ["9.0"], {"sm_90"})
     assert finding.title.startswith("failed:")
     assert "out of memory" in finding.evidence
     assert (
-        judged_gpu(Outcome(status=0, stdout="computes\n", stderr=""), [], []).evidence == "computes"
+        judged_gpu(CommandResult(status=0, stdout="computes\n", stderr=""), [], []).evidence
+        == "computes"
     )

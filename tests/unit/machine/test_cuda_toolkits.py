@@ -21,8 +21,8 @@ case "$1" in
 esac"""
 
 
-def probe(patience: float = 20.0, **environment: str) -> Probe:
-    return Probe(environment={"PATH": "", **environment}, patience=patience)
+def probe(timeout_s: float = 20.0, **environment: str) -> Probe:
+    return Probe(environment={"PATH": "", **environment}, timeout_s=timeout_s)
 
 
 def nvcc(script: Script, tmp_path: Path, home: str, version: str) -> Path:
@@ -76,7 +76,7 @@ def test_a_compiler_that_does_not_work_stands_last(
 
 
 def test_a_compiler_that_hangs(script: Script) -> None:
-    toolkit = read_toolkit(script("cuda/bin/nvcc", "exec /bin/sleep 60"), probe(patience=0.5))
+    toolkit = read_toolkit(script("cuda/bin/nvcc", "exec /bin/sleep 60"), probe(timeout_s=0.5))
     assert toolkit.problem == "did not answer in time"
 
 
@@ -124,7 +124,7 @@ def test_any_text_is_read(text: str) -> None:
 
 def test_a_real_nvcc(need: Callable[[str], str]) -> None:
     path = Path(need("nvcc"))
-    toolkit = read_toolkit(path, Probe(environment={"PATH": "/usr/bin:/bin"}, patience=10.0))
+    toolkit = read_toolkit(path, Probe(environment={"PATH": "/usr/bin:/bin"}, timeout_s=10.0))
     assert toolkit.problem is None
     assert toolkit.version is not None
     assert (Path(toolkit.home) / "bin/nvcc").is_file()

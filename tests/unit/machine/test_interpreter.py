@@ -13,7 +13,7 @@ Script = Callable[[str, str], Path]
 
 
 def probe(**environment: str) -> Probe:
-    return Probe(environment={"PATH": "", **environment}, patience=20.0)
+    return Probe(environment={"PATH": "", **environment}, timeout_s=20.0)
 
 
 def test_this_interpreter() -> None:

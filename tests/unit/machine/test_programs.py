@@ -33,9 +33,9 @@ def program(name: str) -> Program:
     return next(row for row in programs() if row.name == name)
 
 
-def read(name: str, folder: Path, patience: float = 20.0, **environment: str) -> tuple[Tool, ...]:
+def read(name: str, folder: Path, timeout_s: float = 20.0, **environment: str) -> tuple[Tool, ...]:
     """``folder`` is all there is on the PATH."""
-    probe = Probe(environment={"PATH": str(folder), **environment}, patience=patience)
+    probe = Probe(environment={"PATH": str(folder), **environment}, timeout_s=timeout_s)
     return read_program(program(name), FileTree(folder / "nothing"), probe, beside=())
 
 
@@ -70,7 +70,7 @@ def test_a_program_that_does_not_work(
 
 def test_a_program_that_hangs(script: Script, tmp_path: Path) -> None:
     script("bin/gcc", "exec /bin/sleep 60")
-    (tool,) = read("gcc", tmp_path / "bin", patience=0.5)
+    (tool,) = read("gcc", tmp_path / "bin", timeout_s=0.5)
     assert tool.problem == "did not answer in time"
 
 
@@ -116,7 +116,7 @@ def test_those_beside_the_interpreter_come_second_and_each_file_once(
     second = script("venv/ninja", "echo 1.13.2")
     (tmp_path / "links").mkdir()
     (tmp_path / "links/ninja").symlink_to(first)
-    probe = Probe(environment={"PATH": str(tmp_path / "bin")}, patience=5.0)
+    probe = Probe(environment={"PATH": str(tmp_path / "bin")}, timeout_s=5.0)
     beside = (str(tmp_path / "links"), str(tmp_path / "venv"))
     tools = read_program(program("ninja"), FileTree(tmp_path), probe, beside)
     assert [tool.path for tool in tools] == [str(first), str(second)]
@@ -124,7 +124,7 @@ def test_those_beside_the_interpreter_come_second_and_each_file_once(
 
 def test_compilers_in_folders_of_their_own(script: Script, tmp_path: Path) -> None:
     path = script("opt/rocm-6.2.0/bin/hipcc", "echo HIP version: 6.2.41134")
-    probe = Probe(environment={"PATH": ""}, patience=5.0)
+    probe = Probe(environment={"PATH": ""}, timeout_s=5.0)
     (tool,) = read_program(program("hipcc"), FileTree(tmp_path), probe, beside=())
     assert tool.path == str(path)
 

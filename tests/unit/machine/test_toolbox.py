@@ -44,7 +44,7 @@ def test_what_does_not_work_is_listed_last_and_stops_nothing(
     (tmp_path / "bin/git").write_text("")
     (tmp_path / "bin/git").chmod(0o755)
     environment = {"PATH": str(tmp_path / "bin"), "CUDA_HOME": str(tmp_path / "cuda")}
-    toolbox = read_toolbox(environment, root=tmp_path, patience=5.0)
+    toolbox = read_toolbox(environment, root=tmp_path, timeout_s=5.0)
     ninjas = [tool for tool in toolbox.tools if tool.name == "ninja"]
     assert ninjas[-1].path == str(broken)
     assert ninjas[-1].problem == "did not answer in time"

@@ -22,7 +22,7 @@ def script(folder: Path, text: str, mode: int = 0o755) -> Path:
 
 def test_a_program_that_ends() -> None:
     outcome = process.run(["sh", "-c", "echo out; echo err >&2"], timeout=30)
-    assert outcome == process.Outcome(status=0, stdout="out\n", stderr="err\n")
+    assert outcome == process.CommandResult(status=0, stdout="out\n", stderr="err\n")
     assert outcome.ok
     assert outcome.problem is None
 

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.model.cleaning import Kept, Kind
+from stoker.model.cleaning import CleanupItem, Kind
 from stoker.plan.cleaning import choose
 
 ENTRIES = st.lists(
     st.builds(
-        Kept,
+        CleanupItem,
         kind=st.sampled_from(Kind),
         name=st.text(max_size=3),
         path=st.just("/x"),
@@ -20,11 +20,11 @@ ENTRIES = st.lists(
 )
 
 
-def entry(name: str, used: float, *, kind: Kind = Kind.BUILDS, busy: bool = False) -> Kept:
-    return Kept(kind=kind, name=name, path=f"/{name}", bytes=10, used=used, busy=busy)
+def entry(name: str, used: float, *, kind: Kind = Kind.BUILDS, busy: bool = False) -> CleanupItem:
+    return CleanupItem(kind=kind, name=name, path=f"/{name}", bytes=10, used=used, busy=busy)
 
 
-def names(entries: tuple[Kept, ...]) -> list[str]:
+def names(entries: tuple[CleanupItem, ...]) -> list[str]:
     return [kept.name for kept in entries]
 
 
@@ -42,7 +42,7 @@ def test_the_newest_of_each_kind_stay() -> None:
 
 
 @given(ENTRIES, st.integers(0, 100), st.integers(0, 5))
-def test_nothing_is_lost_from_sight(entries: list[Kept], before: int, keep: int) -> None:
+def test_nothing_is_lost_from_sight(entries: list[CleanupItem], before: int, keep: int) -> None:
     cleaning = choose(entries, before=before, keep=keep)
     assert sorted(map(str, (*cleaning.chosen, *cleaning.spared))) == sorted(map(str, entries))
     assert not any(kept.busy or kept.used > before for kept in cleaning.chosen)

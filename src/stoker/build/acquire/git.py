@@ -20,7 +20,7 @@ from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
 
-_PATIENCE = 120  # seconds for a server to list its references
+_TIMEOUT_S = 120  # seconds for a server to list its references
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _UNREACHABLE = re.compile(
     r"Could not resolve host|Connection (refused|timed out|reset)|Network is unreachable"
@@ -73,7 +73,7 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     states = submodule_states(tree)
     if lacking := [path for path, state in states.items() if state != " "]:
         raise incomplete(tree, lacking)
-    return process.check(_command(tree, "rev-parse", "HEAD"), timeout=_PATIENCE).strip()
+    return process.check(_command(tree, "rev-parse", "HEAD"), timeout=_TIMEOUT_S).strip()
 
 
 def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:
@@ -88,7 +88,7 @@ def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:
 
 def _listed(url: str, patterns: Collection[str]) -> dict[str, str]:
     command = [_program(), "ls-remote", "--quiet", "--", without_login(url), *patterns]
-    outcome = process.run(command, timeout=_PATIENCE, env=_environment(url))
+    outcome = process.run(command, timeout=_TIMEOUT_S, env=_environment(url))
     if outcome.status is None:
         raise UnreachableError(f"{without_login(url)} did not answer in time")
     if not outcome.ok:
@@ -155,7 +155,7 @@ class _Git:
             raise _explained(self._url, outcome.stdout)
         return outcome.ok
 
-    def _run(self, words: tuple[str, ...]) -> process.Outcome:
+    def _run(self, words: tuple[str, ...]) -> process.CommandResult:
         command = _command(self.tree, *words)
         keep_open = self._keep_open
         environment = _environment(self._url)

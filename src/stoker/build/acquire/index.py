@@ -34,7 +34,7 @@ from stoker.outside.web import AbsentError, UnreachableError, Web, opened
 
 Say = Callable[[str], None]
 
-_PATIENCE = 60  # seconds for pip to say its settings
+_TIMEOUT_S = 60  # seconds for pip to say its settings
 _SECTIONS = (":env:", "download", "global")  # of pip's settings, the strongest first
 _DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -76,10 +76,10 @@ def read_index() -> Index:
     python = [sys.executable, "-P"]  # a folder called pip in the current folder is not pip
     try:
         settings = _settings(
-            process.check([*python, "-m", "pip", "config", "list"], timeout=_PATIENCE)
+            process.check([*python, "-m", "pip", "config", "list"], timeout=_TIMEOUT_S)
         )
         main = settings.get("index-url") or process.check(
-            [*python, "-c", _DEFAULT], timeout=_PATIENCE
+            [*python, "-c", _DEFAULT], timeout=_TIMEOUT_S
         )
     except CommandError as error:
         raise MissingError(

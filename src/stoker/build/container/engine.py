@@ -15,7 +15,7 @@ from stoker.model.errors import MissingError
 from stoker.model.value import UNDECODABLE
 from stoker.outside import process
 
-_PATIENCE = 300.0  # seconds
+_TIMEOUT_S = 300.0  # seconds
 _DEVICES = ("/etc/cdi", "/var/run/cdi")  # where devices for containers are described
 _RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
 
@@ -26,7 +26,7 @@ def find_engine(wanted: EngineKind | None = None) -> Engine:
     for kind in (wanted,) if wanted else EngineKind:
         if program := shutil.which(kind):
             format_ = "json" if kind is EngineKind.PODMAN else "{{json .}}"
-            told = process.run([program, "info", "--format", format_], timeout=_PATIENCE)
+            told = process.run([program, "info", "--format", format_], timeout=_TIMEOUT_S)
             if told.ok:
                 return read_engine(kind, program, told.stdout, gpus=_has_gpus(kind))
             problems.append(f"{kind} does not work: {(told.stderr or told.problem or '').strip()}")

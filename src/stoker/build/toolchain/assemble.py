@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from stoker.build.toolchain.request import Request
+from stoker.build.toolchain.request import ToolchainRequest
 
 INFORMATION = "share/dist-info"  # licences, names and versions of the packages it is made of
 
 
-def assemble(unpacked: Path, home: Path, request: Request) -> None:
+def assemble(unpacked: Path, home: Path, request: ToolchainRequest) -> None:
     """Move everything of use from ``unpacked`` to ``home``; both are on one file system."""
     row = request.row
     for pattern, place in row.trees:

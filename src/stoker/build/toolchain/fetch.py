@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stoker.build.toolchain.request import Request, constraints, requirements
+from stoker.build.toolchain.request import ToolchainRequest, constraints, requirements
 from stoker.model.errors import CommandError, MissingError, StokerError, StorageError, UsageError
 from stoker.outside import process
 
@@ -32,7 +32,9 @@ _MISSED = re.compile(
 )
 
 
-def fetch(request: Request, *, work: Path, say: Say, keep_open: Collection[int] = ()) -> Path:
+def fetch(
+    request: ToolchainRequest, *, work: Path, say: Say, keep_open: Collection[int] = ()
+) -> Path:
     """The folder below ``work`` that holds the unpacked wheels."""
     unpacked, temporary, held = work / "unpacked", work / "tmp", work / "constraints.txt"
     temporary.mkdir()
@@ -116,7 +118,7 @@ def _distribution(file: str) -> str:
     return " ".join(name.split("-")[:2]) if name.endswith(".whl") else name
 
 
-def explained(output: str, request: Request) -> StokerError:
+def explained(output: str, request: ToolchainRequest) -> StokerError:
     """The user's error behind the installer's."""
     if "No space left on device" in output:
         return StorageError(
@@ -142,7 +144,7 @@ def explained(output: str, request: Request) -> StokerError:
     )
 
 
-def _no_such_version(request: Request, versions: list[str]) -> UsageError:
+def _no_such_version(request: ToolchainRequest, versions: list[str]) -> UsageError:
     """Tells which there are, as far as a toolchain can be made of them."""
     oldest = Version(request.row.oldest or "0")
     made = [v for v in versions if _RELEASE.fullmatch(v) and Version(v) >= oldest]

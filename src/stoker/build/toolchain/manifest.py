@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.build.toolchain.request import Request
+from stoker.build.toolchain.request import ToolchainRequest
 from stoker.knowledge.toolchains import kinds
 from stoker.model.value import UNDECODABLE, Value
 
@@ -33,7 +33,7 @@ class Toolchain(Value, frozen=True, kw_only=True):
 
 
 def write_manifest(
-    home: Path, request: Request, *, packages: dict[str, str], warnings: tuple[str, ...]
+    home: Path, request: ToolchainRequest, *, packages: dict[str, str], warnings: tuple[str, ...]
 ) -> None:
     manifest = Manifest(
         kind=request.kind,

@@ -14,7 +14,7 @@ from stoker.model.value import Value
 _PINNED = re.compile(r"(?P<name>[a-z0-9_.-]+)(==(?P<version>\d{1,9}(\.\d{1,9})*))?", re.ASCII)
 
 
-class Request(Value, frozen=True, kw_only=True):
+class ToolchainRequest(Value, frozen=True, kw_only=True):
     """``components`` are sorted and hold what always comes; ``pins`` are those given a version."""
 
     kind: str
@@ -42,7 +42,7 @@ class Request(Value, frozen=True, kw_only=True):
         return template.format(version=self.version, major=numbers[0], minor=".".join(numbers[:2]))
 
 
-def parse(words: str, wanted: Iterable[str] = ()) -> Request:
+def parse(words: str, wanted: Iterable[str] = ()) -> ToolchainRequest:
     """``cuda==13.0`` with ``cublas``, ``cudnn==9.13`` ... as a request that can be met."""
     kind, version = _split(words, "a toolchain is written NAME or NAME==VERSION, as in cuda==13.0")
     if kind not in kinds():
@@ -54,7 +54,7 @@ def parse(words: str, wanted: Iterable[str] = ()) -> Request:
     asked = dict(_split(word, "a component is written NAME or NAME==VERSION") for word in wanted)
     for name, pin in asked.items():
         _check_component(kind, name, pin)
-    return Request(
+    return ToolchainRequest(
         kind=kind,
         version=version,
         components=tuple(sorted({*row.always, *_with_what_they_bring(row, asked)})),
@@ -62,7 +62,7 @@ def parse(words: str, wanted: Iterable[str] = ()) -> Request:
     )
 
 
-def requirements(request: Request) -> tuple[str, ...]:
+def requirements(request: ToolchainRequest) -> tuple[str, ...]:
     """What the installer is asked for, in its own notation."""
     row = request.row
     extras = [name for name in request.components if name not in row.packages]
@@ -75,7 +75,7 @@ def requirements(request: Request) -> tuple[str, ...]:
     return (_pinned(main, request.version), *(_pinned(name, pin) for name, pin in own.items()))
 
 
-def constraints(request: Request) -> tuple[str, ...]:
+def constraints(request: ToolchainRequest) -> tuple[str, ...]:
     return tuple(request.filled(line) for line in request.row.constraints)
 
 

@@ -14,7 +14,7 @@ from stoker.build.toolchain.assemble import INFORMATION, assemble
 from stoker.build.toolchain.fetch import Say, fetch
 from stoker.build.toolchain.making import Making, making, sweep
 from stoker.build.toolchain.manifest import MANIFEST, Toolchain, read_toolchain, write_manifest
-from stoker.build.toolchain.request import Request
+from stoker.build.toolchain.request import ToolchainRequest
 from stoker.build.toolchain.stub import make_stub
 from stoker.build.toolchain.verify import verify_proof, verify_version
 from stoker.model.errors import StorageError, UsageError, unknown
@@ -23,7 +23,7 @@ from stoker.outside import files
 root = held.root
 
 
-def install(request: Request, *, into: Path | None = None, say: Say) -> Toolchain:
+def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) -> Toolchain:
     """Make a toolchain and keep it, in ``into`` or in a folder of ours."""
     _check_platform(request)
     path = into.resolve() if into else root() / request.name
@@ -73,7 +73,7 @@ def _found(path: Path) -> Toolchain:
     return toolchain
 
 
-def _check_platform(request: Request) -> None:
+def _check_platform(request: ToolchainRequest) -> None:
     system = {"darwin": "macos"}.get(sys.platform, sys.platform)
     here, known = f"{system}-{platform.machine()}", request.row.platforms
     if known and here not in known:
@@ -108,7 +108,7 @@ def _in_the_way(path: Path) -> str | None:
     return "is the current folder, which cannot be replaced" if path == Path.cwd() else None
 
 
-def _check_serves(there: Toolchain, request: Request) -> None:
+def _check_serves(there: Toolchain, request: ToolchainRequest) -> None:
     """If less is there than was asked for, the user decides."""
     lacking = [name for name in request.components if name not in there.manifest.components]
     for name, pin in request.pins.items():
@@ -125,7 +125,7 @@ def _check_serves(there: Toolchain, request: Request) -> None:
         )
 
 
-def _packages(request: Request, home: Path) -> dict[str, str]:
+def _packages(request: ToolchainRequest, home: Path) -> dict[str, str]:
     """What was installed; an extra that its package does not know installs nothing."""
     found = {
         canonicalize_name(distribution.name): distribution
@@ -142,7 +142,7 @@ def _packages(request: Request, home: Path) -> dict[str, str]:
     return {name: found[name].version for name in sorted(found)}
 
 
-def _finish_with_host_compiler(request: Request, new: Making) -> tuple[str, ...]:
+def _finish_with_host_compiler(request: ToolchainRequest, new: Making) -> tuple[str, ...]:
     """What takes a compiler of the machine's own; without one it is left out, with a warning."""
     row = request.row
     if row.host is None or row.proof is None:

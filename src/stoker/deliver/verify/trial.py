@@ -22,7 +22,7 @@ from stoker.deliver.verify.wheel_under_test import WheelUnderTest
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.outside import process
-from stoker.outside.process import Argument, Outcome
+from stoker.outside.process import Argument, CommandResult
 
 _INSTALL_TIMEOUT_S, _BUILD_TIMEOUT_S, _STEP_TIMEOUT_S = 1800.0, 900.0, 300.0
 _TAIL = 15  # lines of output in the evidence of an error
@@ -202,14 +202,14 @@ class _Trial:
 
     def _run_program(
         self, program: Program, *arguments: str, timeout: float = _STEP_TIMEOUT_S
-    ) -> Outcome:
+    ) -> CommandResult:
         return self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
 
-    def _pip(self, *arguments: str) -> Outcome:
+    def _pip(self, *arguments: str) -> CommandResult:
         quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
         return self._run([self._python, "-m", "pip", *arguments, *quiet], _INSTALL_TIMEOUT_S)
 
-    def _run(self, command: Sequence[Argument], timeout: float) -> Outcome:
+    def _run(self, command: Sequence[Argument], timeout: float) -> CommandResult:
         return process.run(command, timeout=timeout, env=self._environment, cwd=self._folder)
 
     def _which(self, tool: str) -> str | None:
@@ -224,7 +224,7 @@ def top_modules(members: Sequence[str]) -> list[str]:
     return sorted({match[1] for match in found if match and match[1] not in ("test", "tests")})
 
 
-def judged_gpu(outcome: Outcome, gpus: Sequence[str], present: Collection[str]) -> Finding:
+def judged_gpu(outcome: CommandResult, gpus: Sequence[str], present: Collection[str]) -> Finding:
     """Return the finding for the GPU program, which explains missing device code."""
     name, title, _ = programs.GPU
     if outcome.ok or programs.NO_KERNEL_IMAGE not in outcome.stdout + outcome.stderr:
@@ -244,7 +244,7 @@ def judged_gpu(outcome: Outcome, gpus: Sequence[str], present: Collection[str]) 
     )
 
 
-def _finding(name: str, title: str, outcome: Outcome) -> Finding:
+def _finding(name: str, title: str, outcome: CommandResult) -> Finding:
     if outcome.ok:
         last = "".join(outcome.stdout.splitlines()[-1:]).strip()
         return Finding(name=name, severity=Severity.OK, title=title, evidence=last[:_LONGEST])

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from stoker.model.build import BuildRequest, Stage
+from stoker.model.build import BuildRequest, BuildStage
 from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.model.value import Value
 
 
-class Way(Value, frozen=True, kw_only=True):
+class Route(Value, frozen=True, kw_only=True):
     """``build`` is the folder of the build tool; ``configure`` the command, where we give it.
 
     Without that the back end compiles by itself.
@@ -19,20 +19,22 @@ class Way(Value, frozen=True, kw_only=True):
     configure: tuple[str, ...] = ()
     in_tree: bool = False  # the front end builds where the source is
     settings: dict[str, str] = {}  # of the back end
-    last: Stage
+    last: BuildStage
 
 
-def way_of(plan: Plan, tree: SourceTree, request: BuildRequest, *, build: Path, python: str) -> Way:
+def choose_route(
+    plan: Plan, tree: SourceTree, request: BuildRequest, *, build: Path, python: str
+) -> Route:
     """``python`` is the interpreter that the back end runs in."""
     root = Path(tree.path)
     last = last_stage(plan, tree, request)
     by_cmake = tree.kind is not ProjectKind.EXTENSION and _calls_cmake(tree, last)
     if tree.kind is ProjectKind.PYTORCH and by_cmake and _by_setup(plan, tree, last):
         by_setup = (python, "setup.py", "build", "--cmake-only")
-        return Way(tree=root, build=root / "build", configure=by_setup, in_tree=True, last=last)
+        return Route(tree=root, build=root / "build", configure=by_setup, in_tree=True, last=last)
     if not by_cmake:
         in_tree = tree.front_end is not FrontEnd.SETUPTOOLS
-        return Way(tree=root, build=build, in_tree=in_tree, last=Stage.WHEEL)
+        return Route(tree=root, build=build, in_tree=in_tree, last=BuildStage.WHEEL)
     options = {setting.name: setting.value for setting in plan.cmake}
     if tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:  # which has a default, where CMake has none
         options.setdefault("CMAKE_BUILD_TYPE", plan.variant.build_type.value)
@@ -43,35 +45,35 @@ def way_of(plan: Plan, tree: SourceTree, request: BuildRequest, *, build: Path, 
         *("cmake", "-S", str(root), "-B", str(build), "-G", "Ninja"),
         *(f"-D{name}={value}" for name, value in defines.items()),
     )
-    settings = _of_scikit_build(options, build, request) if last is Stage.WHEEL else {}
-    return Way(tree=root, build=build, configure=configure, settings=settings, last=last)
+    settings = _of_scikit_build(options, build, request) if last is BuildStage.WHEEL else {}
+    return Route(tree=root, build=build, configure=configure, settings=settings, last=last)
 
 
-def last_stage(plan: Plan, tree: SourceTree, request: BuildRequest) -> Stage:
+def last_stage(plan: Plan, tree: SourceTree, request: BuildRequest) -> BuildStage:
     if request.target:
-        return Stage.COMPILE
+        return BuildStage.COMPILE
     # A plan without Python bindings calls CMake itself.
     bare = plan.recipe is ProjectKind.PYTORCH and plan.commands[0].stage != "wheel"
     if request.install_tree or bare or tree.front_end is FrontEnd.CMAKE:
-        return Stage.COMPILE if request.editable else Stage.INSTALL
-    return Stage.WHEEL
+        return BuildStage.COMPILE if request.editable else BuildStage.INSTALL
+    return BuildStage.WHEEL
 
 
-def _calls_cmake(tree: SourceTree, last: Stage) -> bool:
+def _calls_cmake(tree: SourceTree, last: BuildStage) -> bool:
     """Whether CMake can be called before, or instead of, the back end."""
-    if tree.kind is ProjectKind.PYTORCH or last is not Stage.WHEEL:
+    if tree.kind is ProjectKind.PYTORCH or last is not BuildStage.WHEEL:
         return True
     return tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
 
 
-def _by_setup(plan: Plan, tree: SourceTree, last: Stage) -> bool:
+def _by_setup(plan: Plan, tree: SourceTree, last: BuildStage) -> bool:
     bare = plan.commands[0].stage != "wheel"
-    return tree.front_end is FrontEnd.SETUPTOOLS and last is not Stage.INSTALL and not bare
+    return tree.front_end is FrontEnd.SETUPTOOLS and last is not BuildStage.INSTALL and not bare
 
 
-def _of_python(tree: SourceTree, python: str, last: Stage) -> dict[str, str]:
+def _of_python(tree: SourceTree, python: str, last: BuildStage) -> dict[str, str]:
     """What scikit-build-core says when it configures the same folder, as far as it matters."""
-    if tree.front_end is not FrontEnd.SCIKIT_BUILD_CORE or last is Stage.INSTALL:
+    if tree.front_end is not FrontEnd.SCIKIT_BUILD_CORE or last is BuildStage.INSTALL:
         return {}
     told = {"SKBUILD": "2", "SKBUILD_PROJECT_NAME": tree.name}
     if tree.version:

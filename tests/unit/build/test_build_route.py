@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
-from stoker.build.way import Way, way_of
-from stoker.model.build import BuildRequest, Stage
+from stoker.build.route import Route, choose_route
+from stoker.model.build import BuildRequest, BuildStage
 from stoker.model.source import FrontEnd, SourceTree
 from subjects import cmake_tree, extension_tree, plan, pytorch_tree
 
 BUILD = Path("/builds/demo")
 
 
-def way(tree: SourceTree, words: str = "cpu", **asked: Any) -> Way:
+def way(tree: SourceTree, words: str = "cpu", **asked: Any) -> Route:
     request = BuildRequest(source=tree.path, **asked)
-    return way_of(plan(words, tree=tree), tree, request, build=BUILD, python="/env/bin/python")
+    return choose_route(
+        plan(words, tree=tree), tree, request, build=BUILD, python="/env/bin/python"
+    )
 
 
 SKBUILD = cmake_tree(front_end=FrontEnd.SCIKIT_BUILD_CORE)
@@ -24,18 +26,18 @@ SKBUILD = cmake_tree(front_end=FrontEnd.SCIKIT_BUILD_CORE)
 @pytest.mark.parametrize(
     ("tree", "asked", "last"),
     [
-        (cmake_tree(), {}, Stage.INSTALL),
-        (cmake_tree(), {"editable": True}, Stage.COMPILE),
-        (SKBUILD, {}, Stage.WHEEL),
-        (SKBUILD, {"install_tree": True}, Stage.INSTALL),
-        (SKBUILD, {"target": "core"}, Stage.COMPILE),
-        (pytorch_tree(), {}, Stage.WHEEL),
-        (pytorch_tree(), {"target": "c10"}, Stage.COMPILE),
-        (pytorch_tree(), {"install_tree": True}, Stage.INSTALL),
-        (extension_tree(), {}, Stage.WHEEL),
+        (cmake_tree(), {}, BuildStage.INSTALL),
+        (cmake_tree(), {"editable": True}, BuildStage.COMPILE),
+        (SKBUILD, {}, BuildStage.WHEEL),
+        (SKBUILD, {"install_tree": True}, BuildStage.INSTALL),
+        (SKBUILD, {"target": "core"}, BuildStage.COMPILE),
+        (pytorch_tree(), {}, BuildStage.WHEEL),
+        (pytorch_tree(), {"target": "c10"}, BuildStage.COMPILE),
+        (pytorch_tree(), {"install_tree": True}, BuildStage.INSTALL),
+        (extension_tree(), {}, BuildStage.WHEEL),
     ],
 )
-def test_where_it_ends(tree: SourceTree, asked: dict[str, Any], last: Stage) -> None:
+def test_where_it_ends(tree: SourceTree, asked: dict[str, Any], last: BuildStage) -> None:
     assert way(tree, **asked).last is last
 
 
@@ -71,7 +73,7 @@ def test_pytorch_without_python_is_plain_cmake(words: str, asked: dict[str, Any]
     found = way(pytorch_tree(), words, **asked)
     assert found.configure[0] == "cmake"
     assert found.build == BUILD
-    assert found.last is Stage.INSTALL
+    assert found.last is BuildStage.INSTALL
 
 
 def test_an_extension_compiles_by_itself() -> None:
