@@ -82,4 +82,4 @@ def refusal(off: Sequence[SwitchedOff], subject: Subject) -> MissingError:
     without = " ".join(f"-D {one.name}=OFF" for one in off)
     hints.append(f"to build without it: {without}")
     names = " and ".join(one.name for one in off)
-    return MissingError(f"{names} was asked for, but switched itself off", hints=hints)
+    return MissingError(f"{names} was requested, but CMake switched it off", hints=hints)
