@@ -344,7 +344,7 @@ def test_variants_with_the_same_file_name_do_not_replace_each_other(
 ) -> None:
     def build(*options: str) -> subprocess.CompletedProcess[str]:
         words = ("build", str(project.tree), "--out", str(project.out), *options)
-        return stoker(*words, timeout=PATIENCE)
+        return stoker(*words, timeout=TIMEOUT_S)
 
     first = Path(build("--variant", "cpu").stdout.strip())
     before = digest(first)
