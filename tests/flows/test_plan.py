@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from conftest import PROJECTS, Stoker
 from memory_groups import MakeGroup
@@ -145,3 +149,53 @@ def test_doctor_and_plan_see_a_cgroup_limit(make_group: MakeGroup) -> None:
         check=False,
     )
     assert "2.0 GiB of memory" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("mini-cmake", "MINI_ROUNDS=7"), ("mini-wheel", "MINI_FILES=3")]
+)
+def test_the_script_of_a_plan_configures_what_a_build_configures(
+    name: str, option: str, stoker: Stoker, stoker_home: Path, tmp_path: Path
+) -> None:
+    tree = shutil.copytree(PROJECTS / name, tmp_path / name)
+    words = ("--variant", "cpu-debug-native", "-D", option)
+    done = stoker("plan", *words, "--source", str(tree), "--shell")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "plan.sh").write_text(done.stdout)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    by_hand = subprocess.run(
+        ["sh", tmp_path / "plan.sh", "build"],
+        env={**os.environ, "PATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert by_hand.returncode == 0, by_hand.stdout + by_hand.stderr
+    expected = cached(tree / "build" / "CMakeCache.txt")
+    shutil.rmtree(tree / "build")
+    built = stoker("build", str(tree), *words, timeout=280)
+    assert built.returncode == 0, built.stderr
+    (cache,) = stoker_home.rglob("CMakeCache.txt")
+    assert cached(cache) == expected
+    name, value = option.split("=")
+    assert expected[name] == value
+    assert expected["CMAKE_BUILD_TYPE"] == "Debug"
+    assert expected["CMAKE_CXX_FLAGS"]
+
+
+def cached(path: Path) -> dict[str, str]:
+    """The options of a build folder, without the paths that each route has of its own."""
+    entries = re.findall(r"^([^#/\n:]+):(\w+)=(.*)$", path.read_text(), re.MULTILINE)
+    return {
+        name: re.sub(r" *-ffile-prefix-map=\S+", "", value).replace(str(path.parent), "BUILD")
+        for name, kind, value in entries
+        if kind not in ("INTERNAL", "STATIC", "FILEPATH") and not name.startswith(OF_A_ROUTE)
+    }
+
+
+# What stoker adds to watch the configuration, and what scikit-build-core tells its own projects.
+OF_A_ROUTE = (
+    *("CMAKE_PROJECT_INCLUDE", "CMAKE_BUILD_RPATH_USE_ORIGIN", "CMAKE_INSTALL_PREFIX"),
+    *("SKBUILD", "Python"),
+)

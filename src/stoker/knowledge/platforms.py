@@ -3,7 +3,7 @@
 from functools import cache
 
 from stoker.knowledge.loader import Row, load
-from stoker.model.variant import Platform
+from stoker.model.variant import Backend, Platform
 
 
 class PlatformRow(Row, frozen=True, kw_only=True):
@@ -11,6 +11,7 @@ class PlatformRow(Row, frozen=True, kw_only=True):
     cpu: str
     aliases: tuple[str, ...] = ()
     mobile: bool = False
+    backends: tuple[Backend, ...] = ()
     cmake: dict[str, str] = {}
     environment: dict[str, str] = {}
 

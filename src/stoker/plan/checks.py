@@ -10,6 +10,7 @@ from stoker.knowledge.cpus import cpu_dispatch, cpu_family
 from stoker.knowledge.cuda import CudaRelease, cuda_releases
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import gpus
+from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch import oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.finding import Finding, Severity
@@ -18,13 +19,7 @@ from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.subject import Subject
 
-# Where a back end can be built for; the others can be anywhere.
-_SYSTEMS = {
-    Backend.CUDA: ("linux",),
-    Backend.ROCM: ("linux",),
-    Backend.XPU: ("linux",),
-    Backend.MPS: ("macos",),
-}
+_EVERYWHERE = (Backend.CPU, Backend.VULKAN)
 
 
 def refuse(subject: Subject) -> None:
@@ -44,10 +39,15 @@ def _backend_is_known(subject: Subject) -> None:
 
 
 def _backend_fits_platform(subject: Subject) -> None:
-    backend, system = subject.variant.backend, subject.platform.os
-    if backend in _SYSTEMS and system not in _SYSTEMS[backend]:
-        systems = " or ".join(_SYSTEMS[backend])
-        raise UsageError(f"{backend} code is built for {systems}, not for {subject.platform}")
+    backend = subject.variant.backend
+    if backend not in (*_EVERYWHERE, *subject.platform_row.backends):
+        fitting = [
+            str(platform) for platform, row in platforms().items() if backend in row.backends
+        ]
+        raise UsageError(
+            f"{backend} code is built for {' or '.join(fitting)}, not for {subject.platform}",
+            hints=[f"choose another platform: --platform {fitting[0]}"],
+        )
 
 
 def _targets_fit_backend(subject: Subject) -> None:

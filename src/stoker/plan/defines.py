@@ -11,7 +11,7 @@ from stoker.knowledge.torch import forwarding, front_end_variables
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Origin, OriginKind, Place, Setting
-from stoker.model.source import ProjectKind
+from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.recipes import Recipe
 from stoker.plan.subject import Subject, environment
 
@@ -112,6 +112,8 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
     """Options that no environment variable carries to CMake."""
     if subject.kind is not ProjectKind.PYTORCH or not subject.has_front_end:
         return
+    if subject.tree and subject.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:
+        return  # it takes any option as a setting of the back end
     for setting in settings:
         if setting.place is Place.CMAKE and recipe.variable(setting.name) is None:
             yield Finding(

@@ -14,9 +14,20 @@ from stoker.report.findings import finding_lines
 
 
 def shell_lines(plan: Plan) -> str:
-    """Export lines for any POSIX shell."""
-    lines = [f"export {s.name}={shlex.quote(s.value)}" for s in plan.environment]
-    return "\n".join([f"# stoker plan {plan.name}", *lines]) + "\n"
+    """Return a script for any POSIX shell: it sets the environment, and builds if told to."""
+    exports = [f"export {s.name}={shlex.quote(s.value)}" for s in plan.environment]
+    enter = [f"cd {shlex.quote(plan.source.path)}"] if plan.source else []
+    build = [*enter, *(shlex.join(command.words) for command in plan.commands)]
+    lines = [
+        f"# stoker plan {plan.name}",
+        "#   . FILE          sets the environment",
+        "#   sh FILE build   also builds" + ("" if plan.source else ", in the source tree"),
+        *exports,
+        'if [ "${1-}" = build ]; then',
+        *(f"  {line}" for line in ["set -e", *build]),
+        "fi",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def dotenv_lines(plan: Plan) -> str:

@@ -340,7 +340,11 @@ def test_what_this_machine_lacks_does_not_stop_a_plan(change: Callable[[Any], An
 
 
 @pytest.mark.parametrize(
-    "words", ["cu130-sm90-macos_arm64", "cu130-sm90-android", "mps-linux_aarch64", "xpu-ios"]
+    "words",
+    [
+        *("cu130-sm90-macos_arm64", "cu130-sm90-android", "mps-linux_aarch64", "xpu-ios"),
+        *("rocm-gfx942-linux_aarch64", "xpu-pvc-linux_aarch64", "cu130-sm90-linux_riscv64"),
+    ],
 )
 def test_a_back_end_that_the_platform_does_not_have(words: str) -> None:
     with pytest.raises(UsageError, match="is built for"):

@@ -3,6 +3,7 @@
 import pytest
 
 from stoker.model.plan import OriginKind
+from stoker.model.source import FrontEnd
 from subjects import cmake_of, cmake_tree, environment_of, gpu, linux, plan, toolbox, toolkit
 
 
@@ -81,3 +82,21 @@ def test_jobs_by_cmakes_own_variable() -> None:
     environment = environment_of(plan("cpu", tree=cmake_tree()))
     assert environment["CMAKE_BUILD_PARALLEL_LEVEL"] == "8"
     assert "MAX_JOBS" not in environment
+
+
+def test_a_wheel_by_scikit_build_core_takes_the_options_as_settings() -> None:
+    tree = cmake_tree(front_end=FrontEnd.SCIKIT_BUILD_CORE)
+    (command,) = plan("cu130-sm90-debug", tree=tree, defines={"DEMO_FAST": "OFF"}).commands
+    assert command.stage == "wheel"
+    assert command.words[:5] == ("python3", "-m", "build", "--wheel", "--no-isolation")
+    assert {
+        "-Cbuild-dir=build",
+        "-Ccmake.build-type=Debug",
+        "-Ccmake.define.DEMO_FAST=OFF",
+        "-Ccmake.define.CMAKE_CUDA_ARCHITECTURES=90-real",
+    } <= set(command.words)
+
+
+def test_a_wheel_by_another_back_end_is_left_to_it() -> None:
+    (command,) = plan("cpu", tree=cmake_tree(front_end=FrontEnd.OTHER_BACKEND)).commands
+    assert command.words == ("python3", "-m", "build", "--wheel", "--no-isolation")

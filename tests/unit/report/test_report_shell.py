@@ -100,9 +100,15 @@ def test_any_value_survives(
 
 def test_simple_lines_are_simple() -> None:
     planned = with_environment({"USE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "8.0;9.0"})
-    assert shell_lines(planned) == (
-        "# stoker plan cpu\nexport USE_CUDA=1\nexport TORCH_CUDA_ARCH_LIST='8.0;9.0'\n"
-    )
+    lines = shell_lines(planned).splitlines()
+    assert lines[0] == "# stoker plan cpu"
+    assert lines[3:5] == ["export USE_CUDA=1", "export TORCH_CUDA_ARCH_LIST='8.0;9.0'"]
+    assert lines[5:] == [
+        'if [ "${1-}" = build ]; then',
+        "  set -e",
+        "  python3 -m build --wheel --no-isolation",
+        "fi",
+    ]
     assert dotenv_lines(planned) == 'USE_CUDA="1"\nTORCH_CUDA_ARCH_LIST="8.0;9.0"\n'
 
 

@@ -19,6 +19,7 @@ _CHECKS: tuple[_Check, ...] = (
     *_OF_THE_TREE,
     compilers.compiler,
     compilers.cuda,
+    compilers.other_toolkit,
     compilers.driver,
     tools.cmake,
     tools.ninja,

@@ -3,11 +3,27 @@
 from collections.abc import Iterator
 
 from stoker.knowledge.cuda import cuda_releases
-from stoker.knowledge.packages import install_command
+from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.model.finding import Finding
 from stoker.model.machine import CudaToolkit, Tool
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.doctor.case import Case, error, major, ok, warning
+
+# The compiler, the toolkit, the page that explains how to install it, and its setup command.
+_TOOLKITS = {
+    Backend.ROCM: (
+        "hipcc",
+        "ROCm",
+        "https://rocm.docs.amd.com/projects/install-on-linux/",
+        "export PATH=/opt/rocm/bin:$PATH   # once it is installed there",
+    ),
+    Backend.XPU: (
+        "icpx",
+        "Intel oneAPI",
+        "https://www.intel.com/content/www/us/en/developer/tools/oneapi/base-toolkit-download.html",
+        ". /opt/intel/oneapi/setvars.sh   # once it is installed there",
+    ),
+}
 
 
 def _cxx(case: Case) -> Tool | None:
@@ -33,7 +49,7 @@ def compiler(case: Case) -> Iterator[Finding]:
             "compiler-too-old",
             f"gcc {version} is too old: PyTorch {release.version} needs {release.gcc_min}",
             evidence=tool.path,
-            fix=_other_gcc(case, release.gcc_min),
+            fix=_other_gcc(case, range(release.gcc_min, 100)),
         )
     elif refused := list(_host_compiler(case, tool)):
         yield from refused
@@ -53,15 +69,21 @@ def _host_compiler(case: Case, tool: Tool) -> Iterator[Finding]:
             "compiler-too-new",
             f"{kind} {version} is newer than CUDA {release.version} accepts ({newest})",
             evidence=tool.path,
-            fix=_other_gcc(case, release.gcc_max),
+            fix=_other_gcc(case, range(release.gcc_max, 0, -1)),
         )
 
 
-def _other_gcc(case: Case, major: int) -> tuple[str, ...]:
-    command = "".join(case.install("cxx"))
-    # Only Debian's names of older compilers are known to be good.
-    install = (f"{command}-{major}",) if command.endswith(" g++") else ()
-    return (*install, f"export CC=gcc-{major} CXX=g++-{major} CUDAHOSTCXX=g++-{major}")
+def _other_gcc(case: Case, wanted: range) -> tuple[str, ...]:
+    """Return the commands for the best of the wanted versions that this distribution has."""
+    available = gcc_versions(case.subject.machine.os)
+    version = next((number for number in wanted if number in available), None)
+    if version is None:
+        number = wanted[0]
+        return (f"export CC=gcc-{number} CXX=g++-{number}   # once they are installed",)
+    return (
+        f"{case.install('cxx')[0]}-{version}",
+        f"export CC=gcc-{version} CXX=g++-{version} CUDAHOSTCXX=g++-{version}",
+    )
 
 
 def cuda(case: Case) -> Iterator[Finding]:
@@ -107,6 +129,28 @@ def _toolkit_fix(case: Case) -> tuple[str, ...]:
     if command := install_command("cuda", case.subject.machine.os, wanted):
         return command
     return (f"export CUDA_HOME=/usr/local/cuda-{wanted}   # once it is installed there",)
+
+
+def other_toolkit(case: Case) -> Iterator[Finding]:
+    """ROCm and XPU: the compiler must be here, and of the version that was asked for."""
+    backend = case.subject.variant.backend
+    if backend not in _TOOLKITS:
+        return
+    program, title, link, setup = _TOOLKITS[backend]
+    tool, wanted = case.subject.toolbox.tool(program), case.subject.variant.toolkit
+    if tool is None or tool.problem:
+        problem = f"{tool.path} {tool.problem}" if tool else f"no {program} found"
+        yield error(
+            f"{backend}-missing",
+            f"{title} is not installed: {problem}",
+            evidence=f"how to install it: {link}",
+            fix=(setup,),
+        )
+    elif wanted and not f"{tool.version}.".startswith(f"{wanted}."):
+        found = f"{program} is of version {tool.version}"
+        yield error(f"{backend}-version", f"{title} {wanted} not found: {found}", tool.path)
+    else:
+        yield ok(backend.value, f"{title} {tool.version or ''}".strip(), tool.path)
 
 
 def driver(case: Case) -> Iterator[Finding]:

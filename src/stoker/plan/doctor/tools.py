@@ -10,8 +10,6 @@ from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
 from stoker.plan.doctor.case import Case, error, major, ok, warning
 
-_FROM_INDEX = "python3 -m pip install 'stoker[tools]'"  # CMake and ninja as wheels
-
 
 def cmake(case: Case) -> Iterator[Finding]:
     if case.subject.kind is ProjectKind.EXTENSION:
@@ -23,7 +21,7 @@ def cmake(case: Case) -> Iterator[Finding]:
     if case.subject.tree and case.subject.is_too_old(tool):
         minimum = case.subject.tree.cmake_minimum
         title = f"{tool.path} is version {tool.version}, the source requires {minimum}"
-        yield error("cmake-too-old", title, fix=(_FROM_INDEX,))
+        yield error("cmake-too-old", title, fix=(_from_index("cmake"),))
         return
     release = case.subject.release
     limit = release.cmake_below if release else None
@@ -59,9 +57,14 @@ def linker(case: Case) -> Iterator[Finding]:
 
 
 def _tool_missing(case: Case, name: str, tool: Tool | None) -> Finding:
-    commands = tuple(dict.fromkeys((*case.install(name), _FROM_INDEX)))
+    commands = tuple(dict.fromkeys((*case.install(name), _from_index(name))))
     either = "either command installs one" if len(commands) > 1 else ""
     return error(f"{name}-missing", _problem(name, tool), evidence=either, fix=commands)
+
+
+def _from_index(name: str) -> str:
+    """Return the command that installs CMake or ninja as a wheel."""
+    return f"python3 -m pip install {name}"
 
 
 def _problem(name: str, tool: Tool | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.model.plan import Command, Setting
+from stoker.model.source import FrontEnd
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.flags import compiler_flags
 from stoker.plan.subject import Subject, environment, option
@@ -55,8 +56,23 @@ def _cmake_arch(target: GpuTarget) -> str:
     return number if target.ptx else f"{number}-real"
 
 
-def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:  # noqa: ARG001
-    return plain_cmake(cmake)
+def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
+    front_end = subject.tree.front_end if subject.tree else FrontEnd.CMAKE
+    if front_end is FrontEnd.CMAKE or not subject.has_front_end:
+        return plain_cmake(cmake)
+    return (wheel_command(subject, cmake if front_end is FrontEnd.SCIKIT_BUILD_CORE else ()),)
+
+
+def wheel_command(subject: Subject, options: tuple[Setting, ...]) -> Command:
+    """Build a wheel; scikit-build-core takes the CMake options as settings of the back end."""
+    python = f"python{subject.variant.python}" if subject.variant.python else "python3"
+    words = [python, "-m", "build", "--wheel", "--no-isolation"]
+    if subject.tree and subject.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:
+        words.append("-Cbuild-dir=build")
+    for setting in options:
+        name = "build-type" if setting.name == "CMAKE_BUILD_TYPE" else f"define.{setting.name}"
+        words.append(f"-Ccmake.{name}={setting.value}")
+    return Command(stage="wheel", words=tuple(words))
 
 
 def plain_cmake(cmake: tuple[Setting, ...]) -> tuple[Command, ...]:

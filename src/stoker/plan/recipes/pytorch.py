@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.torch import forwarding
 from stoker.model.plan import Command, Setting
-from stoker.model.source import ProjectKind
+from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.variant import Backend, BuildType, Sanitizer
 from stoker.plan.flags import compiler_flags
 from stoker.plan.grammar import label
-from stoker.plan.recipes.cmake import plain_cmake
+from stoker.plan.recipes.cmake import plain_cmake, wheel_command
 from stoker.plan.subject import Subject, environment, option, recipe_origin
 
 _BACKENDS = {
@@ -139,6 +139,6 @@ def _version(subject: Subject) -> Iterator[Setting]:
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
     if not subject.has_front_end:
         return plain_cmake(cmake)
-    python = f"python{subject.variant.python}" if subject.variant.python else "python3"
-    words = (python, "-m", "build", "--wheel", "--no-isolation")
-    return (Command(stage="wheel", words=words),)
+    if subject.tree is None or subject.tree.front_end is not FrontEnd.SCIKIT_BUILD_CORE:
+        return (wheel_command(subject, ()),)
+    return (wheel_command(subject, tuple(s for s in cmake if variable(s.name) is None)),)
