@@ -25,6 +25,7 @@ COMMANDS = {
     "package": "Make a wheel portable: run paths, requirements, bundled libraries, tags.",
     "slim": "Keep the device code of chosen GPUs in a wheel or library; cut out the rest.",
     "verify": "Check a wheel against its plan and its tags; try it in a clean environment.",
+    "export": "Write a build as a Dockerfile, a CI workflow, a cluster job or a Nix file.",
     "clean": "Remove the build folders of a source tree.",
     "gc": "Remove builds, runs, sources, toolchains and history that nobody used for long.",
     "diagnose": "Name the cause of a failed build from its log, with evidence and the fix.",

@@ -1,0 +1,183 @@
+"""`stoker export`: from variants to the jobs that another system runs."""
+
+import re
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stoker.build.acquire.naming import Named, parse
+from stoker.flows.planning import plan
+from stoker.knowledge.builder_images import builder_image
+from stoker.model.errors import UsageError, unknown
+from stoker.model.export import BuilderSize, Export, ExportedFile, ExportFormat, ExportJob
+from stoker.model.plan import Plan
+from stoker.model.source import SourceKind
+from stoker.model.units import byte_count
+from stoker.model.value import Value
+from stoker.outside.files import write_whole
+from stoker.outside.folders import current_folder
+from stoker.plan.grammar import name as variant_name
+from stoker.settings.declared import CommandLine
+from stoker.settings.toml import find_file, read_file
+from stoker.settings.user_options import UserOptions, read_user_options
+
+_PYTHON = "3.12"  # where the variant names none
+_UNKNOWN_S = 6 * 3600  # for a project that nobody has measured
+_MARGIN = 2.0  # of time and disk, over the estimate
+_DISK = 100 * 10**9
+_IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
+_EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
+
+
+class ExportWanted(Value, frozen=True, kw_only=True):
+    """What the command line asks for. ``image`` replaces the usual one of each variant."""
+
+    format: ExportFormat
+    source: str | None
+    matrix: bool = False  # all variants of stoker.toml whose name contains ``only``
+    only: str = ""
+    cpus: int
+    memory: str
+    requirement: str
+    image: str | None = None
+
+
+def export(wanted: ExportWanted, request: CommandLine) -> Export:
+    """Plan each variant and return the jobs that build them."""
+    chosen = read_user_options(request)
+    given = wanted.source or chosen.text("source")
+    if given is None:
+        raise UsageError("no SOURCE", hints=[f"for example {_EXAMPLE}"])
+    memory = byte_count(wanted.memory)
+    if not memory:
+        raise UsageError(f"--memory {wanted.memory} is no amount of memory", hints=["such as 64G"])
+    source = _portable(parse(given))
+    requests = [
+        replace(request, options={**request.options, "variant": name})
+        for name in _variants(wanted, request, chosen)
+    ]
+    plans = [plan(one) for one in requests]
+    return Export(
+        format=wanted.format,
+        source=source,
+        requirement=wanted.requirement,
+        size=_size(plans, wanted.cpus, memory),
+        jobs=tuple(
+            _job(planned, [source, *_defines(one)], wanted.image)
+            for planned, one in zip(plans, requests, strict=True)
+        ),
+    )
+
+
+def _variants(wanted: ExportWanted, request: CommandLine, chosen: UserOptions) -> tuple[str, ...]:
+    if not wanted.matrix:
+        if wanted.only:
+            raise UsageError("--only belongs to --matrix")
+        if chosen.text("variant") in (None, "native"):
+            raise UsageError(
+                "an export needs a variant, because another machine builds it",
+                hints=["--variant cu130-sm90, or --matrix for all variants of stoker.toml"],
+            )
+        return (str(chosen.text("variant")),)
+    if "variant" in request.options:
+        raise UsageError("--variant and --matrix exclude each other")
+    path = find_file(current_folder())
+    names = tuple(read_file(path).variants) if path else ()
+    if not path or not names:
+        raise UsageError(
+            "there is no stoker.toml with variants here or in a folder above",
+            hints=["write [variants.NAME] tables, or name one variant with --variant"],
+        )
+    found = tuple(name for name in names if wanted.only in name)
+    if not found:
+        raise unknown("variant", wanted.only, names, where=path.name)
+    return found
+
+
+def _portable(named: Named) -> str:
+    """Return a source that another machine can fetch, pinned to a tag, commit or version."""
+    if named.kind not in (SourceKind.GIT, SourceKind.INDEX) or Path(named.place).exists():
+        raise UsageError(
+            f"another machine cannot fetch {named.shown}",
+            hints=["name a git URL with a tag, such as https://HOST/GROUP/NAME@v1.0, or NAME==1.0"],
+        )
+    if not named.reference:
+        raise UsageError(
+            f"{named.shown} is not pinned", hints=[f"add a tag or commit: {named.shown}@v1.0"]
+        )
+    if re.search(r"\$\{\{|[\x00-\x1f]", named.shown):
+        raise UsageError(f"{named.shown!r} contains characters that a workflow would expand")
+    return named.shown
+
+
+def _job(planned: Plan, words: list[str], image: str | None) -> ExportJob:
+    variant, platform = planned.variant, planned.platform
+    python = variant.python or _PYTHON
+    found = image or builder_image(planned.recipe, platform.cpu, variant.backend, variant.toolkit)
+    if found is None:
+        raise UsageError(
+            f"no builder image is known for {planned.name} on {platform}",
+            hints=["name one with --image", "a CUDA variant needs a version, such as cu130-sm90"],
+        )
+    if not _IMAGE.fullmatch(found):
+        raise UsageError(f"{found!r} is not the name of an image")
+    name = variant_name(replace(variant, platform=None))
+    return ExportJob(
+        plan=planned,
+        name=name,
+        command=("stoker", "build", *words, "--variant", name),
+        image=found,
+        folders=tuple(f"/opt/python/{_tag(version)}/bin" for version in _pythons(python)),
+        python=python,
+    )
+
+
+def _pythons(python: str) -> tuple[str, ...]:
+    """Return the Python of the wheel, and after it the one that runs stoker."""
+    return (python,) if python == _PYTHON else (python, _PYTHON)
+
+
+def _tag(version: str) -> str:
+    digits = version.replace(".", "")
+    return f"cp{digits}-cp{digits}"
+
+
+def _defines(request: CommandLine) -> list[str]:
+    """Return the CMake options that the user set; the variant's name carries everything else."""
+    defines = read_user_options(request).defines
+    return [word for name, found in defines.items() for word in ("-D", f"{name}={found.value}")]
+
+
+def _size(plans: list[Plan], cpus: int, memory_bytes: int) -> BuilderSize:
+    """Scale the longest estimate from this machine's CPUs to those of the builder."""
+    times = [
+        planned.estimate.seconds.amount * planned.machine.cpus / cpus
+        for planned in plans
+        if planned.estimate.seconds.amount is not None
+    ]
+    disks = [p.estimate.disk_bytes.amount for p in plans if p.estimate.disk_bytes.amount]
+    return BuilderSize(
+        cpus=cpus,
+        memory_bytes=memory_bytes,
+        disk_bytes=max([_DISK, *(int(amount * _MARGIN) for amount in disks)]),
+        seconds=int(max(times) * _MARGIN) if times else _UNKNOWN_S,
+    )
+
+
+def write(files: tuple[ExportedFile, ...], folder: Path, *, force: bool) -> None:
+    """Write all files below a folder; refuse to replace a file that has other content."""
+    changed = [
+        file
+        for file in files
+        if not (path := folder / file.path).is_file() or path.read_text() != file.text
+    ]
+    existing = [file.path for file in changed if (folder / file.path).exists()]
+    if existing and not force:
+        raise UsageError(
+            f"{', '.join(existing)} exists already in {folder}",
+            hints=["--force replaces it", "--out names another folder"],
+        )
+    for file in changed:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, file.text)
