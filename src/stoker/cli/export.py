@@ -12,7 +12,7 @@ from stoker.model.export import ExportFormat
 @click.command()
 @click.argument("format", type=click.Choice([str(form) for form in ExportFormat]))
 @click.argument("source", required=False)
-@request_options(variant=True, source=False)
+@request_options(source=False)
 @click.option("--matrix", is_flag=True, help="Export every variant of stoker.toml.")
 @click.option("--only", metavar="TEXT", default="", help="With --matrix: names that contain TEXT.")
 @click.option(
