@@ -22,7 +22,7 @@ from stoker.settings.toml import find_file, read_file
 from stoker.settings.user_options import UserOptions, read_user_options
 
 _PYTHON = "3.12"  # where the variant names none
-_UNKNOWN_S = 6 * 3600  # for a project that nobody has measured
+_UNKNOWN_S = 6 * 3600  # for a project without a measured build
 _MARGIN = 2.0  # of time and disk, over the estimate
 _DISK = 100 * 10**9
 _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
