@@ -1,0 +1,204 @@
+"""A wheel's facts as an entry of a catalogue. Pure: the caller reads the wheel."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion
+
+from stoker.knowledge.cpus import cpu_needs
+from stoker.knowledge.nvidia_packages import cuda_of
+from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
+from stoker.model.distribution import read_requirement, read_version
+from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
+from stoker.model.slim import SlimRecord
+from stoker.model.value import Value
+from stoker.model.variant import Backend, Variant
+from stoker.plan.grammar import label
+
+RESERVED = frozenset({"files"})  # a variant's folder stands beside these
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit")
+_CUDA_LABEL = re.compile(r"cu(\d{2})(\d)")
+_TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """The file itself: what can be known without looking inside."""
+
+    file: str
+    sha256: str
+    size: int
+    metadata_sha256: str
+    built: str
+
+
+class Recorded(Value, frozen=True, kw_only=True):
+    """What the wheel says about its build and its slimming, and what the publisher adds."""
+
+    plan: Variant | None = None
+    slim: SlimRecord | None = None
+    variant: str | None = None  # the publisher's own name for the variant
+    verified: bool = False
+
+
+def make_entry(identity: Identity, facts: ArtifactFacts, recorded: Recorded) -> PublishedWheel:
+    wheel = facts.wheel
+    assert wheel is not None
+    _check_name(identity.file, wheel)
+    plan = recorded.plan or Variant(backend=_backend(facts))
+    cuda = plan.toolkit or _cuda(facts, wheel) if plan.backend is Backend.CUDA else None
+    entry = PublishedWheel(
+        file=identity.file,
+        sha256=identity.sha256,
+        size=identity.size,
+        unpacked=wheel.unpacked,
+        metadata_sha256=identity.metadata_sha256,
+        project=canonicalize_name(wheel.name),
+        version=wheel.version,
+        tags=wheel.tags,
+        requires_python=wheel.requires_python,
+        requires=wheel.requires,
+        variant=recorded.variant or _variant_name(wheel, recorded, plan, cuda),
+        backend=plan.backend,
+        cuda=cuda,
+        regions=_regions(facts),
+        code=_code(facts),
+        minimum_driver=facts.minimum_driver,
+        cpu=plan.cpu,
+        cpu_needs=tuple(sorted(cpu_needs(plan.cpu))) if plan.cpu else (),
+        blas=plan.blas,
+        cxx_abi=_cxx_abi(facts),
+        torch=_built_for_torch(wheel),
+        slimmed_for=recorded.slim.targets if recorded.slim else (),
+        verified=recorded.verified,
+        built=identity.built,
+    )
+    return _checked(entry)
+
+
+def _checked(entry: PublishedWheel) -> PublishedWheel:
+    """Apply the patterns of the fields, which msgspec checks only when it decodes."""
+    if entry.variant in RESERVED:
+        raise UsageError(f"'{entry.variant}' cannot be the name of a variant")
+    try:
+        return msgspec.convert(msgspec.to_builtins(entry), PublishedWheel)
+    except msgspec.ValidationError as error:
+        raise ArtifactError(f"this cannot be published: {error}", file=entry.file) from None
+
+
+def _check_name(file: str, wheel: WheelFacts) -> None:
+    try:
+        name, version, _, _ = parse_wheel_filename(file)
+        said = canonicalize_name(wheel.name), read_version(wheel.version)
+    except ValueError as error:  # also InvalidWheelFilename and InvalidVersion
+        raise ArtifactError(str(error), file=file) from None
+    if (name, version) != said:
+        message = f"the file's name says {name} {version}, the wheel itself {said[0]} {said[1]}"
+        raise ArtifactError(message, file=file)
+
+
+def _needed(facts: ArtifactFacts) -> Iterator[str]:
+    return (name for library in facts.libraries for name in library.needed)
+
+
+def _backend(facts: ArtifactFacts) -> Backend:
+    """Without a plan, the libraries tell: device code, or a CUDA library that they need."""
+    device = any(library.regions for library in facts.libraries)
+    linked = any(cuda_of(name) or name == "libcuda.so.1" for name in _needed(facts))
+    return Backend.CUDA if device or linked else Backend.CPU
+
+
+def _cuda(facts: ArtifactFacts, wheel: WheelFacts) -> str | None:
+    for line in wheel.requires:
+        name, version = _pinned(line)
+        if version and _RUNTIME.fullmatch(name):
+            return ".".join(version.split(".")[:2])
+    if found := _CUDA_LABEL.search(wheel.version.partition("+")[2]):
+        return f"{found[1]}.{found[2]}"
+    majors = {major for name in _needed(facts) if (major := cuda_of(name))}
+    return str(max(majors)) if majors else None
+
+
+def _pinned(line: str) -> tuple[str, str | None]:
+    """The project that a requirement names, and the version that it pins exactly."""
+    try:
+        requirement = read_requirement(line)
+    except InvalidRequirement:
+        return "", None
+    exact = [item.version for item in requirement.specifier if item.operator == "=="]
+    return canonicalize_name(requirement.name), exact[0] if len(exact) == 1 else None
+
+
+def _built_for_torch(wheel: WheelFacts) -> str | None:
+    """By an exact requirement, or by the label that extensions carry, as in ``+cu12torch2.9``."""
+    for line in wheel.requires:
+        name, version = _pinned(line)
+        if name == "torch" and version and "*" not in version:
+            return version
+    found = _TORCH_LABEL.search(wheel.version.partition("+")[2])
+    return found[1] if found else None
+
+
+def _cxx_abi(facts: ArtifactFacts) -> CxxAbi | None:
+    found = {library.cxx_abi for library in facts.libraries if library.cxx_abi}
+    return found.pop() if len(found) == 1 else None
+
+
+def _regions(facts: ArtifactFacts) -> tuple[CodeRegions, ...]:
+    counted: Counter[tuple[str, ...]] = Counter()
+    for library in facts.libraries:
+        for pattern in library.regions:
+            counted[pattern.archs] += pattern.count
+    return tuple(CodeRegions(archs=archs, count=counted[archs]) for archs in sorted(counted))
+
+
+def _code(facts: ArtifactFacts) -> tuple[ArchCode, ...]:
+    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for library in facts.libraries:
+        for code in library.device_code:
+            if code.linked:
+                sizes[code.arch] += code.bytes
+                counts[code.arch] += code.count
+    return tuple(
+        ArchCode(arch=arch, bytes=sizes[arch], count=counts[arch])
+        for arch in sorted(sizes, key=_order)
+    )
+
+
+def _order(arch: str) -> tuple[str, int, str]:
+    kind, _, name = arch.partition("_")
+    return kind, int(re.sub(r"\D", "", name) or 0), name
+
+
+def _variant_name(wheel: WheelFacts, recorded: Recorded, plan: Variant, cuda: str | None) -> str:
+    """From the plan, else from the version's local label, else from what the libraries tell."""
+    try:
+        local = read_version(wheel.version).local
+    except InvalidVersion:
+        local = None
+    if recorded.plan is None and recorded.slim is None and local:
+        return _slug([local])
+    toolkit = cuda if cuda and "." in cuda else None
+    gpus = recorded.slim.gpus if recorded.slim else plan.gpus
+    whole = msgspec.structs.replace(plan, toolkit=toolkit, gpus=gpus, python=None)
+    return _slug([label(whole)])
+
+
+def _slug(words: Iterable[str]) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") or "unnamed"
+
+
+def variant_name(text: str) -> str:
+    """The publisher's own name for a variant, checked: it becomes a folder and part of a URL."""
+    pattern = r"[a-z0-9]+([._-][a-z0-9]+)*"
+    if len(text) > 120 or text in RESERVED or not re.fullmatch(pattern, text, re.ASCII):
+        raise UsageError(
+            f"'{text[:40]}' cannot be the name of a variant",
+            hints=["lower-case letters, digits, dots and dashes, such as cu128-sm90"],
+        )
+    return text

@@ -1,0 +1,97 @@
+"""pip and uv: which of them serves an environment, and the commands that they are given.
+
+No command names a second index. A wheel of a catalogue is named by its address and content, so a
+package of the same name on another index cannot take its place; what else it requires comes from
+the index that the user has configured.
+"""
+
+import importlib.util
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from stoker.model.errors import CommandError, MissingError, StokerError, StorageError
+from stoker.model.value import Value
+from stoker.outside import process
+
+_PATIENCE_S = 60.0
+_WRONG_HASH = re.compile("DO NOT MATCH THE HASHES|[Hh]ash mismatch")
+_UNREACHABLE = re.compile(
+    "Retrying \\(|Max retries exceeded|Connection refused|[Ff]ailed to fetch|dns error"
+)
+
+
+class InstallerKind(StrEnum):
+    PIP = "pip"
+    UV = "uv"
+
+
+class Installer(Value, frozen=True, kw_only=True):
+    """``words`` begin a command that installs; ``pip`` begins one that only pip has."""
+
+    kind: InstallerKind
+    words: tuple[str, ...]
+    pip: tuple[str, ...]
+
+    def install(self, requirements: Sequence[str]) -> list[str]:
+        return [*self.words, *requirements]
+
+    def install_from(self, folder: Path, requirements: Sequence[str], *, alone: bool) -> list[str]:
+        """From the wheels of a folder; ``alone``: no index is asked for anything."""
+        options = ["--no-index"] if alone else []
+        return [*self.words, *options, "--find-links", str(folder), *requirements]
+
+    def download(self, folder: Path, requirements: Sequence[str]) -> list[str]:
+        return [*self.pip, "download", "--dest", str(folder), *requirements]
+
+
+def find_installer(
+    python: str, environment: Mapping[str, str], wanted: InstallerKind | None = None
+) -> Installer:
+    """For the environment of an interpreter: its own pip, else uv, else the pip of stoker."""
+    uv = shutil.which("uv", path=environment.get("PATH"))
+    pip = _pip(python)
+    if wanted is not InstallerKind.UV and pip and (wanted or pip[0] == python or not uv):
+        return Installer(kind=InstallerKind.PIP, words=(*pip, "install"), pip=pip)
+    if wanted is not InstallerKind.PIP and uv:
+        return Installer(
+            kind=InstallerKind.UV,
+            words=(uv, "pip", "install", "--python", python),
+            pip=pip or (uv, "tool", "run", "pip", "--python", python),
+        )
+    raise MissingError(
+        f"there is no {wanted or 'pip or uv'} to install with",
+        hints=[f"{python} -m ensurepip", "--installer names the other one"],
+    )
+
+
+def _pip(python: str) -> tuple[str, ...] | None:
+    """-P keeps a folder called pip, in the current folder, from being taken for pip."""
+    asked = [python, "-c", "import sys; sys.path[:] = filter(None, sys.path); import pip"]
+    if process.run(asked, timeout=_PATIENCE_S).ok:
+        return python, "-m", "pip"
+    if importlib.util.find_spec("pip"):
+        return sys.executable, "-P", "-m", "pip", "--python", python
+    return None
+
+
+def explained(output: str, installer: Installer) -> StokerError:
+    """The user's error behind the installer's."""
+    tail = "\n".join(output.splitlines()[-20:])
+    if "No space left on device" in output:
+        return StorageError("the disk is too small for the packages")
+    if _WRONG_HASH.search(output):
+        return CommandError(
+            "a file is not what the catalogue says: its hash is another",
+            output=tail,
+            hints=["publish the wheel again, and find out who changed the file"],
+        )
+    if _UNREACHABLE.search(output):
+        return MissingError(
+            "an address could not be reached",
+            hints=[line.strip() for line in output.splitlines()[-3:]],
+        )
+    return CommandError(f"{installer.kind} could not install it", output=tail)

@@ -1,0 +1,201 @@
+"""The files of a catalogue as values: what `pip` and `uv` read, and `catalogue.json`. Pure.
+
+Each variant has an index of its own (PEP 503 as HTML, PEP 691 as JSON beside it): in a shared one
+installers would take the greatest version label, whether it fits the machine or not.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from html import escape
+from urllib.parse import quote
+
+import msgspec
+from packaging.version import Version
+
+from stoker.model.distribution import read_version
+from stoker.model.errors import ArtifactError
+from stoker.model.published import FORMAT, PublishedCatalogue, PublishedWheel
+from stoker.model.value import UNDECODABLE, Value
+
+CATALOGUE = "catalogue.json"
+PEOPLE = "index.html"  # the page for people, at the root
+JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+HTML_TYPE = "application/vnd.pypi.simple.v1+html"
+_API = "1.1"  # PEP 700: sizes and versions
+
+_HTML = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="pypi:repository-version" content="{api}">
+<title>{title}</title>
+</head>
+<body>
+<h1>{title}</h1>
+{links}
+</body>
+</html>
+"""
+
+
+class Group(Value, frozen=True, kw_only=True, order=True):
+    """The wheels that one page of an index lists. Without a project: the projects of a variant."""
+
+    variant: str
+    project: str = ""
+
+    @property
+    def folder(self) -> str:
+        return f"{self.variant}/{self.project}/" if self.project else f"{self.variant}/"
+
+
+def groups_of(wheels: Iterable[PublishedWheel]) -> frozenset[Group]:
+    """Every page that lists one of the wheels."""
+    return frozenset(
+        group
+        for wheel in wheels
+        for group in (
+            Group(variant=wheel.variant),
+            Group(variant=wheel.variant, project=wheel.project),
+        )
+    )
+
+
+def changed_groups(before: PublishedCatalogue, after: PublishedCatalogue) -> frozenset[Group]:
+    """The pages that differ between two catalogues; all others keep their bytes."""
+    return groups_of(set(before.wheels) ^ set(after.wheels))
+
+
+def index_pages(
+    catalogue: PublishedCatalogue, groups: Collection[Group]
+) -> dict[str, bytes | None]:
+    """Path to content; None where a page has nothing left to list."""
+    listed: dict[Group, list[PublishedWheel]] = {group: [] for group in groups}
+    for wheel in catalogue.wheels:
+        for group in (
+            Group(variant=wheel.variant),
+            Group(variant=wheel.variant, project=wheel.project),
+        ):
+            if group in listed:
+                listed[group].append(wheel)
+    pages: dict[str, bytes | None] = {}
+    for group in sorted(groups):
+        made = _rendered(group, listed[group]) if listed[group] else (None, None)
+        pages[f"{group.folder}index.html"], pages[f"{group.folder}index.json"] = made
+    return pages
+
+
+def _rendered(group: Group, wheels: list[PublishedWheel]) -> tuple[bytes, bytes]:
+    if group.project:
+        return _project_html(group, wheels), _project_json(group, wheels)
+    projects = sorted({wheel.project for wheel in wheels})
+    return _root_html(group, projects), _root_json(projects)
+
+
+def _html(title: str, links: Iterator[str]) -> bytes:
+    return _HTML.format(api=_API, title=escape(title), links="\n".join(links)).encode()
+
+
+def _root_html(group: Group, projects: list[str]) -> bytes:
+    links = (f'<a href="{escape(name)}/">{escape(name)}</a><br>' for name in projects)
+    return _html(f"Simple index of {group.variant}", links)
+
+
+def _root_json(projects: list[str]) -> bytes:
+    named = [{"name": name} for name in projects]
+    return msgspec.json.encode({"meta": {"api-version": _API}, "projects": named})
+
+
+def _project_html(group: Group, wheels: list[PublishedWheel]) -> bytes:
+    return _html(f"{group.project} for {group.variant}", (_link(wheel) for wheel in wheels))
+
+
+def _link(wheel: PublishedWheel) -> str:
+    digest = f"sha256={wheel.metadata_sha256}"
+    attributes = {
+        "href": f"{_relative(wheel)}#sha256={wheel.sha256}",
+        "data-core-metadata": digest,
+        "data-dist-info-metadata": digest,  # pip before 23.3 knows only this name
+    }
+    if wheel.requires_python:
+        attributes["data-requires-python"] = wheel.requires_python
+    words = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items())
+    return f"<a {words}>{escape(wheel.file)}</a><br>"
+
+
+def _project_json(group: Group, wheels: list[PublishedWheel]) -> bytes:
+    versions = sorted({read_version(wheel.version) for wheel in wheels})
+    page = {
+        "meta": {"api-version": _API},
+        "name": group.project,
+        "versions": [str(version) for version in versions],
+        "files": [_file(wheel) for wheel in wheels],
+    }
+    return msgspec.json.encode(page)
+
+
+def _file(wheel: PublishedWheel) -> dict[str, object]:
+    metadata = {"sha256": wheel.metadata_sha256}
+    described: dict[str, object] = {
+        "filename": wheel.file,
+        "url": _relative(wheel),
+        "hashes": {"sha256": wheel.sha256},
+        "size": wheel.size,
+        "core-metadata": metadata,
+        "dist-info-metadata": metadata,
+    }
+    if wheel.requires_python:
+        described["requires-python"] = wheel.requires_python
+    if wheel.published:
+        described["upload-time"] = wheel.published
+    return described
+
+
+def _relative(wheel: PublishedWheel) -> str:
+    """From a project's page to the wheel: valid wherever the catalogue is served."""
+    return f"../../{quote(wheel.path)}"
+
+
+# -- catalogue.json --------------------------------------------------------------------------------
+
+
+def with_wheels(
+    catalogue: PublishedCatalogue, wheels: Iterable[PublishedWheel]
+) -> PublishedCatalogue:
+    """The catalogue with wheels added; one of the same variant and name is replaced."""
+    by_key = {wheel.key: wheel for wheel in (*catalogue.wheels, *wheels)}
+    return PublishedCatalogue(wheels=tuple(sorted(by_key.values(), key=_order)))
+
+
+def without_wheels(
+    catalogue: PublishedCatalogue, keys: Collection[tuple[str, str]]
+) -> PublishedCatalogue:
+    kept = (wheel for wheel in catalogue.wheels if wheel.key not in keys)
+    return PublishedCatalogue(wheels=tuple(kept))
+
+
+def _order(wheel: PublishedWheel) -> tuple[str, str, Version, str]:
+    return wheel.variant, wheel.project, read_version(wheel.version), wheel.file
+
+
+def encoded(catalogue: PublishedCatalogue) -> bytes:
+    """One line for each wheel, so that a diff of two catalogues can be read."""
+    lines = b",\n".join(msgspec.json.encode(wheel) for wheel in catalogue.wheels)
+    return b'{"format": %d, "wheels": [\n%b\n]}\n' % (catalogue.format, lines)
+
+
+class _Format(Value, frozen=True, kw_only=True):
+    format: int
+
+
+def decoded(content: bytes, where: str) -> PublishedCatalogue:
+    """Read `catalogue.json`, which anyone may have written."""
+    try:
+        if msgspec.json.decode(content, type=_Format).format > FORMAT:
+            hints = ["a newer release of stoker reads it"]
+            raise ArtifactError("the catalogue has a newer format", file=where, hints=hints)
+        catalogue = msgspec.json.decode(content, type=PublishedCatalogue)
+        for wheel in catalogue.wheels:
+            read_version(wheel.version)
+    except UNDECODABLE as error:
+        raise ArtifactError(f"this is not a catalogue of stoker: {error}", file=where) from None
+    return catalogue

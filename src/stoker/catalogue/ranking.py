@@ -1,0 +1,288 @@
+"""Which wheels run on a machine, in what order, and why. Pure.
+
+What device code runs on which GPU is the matter of `artifact.runs_on`; this module applies it to
+the regions that a catalogue lists, so an answer does not depend on the day a wheel was published.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.version import Version
+
+from stoker.artifact.runs_on import needed_code
+from stoker.knowledge.cuda import cuda_releases
+from stoker.model.distribution import read_tags, read_version
+from stoker.model.published import PublishedWheel
+from stoker.model.selection import Choice, Fit, Host, HostGpu
+from stoker.model.units import whole_number
+from stoker.model.value import Value
+from stoker.model.variant import Backend, GpuTarget
+
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+_OLDEST_GLIBC = 5
+_MOST_SHOWN = 6
+
+
+def rank(host: Host, wheels: Iterable[PublishedWheel]) -> tuple[Choice, ...]:
+    """Every wheel, the best first; those that do not run come last."""
+    judged = [_judge(host, wheel) for wheel in wheels]
+    return tuple(judgement.choice for judgement in sorted(judged, key=lambda one: one.key))
+
+
+class _Judgement(Value, frozen=True, kw_only=True):
+    """A choice and its place among others: the smallest key is the best."""
+
+    choice: Choice
+    key: tuple[object, ...]
+
+
+def _judge(host: Host, wheel: PublishedWheel) -> _Judgement:
+    problem = next(_problems(host, wheel), None)
+    closeness: tuple[object, ...] = ()
+    if problem:
+        choice = Choice(wheel=wheel, fit=Fit.NONE, reason=problem)
+    elif wheel.backend is Backend.CPU:
+        choice = _on_cpu(host, wheel)
+    else:
+        choice, closeness = _on_gpus(host, wheel)
+    key = (
+        not choice.runs,
+        choice.fit is Fit.CPU,  # a GPU that is there is to be used, even by an older release
+        _Descending(_public(wheel.version)),
+        closeness,
+        -len(wheel.cpu_needs),
+        len(choice.notes),
+        wheel.size,
+        wheel.variant,
+        wheel.file,
+    )
+    return _Judgement(choice=choice, key=key)
+
+
+class _Descending:
+    """Puts the newest version first."""
+
+    def __init__(self, version: Version):
+        self._version = version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and self._version == other._version
+
+    def __hash__(self) -> int:
+        return hash(self._version)
+
+    def __lt__(self, other: "_Descending") -> bool:
+        return self._version > other._version
+
+
+@cache
+def _public(version: str) -> Version:
+    """Without the local label, which says nothing about age."""
+    return Version(read_version(version).public)
+
+
+# -- why a wheel cannot run ----------------------------------------------------------------------
+
+
+def _problems(host: Host, wheel: PublishedWheel) -> Iterator[str]:
+    if problem := _tag_problem(host, wheel):
+        yield problem
+    if missing := sorted(set(wheel.cpu_needs) - set(host.cpu_features)):
+        yield f"it needs {wheel.cpu}: {host.cpu} lacks {_listed(missing)}"
+    if wheel.backend not in (Backend.CUDA, Backend.CPU):
+        yield f"it is for {wheel.backend}; only variants for CUDA and the CPU are matched"
+    if wheel.backend is Backend.CUDA:
+        if not host.gpus:
+            yield "it is for NVIDIA GPUs, and there is none"
+        if problem := _driver_problem(host, wheel):
+            yield problem
+
+
+def _tag_problem(host: Host, wheel: PublishedWheel) -> str | None:
+    told = read_tags(wheel.tags)
+    if told & supported_tags(host):
+        return None
+    platforms = sorted({tag.platform for tag in told})
+    if not any(_is_for(host, platform) for platform in platforms):
+        return f"it is for {_listed(platforms) or 'no known platform'}, not {_platform(host)}"
+    if not any(_loads(host, platform) for platform in platforms):
+        return f"it needs {_glibc_floor(platforms)}; this machine has {host.libc or 'another libc'}"
+    pythons = sorted({tag.interpreter for tag in told})
+    free = "t" if host.free_threaded else ""
+    return f"it is for Python {_listed(pythons)}, not {host.python}{free}"
+
+
+def _is_for(host: Host, platform: str) -> bool:
+    if platform == "any":
+        return True
+    system = "macosx" if host.os == "macos" else "linux"
+    family = "arm64" if (host.os, host.cpu_family) == ("macos", "aarch64") else host.cpu_family
+    return system in platform and platform.endswith((f"_{family}", "_universal2"))
+
+
+def _loads(host: Host, platform: str) -> bool:
+    return any(tag.platform == platform for tag in supported_tags(host))
+
+
+def _platform(host: Host) -> str:
+    return f"{host.os} {host.cpu_family}"
+
+
+def _glibc_floor(platforms: Iterable[str]) -> str:
+    found = (re.search(r"manylinux_(\d+)_(\d+)_", platform) for platform in platforms)
+    floors = sorted((int(one[1]), int(one[2])) for one in found if one)
+    return f"glibc {floors[0][0]}.{floors[0][1]}" if floors else f"one of {_listed(platforms)}"
+
+
+def _driver_problem(host: Host, wheel: PublishedWheel) -> str | None:
+    if host.driver is None:
+        return None
+    needed = [wheel.minimum_driver] if wheel.minimum_driver else []
+    if release := cuda_releases().get(wheel.cuda or ""):
+        needed.append(str(release.driver))
+    newest = max(needed, key=_numbers, default=None)
+    if newest is None or _numbers(host.driver) >= _numbers(newest):
+        return None
+    return f"it needs NVIDIA driver {newest} or newer; this machine has {host.driver}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(whole_number(part) or 0 for part in version.split("."))
+
+
+# -- how a wheel runs ----------------------------------------------------------------------------
+
+
+def _on_cpu(host: Host, wheel: PublishedWheel) -> Choice:
+    code = f"code for {wheel.cpu}" if wheel.cpu else f"code for any {host.cpu_family} CPU"
+    idle = "; the GPU is not used" if host.gpus else ""
+    return Choice(wheel=wheel, fit=Fit.CPU, reason=f"runs on the CPU alone, {code}{idle}")
+
+
+class _Served(Value, frozen=True, kw_only=True):
+    """How one GPU is served: ``arch`` is what most regions have for it, ``without`` have none."""
+
+    gpu: HostGpu
+    fit: Fit
+    arch: str = ""
+    without: int = 0
+
+
+def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
+    """The choice and how close its code is to the GPUs; a machine may have several."""
+    served = [serve(gpu, wheel) for gpu in dict.fromkeys(host.gpus)]
+    running = [one for one in served if one.fit is not Fit.NONE]
+    if not running:
+        return Choice(wheel=wheel, fit=Fit.NONE, reason=_cannot(served[0].gpu, wheel)), ()
+    worst = max(running, key=_closeness)
+    notes = [_cannot(one.gpu, wheel) for one in served if one.fit is Fit.NONE]
+    total = sum(region.count for region in wheel.regions)
+    notes += [
+        f"{one.without} of {total} kernel groups have no code for {one.gpu}"
+        for one in running
+        if one.without
+    ]
+    choice = Choice(wheel=wheel, fit=worst.fit, reason=_how(worst, wheel), notes=tuple(notes))
+    return choice, (len(served) - len(running), *_closeness(worst))
+
+
+def serve(gpu: HostGpu, wheel: PublishedWheel) -> _Served:
+    """By what most regions have: a few hold code for one chip only, or a stub after slimming."""
+    if not wheel.regions:
+        return _Served(gpu=gpu, fit=Fit.COMPATIBLE)
+    taken: Counter[str | None] = Counter()
+    for region in wheel.regions:
+        taken[_taken(region.archs, gpu.capability)] += region.count
+    without = taken.pop(None, 0)
+    if without > sum(taken.values()):
+        return _Served(gpu=gpu, fit=Fit.NONE)
+    arch = max(taken, key=lambda one: (taken[one], str(one)))
+    assert arch is not None
+    return _Served(gpu=gpu, fit=_fit(arch, gpu.capability), arch=arch, without=without)
+
+
+@cache
+def _taken(archs: tuple[str, ...], capability: str) -> str | None:
+    """The code that the driver takes: for exactly this chip, for its family, else the plain."""
+    runs = [a for a in needed_code(archs, [GpuTarget(arch=capability)]) if not a.startswith("lto_")]
+    return max(runs, key=lambda arch: (_arch_number(arch), arch[-1] == "a"), default=None)
+
+
+def _fit(arch: str, capability: str) -> Fit:
+    if arch.startswith("compute_"):
+        return Fit.PTX
+    exact = _arch_number(arch) == whole_number(capability.replace(".", ""))
+    return Fit.NATIVE if exact else Fit.COMPATIBLE
+
+
+def _arch_number(arch: str) -> int:
+    return int(arch.partition("_")[2].rstrip("af"))
+
+
+def _closeness(served: _Served) -> tuple[int, int, bool]:
+    """Native before compatible before PTX, then the newest code, then that for one chip only."""
+    number = _arch_number(served.arch) if served.arch else 0
+    return served.fit.rank, -number, not served.arch.endswith("a")
+
+
+def _how(served: _Served, wheel: PublishedWheel) -> str:
+    if not served.arch:
+        return f"holds no device code of its own, so it suits {served.gpu}"
+    if served.fit is Fit.PTX:
+        ready = f" that is as new as CUDA {wheel.cuda}" if wheel.cuda else ""
+        return f"{served.gpu} runs it through PTX ({served.arch}), compiled by a driver{ready}"
+    if served.fit is Fit.NATIVE:
+        return f"native {served.arch} code for {served.gpu}"
+    return f"{served.arch} code, which {served.gpu} runs"
+
+
+def _cannot(gpu: HostGpu, wheel: PublishedWheel) -> str:
+    held = [code.arch for code in wheel.code]
+    return f"{gpu} cannot run what it holds: {_listed(held)}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    words = list(words)
+    more = f" and {len(words) - _MOST_SHOWN} more" if words[_MOST_SHOWN:] else ""
+    return ", ".join(words[:_MOST_SHOWN]) + more
+
+
+# -- tags ----------------------------------------------------------------------------------------
+
+
+@cache
+def supported_tags(host: Host) -> frozenset[Tag]:
+    """The tags of wheels that an installer on this machine accepts."""
+    version = tuple(int(part) for part in host.python.split(".")[:2])
+    name = f"cp{version[0]}{version[1]}"
+    platforms = list(_platforms(host))
+    abis = [f"{name}t" if host.free_threaded else name]
+    return frozenset(
+        [
+            *cpython_tags(version, abis=abis, platforms=platforms),
+            *compatible_tags(version, interpreter=name, platforms=platforms),
+        ]
+    )
+
+
+def _platforms(host: Host) -> Iterator[str]:
+    kind, _, version = (host.libc or "").partition(" ")
+    numbers = _numbers(version)
+    if host.os == "linux" and kind == "glibc" and len(numbers) > 1:
+        for minor in range(numbers[1], _OLDEST_GLIBC - 1, -1):
+            yield f"manylinux_2_{minor}_{host.cpu_family}"
+            if minor in _LEGACY:
+                yield f"{_LEGACY[minor]}_{host.cpu_family}"
+    if host.os == "linux" and kind == "musl" and len(numbers) > 1:
+        for minor in range(numbers[1], -1, -1):
+            yield f"musllinux_1_{minor}_{host.cpu_family}"
+    if host.os == "linux":
+        yield f"linux_{host.cpu_family}"
+    if host.os == "macos":
+        from packaging.tags import mac_platforms
+
+        newest = (int(numbers[0]), 0) if numbers and numbers[0] else (11, 0)
+        yield from mac_platforms(newest, "arm64" if host.cpu_family == "aarch64" else "x86_64")

@@ -1,0 +1,166 @@
+"""Where a catalogue lies: a folder, or a bucket of an object store. Unaware of what the files mean.
+
+A file appears whole or not at all. `exclusive` keeps other publishers out where the store can do
+that; `write` with `expected` fails where another publisher was quicker.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.outside import locks
+
+OWN = ".stoker"  # what belongs to publishing itself, not to the catalogue
+
+Say = Callable[[str], None]
+
+
+class ConflictError(StokerError):
+    """Another publisher has written the file since it was read."""
+
+
+class Store(Protocol):
+    """Paths are relative, with slashes."""
+
+    @property
+    def name(self) -> str: ...
+
+    def exclusive(self, say: Say) -> AbstractContextManager[None]: ...
+
+    def read(self, path: str) -> tuple[bytes, str] | None:
+        """The content and its version, or None where there is no such file."""
+
+    def write(self, path: str, content: bytes) -> None: ...
+
+    def write_expected(self, path: str, content: bytes, expected: str | None) -> None:
+        """Write only if the version is still this; None: only if there is no such file."""
+
+    def upload(self, path: str, source: Path) -> None: ...
+
+    def has(self, path: str, size: int) -> bool: ...
+
+    def delete(self, path: str) -> None: ...
+
+    def below(self, prefix: str) -> Iterable[tuple[str, int]]:
+        """Files whose path starts with the prefix, and their sizes."""
+
+    def abandoned(self, prefix: str) -> list[tuple[str, int]]:
+        """Those of `below` that no living publisher may be using."""
+
+
+class FolderStore:
+    """A folder. Publishers take turns by a lock; a killed one leaves it free."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._incoming = root / OWN / "incoming"
+
+    @property
+    def name(self) -> str:
+        return str(self.root)
+
+    @contextmanager
+    def exclusive(self, say: Say) -> Iterator[None]:
+        def waiting() -> None:
+            say(f"waiting for another publisher of {self.root}")
+
+        with locks.held(self.root / OWN / "lock", waiting=waiting):
+            # The lock is ours, so what lies here was left by a publisher that was killed.
+            shutil.rmtree(self._incoming, ignore_errors=True)
+            yield
+
+    def read(self, path: str) -> tuple[bytes, str] | None:
+        try:
+            content = (self.root / path).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read {self.root / path}: {error.strerror}") from error
+        return content, ""
+
+    def write(self, path: str, content: bytes) -> None:
+        with self._made(path) as stream:
+            stream.write(content)
+
+    def write_expected(self, path: str, content: bytes, expected: str | None) -> None:
+        """The lock keeps others out, so the version cannot have changed."""
+        del expected
+        self.write(path, content)
+
+    def upload(self, path: str, source: Path) -> None:
+        with self._made(path) as stream, source.open("rb") as original:
+            shutil.copyfileobj(original, stream, 1 << 20)
+
+    @contextmanager
+    def _made(self, path: str) -> Iterator[BinaryIO]:
+        """Give a file to write; it takes its place only if nothing failed."""
+        target, aside = self.root / path, self._incoming / secrets.token_hex(8)
+        try:
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with aside.open("xb", buffering=1 << 20) as stream:
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                target.parent.mkdir(parents=True, exist_ok=True)
+                aside.replace(target)
+            except BaseException:
+                with suppress(OSError):
+                    aside.unlink()
+                raise
+        except OSError as error:
+            raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
+
+    def has(self, path: str, size: int) -> bool:
+        with suppress(OSError):
+            return (self.root / path).stat().st_size == size
+        return False
+
+    def delete(self, path: str) -> None:
+        """The file, and the folders above it that become empty."""
+        target = self.root / path
+        try:
+            target.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot delete {target}: {error.strerror}") from error
+        with suppress(OSError):
+            for folder in target.relative_to(self.root).parents:
+                if folder != Path():
+                    (self.root / folder).rmdir()
+
+    def below(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for path in (self.root / prefix).rglob("*"):
+            if path.is_file():
+                yield path.relative_to(self.root).as_posix(), path.stat().st_size
+
+    def abandoned(self, prefix: str) -> list[tuple[str, int]]:
+        """The lock is ours, so no other publisher lives."""
+        return sorted(self.below(prefix))
+
+
+def open_store(place: str) -> Store:
+    """A folder by its path, or a bucket as ``s3://bucket/prefix``."""
+    scheme, separator, _ = place.partition("://")
+    if scheme == "s3" and separator:
+        from stoker.catalogue.s3 import S3Store
+
+        return S3Store(place)
+    if separator and scheme != "file":
+        raise UsageError(
+            f"cannot publish to {place}",
+            hints=["a folder, or s3://bucket/prefix for an S3-compatible store"],
+        )
+    return FolderStore(_folder(place))
+
+
+def _folder(place: str) -> Path:
+    if not place.startswith("file://"):
+        return Path(place)
+    from urllib.parse import unquote, urlsplit
+
+    return Path(unquote(urlsplit(place).path))

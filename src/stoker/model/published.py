@@ -1,0 +1,98 @@
+"""What a catalogue of wheels holds: the values of `catalogue.json`.
+
+The file may come from any server, so each field that becomes part of a path, a URL or a command
+has a pattern that excludes separators, quotes and control characters.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from stoker.model.artifact import CxxAbi, RegionPattern
+from stoker.model.value import Value
+from stoker.model.variant import Backend
+
+FORMAT = 1  # of catalogue.json; a reader refuses a newer one
+
+_LONGEST = 255
+FileName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+!]*(-[A-Za-z0-9_.+!]+){4,5}\.whl\Z", max_length=_LONGEST
+    ),
+]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+ProjectName = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=_LONGEST)]
+VariantName = Annotated[str, Meta(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*\Z", max_length=120)]
+VersionText = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.!+_-]+\Z", max_length=_LONGEST)]
+Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=10_000)]
+Architecture = Annotated[str, Meta(pattern=r"^[a-z]+_[0-9]{1,4}[af]?\Z")]
+
+
+class ArchCode(Value, frozen=True, kw_only=True):
+    """All device code of one architecture in a wheel, in bytes as stored in its libraries."""
+
+    arch: Architecture  # "sm_90a", "compute_90"
+    bytes: int
+    count: int
+
+
+class CodeRegions(RegionPattern, frozen=True, kw_only=True):
+    """Regions of device code that hold the same architectures, counted over all libraries."""
+
+    archs: tuple[Architecture, ...]
+
+
+class PublishedWheel(Value, frozen=True, kw_only=True):
+    """One wheel of a catalogue. It belongs to one variant, which has an index of its own."""
+
+    file: FileName
+    sha256: Digest
+    size: int
+    unpacked: int
+    metadata_sha256: Digest
+    project: ProjectName
+    version: VersionText
+    tags: tuple[Line, ...]
+    requires_python: Line | None = None
+    requires: tuple[Line, ...] = ()
+    variant: VariantName
+    backend: Backend
+    cuda: Line | None = None  # "12.8", or "12" where nothing says more
+    regions: tuple[CodeRegions, ...] = ()
+    code: tuple[ArchCode, ...] = ()
+    minimum_driver: Line | None = None
+    cpu: Line | None = None  # a level or microarchitecture; None: any CPU of the family
+    cpu_needs: tuple[Line, ...] = ()
+    blas: Line | None = None
+    cxx_abi: CxxAbi | None = None
+    torch: Line | None = None  # the release of PyTorch that an extension was built for
+    slimmed_for: tuple[Line, ...] = ()
+    verified: bool = False
+    built: Line = ""  # dates in UTC, as 2026-11-15T18:00:00Z
+    published: Line = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What no two wheels of a catalogue share."""
+        return self.variant, self.file
+
+    @property
+    def path(self) -> str:
+        """Where the wheel lies below the catalogue. The content names it, so it never changes."""
+        return f"files/{self.sha256}/{self.file}"
+
+
+class PublishedCatalogue(Value, frozen=True, kw_only=True):
+    """All wheels, sorted. Every page of a catalogue is a function of this value."""
+
+    format: int = FORMAT
+    wheels: tuple[PublishedWheel, ...] = ()
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(sorted(wheel.project for wheel in self.wheels)))
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(sorted(wheel.variant for wheel in self.wheels)))
