@@ -15,7 +15,7 @@ from packaging.version import Version
 from stoker.artifact.runs_on import needed_code
 from stoker.knowledge.cuda import cuda_releases
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.published import PublishedWheel
+from stoker.model.published import CodeRegions, PublishedWheel
 from stoker.model.selection import Choice, Fit, Host, HostGpu
 from stoker.model.units import whole_number
 from stoker.model.value import Value
@@ -167,13 +167,13 @@ class _Served(Value, frozen=True, kw_only=True):
 
     gpu: HostGpu
     fit: Fit
-    arch: str = ""
-    without: int = 0
+    arch: str
+    without: int
 
 
 def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
     """The choice and how close its code is to the GPUs; a machine may have several."""
-    served = [serve(gpu, wheel) for gpu in dict.fromkeys(host.gpus)]
+    served = [_served(gpu, wheel) for gpu in dict.fromkeys(host.gpus)]
     running = [one for one in served if one.fit is not Fit.NONE]
     if not running:
         return Choice(wheel=wheel, fit=Fit.NONE, reason=_cannot(served[0].gpu, wheel)), ()
@@ -189,19 +189,28 @@ def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, .
     return choice, (len(served) - len(running), *_closeness(worst))
 
 
-def serve(gpu: HostGpu, wheel: PublishedWheel) -> _Served:
-    """By what most regions have: a few hold code for one chip only, or a stub after slimming."""
-    if not wheel.regions:
-        return _Served(gpu=gpu, fit=Fit.COMPATIBLE)
+def _served(gpu: HostGpu, wheel: PublishedWheel) -> _Served:
+    fit, arch, without = serves(wheel.regions, gpu.capability)
+    return _Served(gpu=gpu, fit=fit, arch=arch, without=without)
+
+
+@cache
+def serves(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str, int]:
+    """How device code runs on a GPU, by which architecture, and how many regions have none.
+
+    Most regions decide: a few hold code for one chip only, or a stub that slimming has left.
+    """
+    if not regions:
+        return Fit.COMPATIBLE, "", 0
     taken: Counter[str | None] = Counter()
-    for region in wheel.regions:
-        taken[_taken(region.archs, gpu.capability)] += region.count
+    for region in regions:
+        taken[_taken(region.archs, capability)] += region.count
     without = taken.pop(None, 0)
     if without > sum(taken.values()):
-        return _Served(gpu=gpu, fit=Fit.NONE)
+        return Fit.NONE, "", without
     arch = max(taken, key=lambda one: (taken[one], str(one)))
     assert arch is not None
-    return _Served(gpu=gpu, fit=_fit(arch, gpu.capability), arch=arch, without=without)
+    return _fit(arch, capability), arch, without
 
 
 @cache

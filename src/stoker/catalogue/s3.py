@@ -25,7 +25,7 @@ class S3Store:
 
     def __init__(self, place: str):
         self.name = place.rstrip("/")
-        bucket, _, prefix = self.name.removeprefix("s3://").partition("/")
+        bucket, _, prefix = place.removeprefix("s3://").partition("/")
         if not bucket:
             hints = ["for example: s3://wheels/torch"]
             raise UsageError(f"{place} names no bucket", hints=hints)

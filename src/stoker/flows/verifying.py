@@ -44,6 +44,17 @@ def verify(
     ``variant`` is the expected variant; without it, the plan in the wheel counts. ``run`` installs
     the wheel in a temporary environment and uses it there, which executes its code.
     """
+    return read_and_verify(path, variant=variant, run=run, environment=environment)[1]
+
+
+def read_and_verify(
+    path: Path,
+    *,
+    variant: str | None = None,
+    run: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> tuple[WheelUnderTest, Verification]:
+    """Return what was read of a wheel with the result of `verify`."""
     asked = named_variant(variant) if variant else None
     with open_wheel(path) as wheel:
         tested = _read(wheel, asked)
@@ -52,7 +63,7 @@ def verify(
     findings = list(examine(tested))
     if python:
         findings += _tried(path, tested, python, environment)
-    return Verification(
+    return tested, Verification(
         wheel=str(path),
         name=tested.metadata.name,
         version=tested.metadata.version,

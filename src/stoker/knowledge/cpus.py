@@ -84,6 +84,18 @@ def cpu_needs(name: str) -> frozenset[str]:
     return frozenset(microarchitectures()[name].features)
 
 
+def cpu_offers(name: str) -> frozenset[str]:
+    """The features of a CPU that is known only by this name.
+
+    A CPU of a level also runs code for the levels before it: the table lists them in that order.
+    """
+    if name not in cpu_levels():
+        return cpu_needs(name)
+    family = [level for level in cpu_levels().values() if level.family == cpu_family(name)]
+    until = [level.name for level in family].index(name) + 1
+    return frozenset(need for level in family[:until] for need in level.needs)
+
+
 def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
     """Flags for ``gcc`` or ``clang`` of that version; ``None`` where it cannot make such code."""
     if level := cpu_levels().get(name):

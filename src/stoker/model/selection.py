@@ -61,3 +61,9 @@ class Selection(Value, frozen=True, kw_only=True):
     host: Host
     wheels: tuple[PublishedWheel, ...]
     choices: tuple[Choice, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why the first wheel was chosen."""
+        first = self.wheels[0]
+        return next(choice.reason for choice in self.choices if choice.wheel == first)

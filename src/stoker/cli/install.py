@@ -1,0 +1,81 @@
+"""`stoker install`: the variant that suits this machine, from a catalogue or slimmed here."""
+
+import click
+
+from stoker.model.errors import UsageError
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[INDEX] REQUIREMENTS...")
+@click.option("--slim", is_flag=True, help="No catalogue: slim packages of the package index.")
+@click.option(
+    "--for",
+    "wished",
+    metavar="MACHINE",
+    help="Another machine than this one, such as h100 or 'l40s avx2'.",
+)
+@click.option(
+    "--python", metavar="PATH", help="The interpreter. Default: the active environment's."
+)
+@click.option("--installer", type=click.Choice(["pip", "uv"]), help="Default: whichever there is.")
+@click.option("--print", "only_print", is_flag=True, help="Print the command, and install nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was installed as JSON.")
+def command(
+    words: tuple[str, ...],
+    slim: bool,
+    wished: str | None,
+    python: str | None,
+    installer: str | None,
+    only_print: bool,
+    as_json: bool,
+) -> None:
+    """Install the variant of a catalogue that suits this machine best, with its extensions.
+
+    Each wheel is named by its address and hash; what else it requires comes from the package index
+    that pip or uv is configured for. With --slim there is no catalogue: the packages come from the
+    package index, and torch and NVIDIA's libraries are slimmed before they are installed.
+
+    \b
+    stoker install https://wheels.example.org torch flash-attn
+    stoker install /srv/wheels torch==2.9.1 --print
+    stoker install torch==2.9.1 --slim --for h100
+    """
+    from stoker.flows.installing import installer_for, target_python
+
+    chosen = installer_for(target := target_python(python), installer)
+    if slim:
+        if only_print:
+            raise UsageError("--slim takes several steps: there is no one command to print")
+        from stoker.flows.installing import slim_install
+
+        _show_slimmed(slim_install(words, wished or "native", chosen, say=_say), as_json)
+        return
+    if len(words) < 2:
+        hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
+        raise UsageError("name a catalogue and what to install from it", hints=hints)
+    from stoker.flows.installing import install_command, run_installer, select
+    from stoker.report.console import print_json
+    from stoker.report.selection import command_line
+
+    located, selection = select(words[0], words[1:], python=target, wished=wished)
+    line = install_command(located, selection, chosen)
+    if only_print:
+        click.echo(command_line(line))
+        return
+    for wheel in selection.wheels:
+        _say(f"{wheel.file} of {wheel.variant}")
+    _say(selection.reason)
+    run_installer(line, chosen, _say)
+    if as_json:
+        print_json(selection.wheels)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _show_slimmed(done: object, as_json: bool) -> None:
+    from stoker.report.console import print_json
+
+    if as_json:
+        print_json(done)

@@ -1,0 +1,224 @@
+"""From a catalogue, or from the ordinary package index, to packages that suit this machine."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from stoker.catalogue.choosing import choose, read_words
+from stoker.catalogue.installers import Installer, InstallerKind, explained, find_installer
+from stoker.catalogue.reading import Located, locate
+from stoker.catalogue.store import Say
+from stoker.deliver.slim.cuts import SlimRequest
+from stoker.deliver.slim.nvidia import is_nvidia_distribution
+from stoker.flows.slimming import SlimTarget, gpu_targets, slim
+from stoker.flows.slimming import Wishes as SlimWishes
+from stoker.knowledge.cpus import cpu_family, cpu_offers
+from stoker.knowledge.gpus import gpus
+from stoker.knowledge.manylinux import policies
+from stoker.machine.snapshot import read_machine
+from stoker.model.artifact import TargetKind
+from stoker.model.distribution import read_requirement
+from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.machine import Machine
+from stoker.model.selection import Host, HostGpu, Selection
+from stoker.model.value import UNDECODABLE, Value
+from stoker.model.variant import GpuTarget, Platform
+from stoker.outside import folders, process
+from stoker.outside.temporary import folder_of_process
+from stoker.plan.grammar import parse, squeeze
+
+_PATIENCE_S = 60.0
+_ASIDE = ".stoker-install-"
+# Run by the interpreter that is asked; what a sitecustomize prints may stand before the answer.
+_QUESTIONS = """
+import json, platform, sysconfig
+print()
+print(json.dumps({"version": platform.python_version(),
+                  "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED"))}))
+"""
+
+
+class SlimInstalled(Value, frozen=True, kw_only=True):
+    """One wheel of `stoker install --slim`: bytes of its file before and after."""
+
+    name: str
+    version: str
+    before: int
+    after: int
+
+
+class _Python(Value, frozen=True, kw_only=True):
+    version: str
+    free_threaded: bool
+
+
+def target_python(wished: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """The interpreter to install for: as asked, of the active environment, or the one on PATH."""
+    if wished is None and (active := environment.get("VIRTUAL_ENV")):
+        wished = str(Path(active) / "bin" / "python")
+    found = shutil.which(wished or "python3", path=environment.get("PATH"))
+    if found is None and wished:
+        hints = ["name the interpreter of an environment, such as .venv/bin/python"]
+        raise MissingError(f"there is no Python at '{wished}'", hints=hints)
+    return str(Path(found or sys.executable).absolute())
+
+
+def select(
+    place: str, words: Sequence[str], *, python: str, wished: str | None
+) -> tuple[Located, Selection]:
+    """Read a catalogue and choose from it; ``wished`` names a machine other than this one."""
+    located = locate(place)
+    wanted = read_words(words, located.catalogue)
+    return located, choose(read_host(python, wished), located.catalogue, wanted)
+
+
+# -- the machine -----------------------------------------------------------------------------------
+
+
+def read_host(python: str, wished: str | None = None) -> Host:
+    machine = read_machine(())
+    asked = _ask(python)
+    host = Host(
+        os=machine.os.system,
+        cpu_family=machine.cpu.family,
+        cpu=machine.cpu.microarchitecture,
+        cpu_features=machine.cpu.features,
+        python=asked.version,
+        free_threaded=asked.free_threaded,
+        gpus=tuple(HostGpu(name=gpu.name, capability=gpu.capability) for gpu in machine.gpus),
+        driver=next((gpu.driver for gpu in machine.gpus), None),
+        libc=machine.os.libc,
+    )
+    return host if wished is None else wished_host(host, wished, machine)
+
+
+def _ask(python: str) -> _Python:
+    printed = process.check([python, "-c", _QUESTIONS], timeout=_PATIENCE_S)
+    try:
+        return msgspec.json.decode(printed.splitlines()[-1], type=_Python)
+    except (*UNDECODABLE, IndexError):
+        raise CommandError(f"{python} does not answer as a Python does", output=printed) from None
+
+
+def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
+    """The host as words describe it: ``l40s``, ``h100 avx512``, ``cpu``, ``sm80 linux-x86_64``.
+
+    What the words leave open is as on this machine.
+    """
+    variant = parse(text, machine)
+    named = tuple(_named_gpu(text, target) for target in variant.gpus)
+    host = msgspec.structs.replace(host, gpus=named, driver=None)
+    family = cpu_family(variant.cpu) if variant.cpu else host.cpu_family
+    platform = variant.platform or Platform(os=host.os, cpu=family)
+    if (platform.os, platform.cpu) != (host.os, host.cpu_family):
+        newest = policies()[-1].name.removeprefix("manylinux_").replace("_", ".")
+        host = msgspec.structs.replace(
+            host,
+            os=platform.os,
+            cpu_family=platform.cpu,
+            cpu=platform.cpu,
+            cpu_features=(),
+            libc=f"glibc {newest}",
+        )
+    if variant.cpu:
+        features = tuple(sorted(cpu_offers(variant.cpu)))
+        host = msgspec.structs.replace(host, cpu=variant.cpu, cpu_features=features)
+    if variant.python:
+        host = msgspec.structs.replace(host, python=variant.python, free_threaded=False)
+    return host
+
+
+def _named_gpu(text: str, target: GpuTarget) -> HostGpu:
+    """With the name that the user gave it, where the words hold one."""
+    capability = ".".join(map(str, target.capability)) if "." in target.arch else target.arch
+    names = gpus()[capability].names if capability in gpus() else ()
+    said = [name for name in names if squeeze(name) in squeeze(text)]
+    name = max(said, key=len, default=f"sm_{capability.replace('.', '')}")
+    return HostGpu(name=name, capability=capability)
+
+
+# -- from a catalogue ------------------------------------------------------------------------------
+
+
+def installer_for(python: str, wished: str | None) -> Installer:
+    return find_installer(python, os.environ, InstallerKind(wished) if wished else None)
+
+
+def install_command(located: Located, selection: Selection, installer: Installer) -> list[str]:
+    """Every wheel by its address and hash: no other package of that name can take its place."""
+    return installer.install([located.reference(wheel) for wheel in selection.wheels])
+
+
+def run_installer(command: Sequence[str], installer: Installer, say: Say) -> None:
+    outcome = process.stream(list(command), say)
+    if not outcome.ok:
+        raise explained(outcome.stdout, installer)
+
+
+# -- without a catalogue ---------------------------------------------------------------------------
+
+
+def slim_install(
+    words: Sequence[str], gpu_words: str, installer: Installer, *, say: Say
+) -> tuple[SlimInstalled, ...]:
+    """Download what is asked for and all it requires, slim it, and install the result."""
+    named = [_required_name(word) for word in words]
+    request = SlimRequest(gpus=gpu_targets(gpu_words), nvidia=True)
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
+        wheels = work / "wheels"
+        run_installer(installer.download(wheels, words), installer, say)
+        done = [
+            _slimmed(path, request, say)
+            for path in sorted(wheels.glob("*.whl"))
+            if _may_hold_code(path, named)
+        ]
+        pins = [f"{one.name}=={one.version}" for one in done]
+        alone = all(path.suffix == ".whl" for path in wheels.iterdir())
+        rest = [word for word, name in zip(words, named, strict=True) if name not in _names(done)]
+        command = installer.install_from(wheels, [*pins, *rest], alone=alone)
+        run_installer(command, installer, say)
+    return tuple(done)
+
+
+def _required_name(word: str) -> str:
+    try:
+        return canonicalize_name(read_requirement(word).name)
+    except InvalidRequirement as error:
+        hints = ["for example: stoker install torch==2.9.1 --slim"]
+        raise UsageError(f"'{word[:60]}' is no requirement: {error}", hints=hints) from None
+
+
+def _names(done: Sequence[SlimInstalled]) -> set[str]:
+    return {one.name for one in done}
+
+
+def _may_hold_code(path: Path, named: Sequence[str]) -> bool:
+    project = parse_wheel_filename(path.name)[0]
+    return project == "torch" or project in named or is_nvidia_distribution(project)
+
+
+def _slimmed(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
+    """Replace a wheel by its slimmed one, where that has anything to cut."""
+    before = path.stat().st_size
+    target = SlimTarget(kind=TargetKind.WHEEL, path=path)
+    try:
+        report = slim(target, request, SlimWishes(out=path.parent))
+        output = Path(report.output) if report.output else path
+    except UsageError as error:
+        # A library may serve fewer GPUs than PyTorch does; PyTorch itself must serve them.
+        if not is_nvidia_distribution(path.name.partition("-")[0]):
+            raise
+        say(f"{path.name} stays whole: {error.message}")
+        output = path
+    if output != path:
+        path.unlink()
+    name, version, _, _ = parse_wheel_filename(output.name)
+    after = output.stat().st_size
+    say(f"{name} {version}: {before:,} -> {after:,} bytes")
+    return SlimInstalled(name=name, version=str(version), before=before, after=after)

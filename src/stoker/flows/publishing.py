@@ -1,0 +1,185 @@
+"""Wheels into a catalogue, and out of it: checked first, then one change of the catalogue."""
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+
+from stoker.artifact.engine import open_wheel
+from stoker.artifact.headers import Headers
+from stoker.catalogue import publishing
+from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
+from stoker.catalogue.publishing import PeoplePage, Pruned, Upload
+from stoker.catalogue.serving import make_server
+from stoker.catalogue.store import FolderStore, Say, open_store
+from stoker.deliver.slim.nvidia import LICENCE, PRIVATE, is_nvidia_distribution
+from stoker.deliver.verify.wheel_under_test import Verification, WheelUnderTest
+from stoker.flows.verifying import read_and_verify
+from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.finding import Severity
+from stoker.model.published import PublishedWheel
+from stoker.model.value import Value
+
+_MOST_HINTS = 3
+
+
+class Wishes(Value, frozen=True, kw_only=True):
+    """``force``: also what `verify` finds fault with. ``replace``: also in place of another."""
+
+    variant: str | None = None
+    force: bool = False
+    replace: bool = False
+    dry_run: bool = False
+
+
+class PublishReport(Value, frozen=True, kw_only=True):
+    """``added`` are new; the others were there already, byte for byte."""
+
+    place: str
+    wheels: tuple[PublishedWheel, ...]
+    added: tuple[PublishedWheel, ...]
+    notes: tuple[str, ...] = ()
+
+
+def publish(
+    words: Sequence[str], place: str, wishes: Wishes, *, people: PeoplePage, say: Say
+) -> PublishReport:
+    """Every wheel is checked before the first one is published."""
+    store = open_store(place)
+    wished = variant_name(wishes.variant) if wishes.variant else None
+    uploads, notes = [], []
+    for path in _files(words):
+        say(f"verifying {path.name}")
+        upload, verification = _prepare(path, wished)
+        if not verification.ok:
+            _check_forced(path, verification, force=wishes.force)
+            notes.append(f"{path.name} is published although `stoker verify` finds errors in it")
+        uploads.append(upload)
+    _check_apart(uploads)
+    wheels = tuple(upload.wheel for upload in uploads)
+    if wishes.dry_run:
+        return PublishReport(place=place, wheels=wheels, added=wheels, notes=tuple(notes))
+    added = publishing.publish(store, uploads, people, replace=wishes.replace, say=say)
+    return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
+
+
+def unpublish(
+    place: str, names: Collection[str], variant: str | None, *, people: PeoplePage, say: Say
+) -> tuple[PublishedWheel, ...]:
+    return publishing.unpublish(open_store(place), names, variant, people, say=say)
+
+
+def prune(place: str, *, keep: int | None, dry_run: bool, people: PeoplePage, say: Say) -> Pruned:
+    return publishing.prune(open_store(place), keep=keep, dry_run=dry_run, people=people, say=say)
+
+
+@contextmanager
+def serving(
+    place: str, *, host: str, port: int, log: Say
+) -> Iterator[tuple[ThreadingHTTPServer, str]]:
+    """A server of a catalogue that listens, and its address."""
+    store = open_store(place)
+    publishing.check_is_catalogue(store)
+    if not isinstance(store, FolderStore):
+        raise UsageError(
+            f"{place} has a server of its own", hints=["name the folder of a catalogue"]
+        )
+    with make_server(store.root, host=host, port=port, log=log) as server:
+        name = f"[{host}]" if ":" in host else host
+        yield server, f"http://{name}:{server.server_address[1]}/"
+
+
+def _files(words: Sequence[str]) -> list[Path]:
+    """The wheels that are named, and those in folders that are named."""
+    found: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            inside = sorted(path.glob("*.whl"))
+            if not inside:
+                raise UsageError(f"there is no wheel in {path}")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise UsageError(f"there is no file or folder at '{word}'")
+    return list(dict.fromkeys(found))
+
+
+def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
+    """Read and check one wheel. What may not be passed on is refused whatever is asked for."""
+    tested, verification = read_and_verify(path)
+    with open_wheel(path) as wheel:
+        metadata = wheel.read(f"{wheel.dist_info}/METADATA")
+    _check_licence(path, tested, Headers(metadata))
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        status = path.stat()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    identity = Identity(
+        file=path.name,
+        sha256=digest,
+        size=status.st_size,
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
+    )
+    recorded = Recorded(
+        plan=tested.plan.variant if tested.plan else None,
+        slim=tested.slim.record if tested.slim else None,
+        variant=variant,
+        verified=verification.ok,
+    )
+    entry = msgspec.structs.replace(
+        make_entry(identity, tested.facts, recorded), published=_moment(datetime.now(UTC))
+    )
+    return Upload(wheel=entry, source=path, metadata=metadata), verification
+
+
+def _moment(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_licence(path: Path, tested: WheelUnderTest, headers: Headers) -> None:
+    slim = tested.slim
+    if slim and slim.problem:
+        raise ArtifactError(f"its slim record cannot be read: {slim.problem}", file=path.name)
+    slimmed = slim is not None and slim.record is not None
+    private = slimmed and slim is not None and slim.record is not None and slim.record.private
+    owned = slimmed and is_nvidia_distribution(tested.metadata.name)
+    if private or owned or PRIVATE in headers.values("Classifier"):
+        raise UsageError(
+            f"{path.name} holds changed libraries of NVIDIA: {LICENCE}",
+            hints=[
+                "publish a wheel that was slimmed without --nvidia",
+                "`stoker install torch --slim` slims NVIDIA's packages where they are used",
+            ],
+        )
+
+
+def _check_forced(path: Path, verification: Verification, *, force: bool) -> None:
+    if force:
+        return
+    errors = [found for found in verification.findings if found.severity is Severity.ERROR]
+    lines = [f"{found.name}: {found.title}" for found in errors[:_MOST_HINTS]]
+    raise UsageError(
+        f"{path.name} does not pass `stoker verify`",
+        hints=[*lines, "--force publishes it all the same, marked as unverified"],
+    )
+
+
+def _check_apart(uploads: Sequence[Upload]) -> None:
+    """Two wheels of one name and one variant cannot be told apart by an installer."""
+    seen: dict[tuple[str, str], Upload] = {}
+    for upload in uploads:
+        other = seen.setdefault(upload.wheel.key, upload)
+        if other.wheel.sha256 != upload.wheel.sha256:
+            raise UsageError(
+                f"{other.source} and {upload.source} have one name and differ",
+                hints=["publish them separately, each with its own --variant"],
+            )

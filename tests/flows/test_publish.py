@@ -1,0 +1,278 @@
+"""Wheels into a catalogue and out of it again, by the real commands, pip and uv."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from catalogue_stores import check_whole
+from catalogue_wheels import make_library, make_wheel
+from conftest import Stoker
+from stoker.model.slim import SlimRecord
+
+COMMAND = Path(sys.executable).with_name("stoker")
+UV = Path(sys.executable).with_name("uv")
+# Neither the user's configuration nor the package index has a say in these tests.
+ALONE = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "", "UV_NO_CONFIG": "1"}
+
+
+@pytest.fixture(scope="session")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels of one project for three variants, and an extension of one of them."""
+    folder = tmp_path_factory.mktemp("variants")
+
+    def need(tool: str) -> str:
+        return shutil.which(tool) or pytest.skip(f"{tool} is not on the PATH")
+
+    for variant, archs in {
+        "cu128-sm80": ["sm_80"],
+        "cu128-sm90": ["sm_90"],
+        "cpu": [],
+    }.items():
+        library = make_library(need, folder / "build" / variant, archs) if archs else None
+        make_wheel(folder / "wheels", variant=variant, library=library, requires=["millstone==2.0"])
+    make_wheel(folder / "wheels", name="millstone", version="2.0", variant="cpu")
+    return folder / "wheels"
+
+
+@pytest.fixture(scope="session")
+def catalogue(variants: Path) -> Path:
+    index = variants.parent / "index"
+    subprocess.run([str(COMMAND), "publish", str(variants), "--to", str(index)], check=True)
+    return index
+
+
+@pytest.fixture
+def index(catalogue: Path, tmp_path: Path) -> Path:
+    """A copy of the catalogue that the test may change."""
+    return shutil.copytree(catalogue, tmp_path / "index")
+
+
+@pytest.fixture
+def address(index: Path) -> Iterator[str]:
+    """Of `stoker serve` on a free port."""
+    command = [str(COMMAND), "serve", str(index), "--port", "0", "--quiet"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+
+
+def environment(folder: Path) -> str:
+    """An empty virtual environment; pip is brought along by stoker."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    return str(folder / "bin" / "python")
+
+
+def installed(python: str) -> str:
+    code = "import mill, millstone; print(mill.version, millstone.version)"
+    return subprocess.check_output([python, "-c", code], text=True).strip()
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+@pytest.mark.parametrize("place", ["folder", "http"])
+def test_install(
+    stoker: Stoker, index: Path, address: str, tmp_path: Path, installer: str, place: str
+) -> None:
+    """The variant that suits, with what it requires of the catalogue, into an empty environment."""
+    python = environment(tmp_path / "venv")
+    where = str(index) if place == "folder" else address
+    words = [
+        "install",
+        where,
+        "mill",
+        "--for",
+        "h100",
+        "--installer",
+        installer,
+        "--python",
+        python,
+    ]
+    done = stoker(*words, "--json", timeout=120, **ALONE)
+    assert done.returncode == 0, done.stderr
+    assert installed(python) == "1.0+cu128.sm90 2.0+cpu"
+    assert [row["project"] for row in msgspec.json.decode(done.stdout)] == ["mill", "millstone"]
+    assert "native sm_90 code for H100 (9.0)" in done.stderr
+    other = stoker(*words[:4], "rtx3090", *words[5:], timeout=120, **ALONE)
+    assert other.returncode == 0, other.stderr
+    assert installed(python) == "1.0+cu128.sm80 2.0+cpu"
+
+
+def test_the_command_alone(stoker: Stoker, address: str, tmp_path: Path) -> None:
+    """It names each wheel by address and hash, and no index at all."""
+    python = environment(tmp_path / "venv")
+    done = stoker("install", address, "mill", "--for", "cpu", "--python", python, "--print")
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        rf"'mill @ {address}files/\w{{64}}/mill-1.0%2Bcpu-\S+#sha256=\w{{64}}'", done.stdout
+    )
+    assert "index" not in done.stdout.replace(str(tmp_path), "")
+    refused = subprocess.run([python, "-c", "import mill"], capture_output=True, check=False)
+    assert refused.returncode != 0
+
+
+def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) -> None:
+    """The index of a variant is enough, also with hashes, over HTTP and from the folder."""
+    python = environment(tmp_path / "venv")
+    (wheel,) = variants.glob("millstone-*")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    pinned = tmp_path / "requirements.txt"
+    for base in (address, f"{index.as_uri()}/"):
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--force-reinstall"]
+        options = ["--index-url", f"{base}cpu/", "--no-cache-dir"]
+        subprocess.run([*pip, *options, "mill"], env={**os.environ, **ALONE}, check=True)
+        assert installed(python) == "1.0+cpu 2.0+cpu"
+        pinned.write_text(f"millstone==2.0+cpu --hash=sha256:{digest}\n")
+        hashed = [*pip, *options, "--require-hashes", "-r", str(pinned)]
+        subprocess.run(hashed, env={**os.environ, **ALONE}, check=True)
+        pinned.write_text(f"millstone==2.0+cpu --hash=sha256:{'0' * 64}\n")
+        done = subprocess.run(hashed, env={**os.environ, **ALONE}, check=False, capture_output=True)
+        assert done.returncode != 0
+
+
+def test_plain_uv(index: Path, address: str, tmp_path: Path) -> None:
+    python = environment(tmp_path / "venv")
+    for base in (address, f"{index.as_uri()}/"):
+        uv = [str(UV), "pip", "install", "--reinstall", "--no-cache", "--python", python]
+        command = [*uv, "--default-index", f"{base}cpu/", "mill"]
+        subprocess.run(command, env={**os.environ, **ALONE}, check=True)
+        assert installed(python) == "1.0+cpu 2.0+cpu"
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_file_that_was_changed(
+    stoker: Stoker, index: Path, tmp_path: Path, installer: str
+) -> None:
+    python = environment(tmp_path / "venv")
+    (wheel,) = index.glob("files/*/mill-1.0+cpu-*.whl")
+    other = make_wheel(tmp_path / "other", variant="cpu", more={"mill/evil.py": b"x = 1\n"})
+    assert wheel.name == other.name
+    wheel.write_bytes(other.read_bytes())
+    words = ["install", str(index), "mill", "--for", "cpu", "--installer", installer]
+    done = stoker(*words, "--python", python, timeout=120, **ALONE)
+    assert done.returncode == 1
+    assert "its hash is another" in done.stderr
+
+
+def test_select(stoker: Stoker, index: Path) -> None:
+    done = stoker("select", str(index), "mill", "--for", "l40s", "--json")
+    assert done.returncode == 0, done.stderr
+    found = msgspec.json.decode(done.stdout)
+    reasons = {row["wheel"]["variant"]: (row["fit"], row["reason"]) for row in found["choices"]}
+    assert reasons["cu128-sm80"] == ("compatible", "sm_80 code, which L40S (8.9) runs")
+    assert reasons["cu128-sm90"] == ("does not run", "L40S (8.9) cannot run what it holds: sm_90")
+    assert next(iter(reasons)) == "cu128-sm80"
+    page = stoker("select", str(index), "mill", "--for", "l40s").stdout
+    assert re.search(r"-> +cu128-sm80 .*sm_80 code, which L40S", page)
+
+
+def test_a_catalogue_that_cannot_be_had(stoker: Stoker, tmp_path: Path, address: str) -> None:
+    for place, status, said in (
+        (str(tmp_path / "nowhere"), 2, "is not a catalogue"),
+        (f"{address}cpu/", 2, "is not a catalogue"),
+        ("http://127.0.0.1:9/", 4, "cannot reach http://127.0.0.1:9/"),
+        ("ftp://example.org/", 2, "ftp://example.org/"),
+        ("s3://", 2, "names no bucket"),
+    ):
+        done = stoker("select", place, "mill")
+        assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+        assert "Traceback" not in done.stderr
+    done = stoker("select", address, "mill", "--for", "rtx9999")
+    assert done.returncode == 2
+    assert "unknown word 'rtx9999'" in done.stderr
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_unverified_wheels_need_force(stoker: Stoker, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "bad", variant="cpu")
+    renamed = wheel.rename(wheel.with_name(wheel.name.replace("py3-none-any", "py2-none-any")))
+    done = stoker("publish", str(renamed), "--to", "index")
+    assert done.returncode == 2
+    assert "does not pass `stoker verify`" in done.stderr
+    assert not (tmp_path / "index").exists()
+    forced = stoker("publish", str(renamed), "--to", "index", "--force", "--json")
+    assert forced.returncode == 0, forced.stderr
+    assert msgspec.json.decode(forced.stdout)["wheels"][0]["verified"] is False
+
+
+@pytest.mark.parametrize("how", ["private", "owned", "classifier"])
+def test_slimmed_libraries_of_nvidia_are_never_published(
+    stoker: Stoker, tmp_path: Path, how: str
+) -> None:
+    name = "nvidia-mill" if how == "owned" else "mill"
+    slimmed = SlimRecord(targets=("9.0",), label="sm90", private=how == "private")
+    classifier = "Classifier: Private :: Do Not Upload\n" if how == "classifier" else ""
+    wheel = make_wheel(tmp_path / "dist", name=name, slimmed=slimmed, metadata=classifier)
+    done = stoker("publish", str(wheel), "--to", "index", "--force")
+    assert done.returncode == 2
+    assert "licence" in done.stderr
+    assert not (tmp_path / "index").exists()
+
+
+def test_broken_wheels(stoker: Stoker, tmp_path: Path, index: Path) -> None:
+    before = (index / "catalogue.json").read_bytes()
+    wheel = make_wheel(tmp_path / "dist", version="3.0")
+    cut = tmp_path / "cut" / wheel.name
+    cut.parent.mkdir()
+    cut.write_bytes(wheel.read_bytes()[:-100])
+    hostile = make_wheel(tmp_path / "hostile", version="4.0")
+    hostile = hostile.rename(hostile.with_name("<script>-4.0-py3-none-any.whl"))
+    for path in (cut, hostile, tmp_path / "none.whl", tmp_path / "cut"):
+        done = stoker("publish", str(path), "--to", str(index), "--force")
+        assert done.returncode in (1, 2), done.stderr
+        assert "Traceback" not in done.stderr
+    done = stoker("publish", str(wheel), "--to", str(index), "--variant", "../escape")
+    assert done.returncode == 2
+    assert (index / "catalogue.json").read_bytes() == before
+
+
+# -- many publishers, and killed ones --------------------------------------------------------------
+
+
+def test_two_publishers_at_once(tmp_path: Path) -> None:
+    """Each publishes several wheels, one command for each; none is lost."""
+    wheels = [make_wheel(tmp_path / "dist", version=f"1.{number}") for number in range(8)]
+    script = 'for wheel; do "$0" publish "$wheel" --to index --variant cpu || exit 1; done'
+    running = [
+        subprocess.Popen(
+            ["sh", "-c", script, COMMAND, *half], cwd=tmp_path, stderr=subprocess.DEVNULL
+        )
+        for half in (wheels[:4], wheels[4:])
+    ]
+    assert [process.wait(120) for process in running] == [0, 0]
+    assert len(check_whole(tmp_path / "index").wheels) == len(wheels)
+
+
+def test_kill_while_publishing(stoker: Stoker, tmp_path: Path, variants: Path) -> None:
+    """Whenever it is killed, the old or the new catalogue is whole, and publishing can go on."""
+    for moment in range(8):
+        command = [str(COMMAND), "publish", str(variants), "--to", "index"]
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        while line := process.stderr.readline():
+            if line.startswith("uploading"):
+                break
+        time.sleep(moment * 0.004)
+        process.kill()
+        process.communicate()
+        if (tmp_path / "index/catalogue.json").exists():
+            assert len(check_whole(tmp_path / "index").wheels) in (0, 4)
+        if moment % 3 == 2:
+            shutil.rmtree(tmp_path / "index", ignore_errors=True)
+    done = stoker("publish", str(variants), "--to", "index")
+    assert done.returncode == 0, done.stderr
+    assert len(check_whole(tmp_path / "index").wheels) == 4
+    assert not list((tmp_path / "index/.stoker").glob("*/*"))
