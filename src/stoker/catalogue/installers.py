@@ -17,7 +17,7 @@ from stoker.model.errors import CommandError, MissingError, StokerError, Storage
 from stoker.model.value import Value
 from stoker.outside import process
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _WRONG_HASH = re.compile("DO NOT MATCH THE HASHES|[Hh]ash mismatch")
 _UNREACHABLE = re.compile(
     "Retrying \\(|Max retries exceeded|Connection refused|[Ff]ailed to fetch|dns error"
@@ -71,7 +71,7 @@ def find_installer(
 def _pip(python: str) -> tuple[str, ...] | None:
     """-P keeps a folder called pip, in the current folder, from being taken for pip."""
     asked = [python, "-c", "import sys; sys.path[:] = filter(None, sys.path); import pip"]
-    if process.run(asked, timeout=_PATIENCE_S).ok:
+    if process.run(asked, timeout=_TIMEOUT_S).ok:
         return python, "-m", "pip"
     if importlib.util.find_spec("pip"):
         return sys.executable, "-P", "-m", "pip", "--python", python

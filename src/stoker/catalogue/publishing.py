@@ -123,7 +123,7 @@ def _upload(store: Store, one: Upload, say: Say) -> None:
 def unpublish(
     store: Store, names: Collection[str], variant: str | None, people: PeoplePage, *, say: Say
 ) -> tuple[PublishedWheel, ...]:
-    """Remove wheels from all pages; their files stay until `prune`, for those who download now."""
+    """Remove wheels from all pages; their files stay until `prune`, for downloads in progress."""
     gone: list[PublishedWheel] = []
 
     def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:

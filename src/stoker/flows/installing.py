@@ -33,9 +33,9 @@ from stoker.outside import folders, process
 from stoker.outside.temporary import folder_of_process
 from stoker.plan.grammar import parse, squeeze
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _ASIDE = ".stoker-install-"
-# Run by the interpreter that is asked; what a sitecustomize prints may stand before the answer.
+# The target interpreter runs this. A sitecustomize may print something of its own first.
 _QUESTIONS = """
 import json, platform, sysconfig
 print()
@@ -99,7 +99,7 @@ def read_host(python: str, wished: str | None = None) -> Host:
 
 
 def _ask(python: str) -> _Python:
-    printed = process.check([python, "-c", _QUESTIONS], timeout=_PATIENCE_S)
+    printed = process.check([python, "-c", _QUESTIONS], timeout=_TIMEOUT_S)
     try:
         return msgspec.json.decode(printed.splitlines()[-1], type=_Python)
     except (*UNDECODABLE, IndexError):

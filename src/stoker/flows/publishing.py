@@ -28,7 +28,7 @@ _MOST_HINTS = 3
 
 
 class Wishes(Value, frozen=True, kw_only=True):
-    """``force``: also what `verify` finds fault with. ``replace``: also in place of another."""
+    """``force``: also what `verify` rejects. ``replace``: also in place of another wheel."""
 
     variant: str | None = None
     force: bool = False
