@@ -257,7 +257,7 @@ def test_two_publishers_at_once(tmp_path: Path) -> None:
 
 
 def test_kill_while_publishing(stoker: Stoker, tmp_path: Path, variants: Path) -> None:
-    """Whenever it is killed, the old or the new catalogue is whole, and the next publisher continues."""
+    """The old or the new catalogue is whole after each kill; the next publisher continues."""
     for moment in range(8):
         command = [str(COMMAND), "publish", str(variants), "--to", "index"]
         process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
