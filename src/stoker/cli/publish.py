@@ -19,7 +19,7 @@ import click
 @click.option("--replace", is_flag=True, help="Replace a wheel of the same name and variant.")
 @click.option("--dry-run", is_flag=True, help="Check the wheels, and publish nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was published as JSON.")
-def command(wheels: tuple[str, ...], place: str, as_json: bool, **wishes: Any) -> None:
+def command(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) -> None:
     """Add wheels, or all wheels of a folder, to a catalogue.
 
     Each variant gets a package index of its own, and the catalogue a page for people. Publishing
@@ -30,7 +30,7 @@ def command(wheels: tuple[str, ...], place: str, as_json: bool, **wishes: Any) -
     stoker publish torch-2.9.1+cu128.sm90-cp312-cp312-manylinux_2_28_x86_64.whl --to s3://wheels
     stoker publish dist/mill-1.0-py3-none-any.whl --to wheels --variant cpu-avx2
     """
-    from stoker.flows.publishing import Wishes, publish
+    from stoker.flows.publishing import PublishOptions, publish
     from stoker.report.catalogue import people_page
     from stoker.report.console import print_json, show
     from stoker.report.selection import wheels_page
@@ -38,7 +38,7 @@ def command(wheels: tuple[str, ...], place: str, as_json: bool, **wishes: Any) -
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    report = publish(wheels, place, Wishes(**wishes), people=people_page, say=say)
+    report = publish(wheels, place, PublishOptions(**options), people=people_page, say=say)
     for note in report.notes:
         say(f"note: {note}")
     if as_json:
@@ -47,5 +47,5 @@ def command(wheels: tuple[str, ...], place: str, as_json: bool, **wishes: Any) -
     show(wheels_page(report.wheels))
     count = len(report.added)
     there = len(report.wheels) - count
-    done = "would be published" if wishes["dry_run"] else "published"
+    done = "would be published" if options["dry_run"] else "published"
     say(f"{count} {done} to {place}" + (f"; {there} were there already" if there else ""))

@@ -15,9 +15,8 @@ from stoker.catalogue.installers import Installer, InstallerKind, explained, fin
 from stoker.catalogue.reading import Located, locate
 from stoker.catalogue.store import Say
 from stoker.deliver.slim.cuts import SlimRequest
-from stoker.deliver.slim.nvidia import is_nvidia_distribution
-from stoker.flows.slimming import SlimTarget, gpu_targets, slim
-from stoker.flows.slimming import Wishes as SlimWishes
+from stoker.deliver.slim.selection import is_nvidia_distribution
+from stoker.flows.slimming import OutputOptions, SlimTarget, gpu_targets, slim
 from stoker.knowledge.cpus import cpu_family, cpu_offers
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.manylinux import policies
@@ -208,7 +207,7 @@ def _slimmed(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     before = path.stat().st_size
     target = SlimTarget(kind=TargetKind.WHEEL, path=path)
     try:
-        report = slim(target, request, SlimWishes(out=path.parent))
+        report = slim(target, request, OutputOptions(out=path.parent))
         output = Path(report.output) if report.output else path
     except UsageError as error:
         # A library may serve fewer GPUs than PyTorch does; PyTorch itself must serve them.

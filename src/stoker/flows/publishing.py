@@ -16,7 +16,7 @@ from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
 from stoker.catalogue.publishing import PeoplePage, Pruned, Upload
 from stoker.catalogue.serving import make_server
 from stoker.catalogue.store import FolderStore, Say, open_store
-from stoker.deliver.slim.nvidia import LICENCE, PRIVATE, is_nvidia_distribution
+from stoker.deliver.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
 from stoker.deliver.verify.wheel_under_test import Verification, WheelUnderTest
 from stoker.flows.verifying import read_and_verify
 from stoker.model.errors import ArtifactError, StorageError, UsageError
@@ -27,7 +27,7 @@ from stoker.model.value import Value
 _MOST_HINTS = 3
 
 
-class Wishes(Value, frozen=True, kw_only=True):
+class PublishOptions(Value, frozen=True, kw_only=True):
     """``force``: also what `verify` rejects. ``replace``: also in place of another wheel."""
 
     variant: str | None = None
@@ -46,24 +46,24 @@ class PublishReport(Value, frozen=True, kw_only=True):
 
 
 def publish(
-    words: Sequence[str], place: str, wishes: Wishes, *, people: PeoplePage, say: Say
+    words: Sequence[str], place: str, options: PublishOptions, *, people: PeoplePage, say: Say
 ) -> PublishReport:
     """Every wheel is checked before the first one is published."""
     store = open_store(place)
-    wished = variant_name(wishes.variant) if wishes.variant else None
+    wished = variant_name(options.variant) if options.variant else None
     uploads, notes = [], []
     for path in _files(words):
         say(f"verifying {path.name}")
         upload, verification = _prepare(path, wished)
         if not verification.ok:
-            _check_forced(path, verification, force=wishes.force)
+            _check_forced(path, verification, force=options.force)
             notes.append(f"{path.name} is published although `stoker verify` finds errors in it")
         uploads.append(upload)
     _check_apart(uploads)
     wheels = tuple(upload.wheel for upload in uploads)
-    if wishes.dry_run:
+    if options.dry_run:
         return PublishReport(place=place, wheels=wheels, added=wheels, notes=tuple(notes))
-    added = publishing.publish(store, uploads, people, replace=wishes.replace, say=say)
+    added = publishing.publish(store, uploads, people, replace=options.replace, say=say)
     return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
 
 
