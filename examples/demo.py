@@ -36,8 +36,8 @@ def main() -> None:
     folder.mkdir(parents=True)
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     os.environ["STOKER_HOME"] = str(folder / "home")
-    print("kiln is a small PyTorch-like project: generated operators and a Python extension.")
-    print("The compiler needs about 0.9 GB for each of three files. The build may use 1.5 GiB.")
+    print("kiln is a small project with generated operators, like PyTorch.")
+    print("Three of its files need about 0.9 GB each to compile. The limit is 1.5 GiB.")
     summary = []
     try:
         if within := limited():

@@ -1,5 +1,7 @@
-"""The manual pages and completions that ship in the wheel, as release/share.py writes them."""
+"""What users meet first: manual pages and completions of the wheel, and the README's examples."""
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +66,13 @@ def test_completions_are_what_the_command_prints(
     share: Path, stoker: Stoker, shell: str, name: str
 ) -> None:
     assert (share / name).read_text().strip() == stoker("completion", shell).stdout.strip()
+
+
+def test_the_readme_shows_what_the_commands_print(stoker: Stoker) -> None:
+    text = (ROOT / "README.md").read_text()
+    examples = re.findall(r"^\$ stoker (.+)\n((?:(?!\$ |```).*\n)+)", text, re.MULTILINE)
+    assert examples
+    for words, shown in examples:
+        done = stoker(*shlex.split(words))
+        printed = (done.stdout + done.stderr).splitlines()
+        assert [line for line in shown.splitlines() if line not in (*printed, "…")] == [], words
