@@ -1,21 +1,30 @@
-"""The overhead of the governor with ample memory: `python benchmarks/overhead.py`.
+"""What governing costs where memory is ample: `python benchmarks/overhead.py`.
 
-For trivial steps: wall time per step with and without the governor, alternating. For C++ compiles
-of about two seconds: the CPU time of all processes that are not compilers, as a share of the
-compilers' time. Results are written to results/overhead.json.
+Trivial steps: a compiler that does nothing, started by ninja, with and without `stoker run`, in
+turns. The CPU time that governing adds to a step is that of the governor and that of everything
+else (launcher, preloaded library, `stoker run`). CPU time is used because other processes of the
+machine change wall time far more.
+
+Compiles of about two seconds: the CPU time of everything that is not a compiler, as a share of the
+compilers' CPU time.
+
+`--compare FOLDER` measures the stoker of another checkout, too, in turns with this one. Results go
+to results/overhead.json.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workload import FUNCTION, LIGHT
 
@@ -23,41 +32,56 @@ from stoker.machine.snapshot import read_machine
 
 RESULTS = Path(__file__).parent / "results"
 BIN = Path(sys.executable).parent
-TRIVIAL = "rule trivial\n  command = {launcher} true $in -o $out && touch $out\n"
-COMPILE = "rule compile\n  command = {launcher} g++ -O2 -c $in -o $out\n"
+COMPILER = "trivial-compiler"  # a link to `true`, which STOKER_COMPILERS declares a compiler
+TRIVIAL = f"rule trivial\n  command = {COMPILER} $in.c -o $out && touch $out\n"
+COMPILE = "rule compile\n  command = g++ -O2 -c $in -o $out\n"
+
+
+class Cost(NamedTuple):
+    """What a build took. ``cpu_s`` is of everything but the governor."""
+
+    wall_s: float
+    cpu_s: float
+    governor_cpu_s: float = 0.0
+    steps_cpu_s: float = 0.0
 
 
 class Project:
-    """A build.ninja with or without the launcher in front of its commands."""
+    """A build.ninja that is built again and again, by the stoker of one folder of programs."""
 
     def __init__(self, folder: Path, rule: str, statements: list[str]):
-        self._folder, self._statements = folder, statements
-        self._rule = rule
-        self._env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-        self._env["STOKER_HOME"] = str(folder / "home")
-        self.summary: dict[str, Any] = {}
+        self._folder = folder
+        (folder / "build.ninja").write_text("".join([rule, *statements]))
+        (folder / "bin").mkdir()
+        (folder / "bin" / COMPILER).symlink_to(shutil.which("true") or "/bin/true")
+        self._env = {
+            **os.environ,
+            "PATH": os.pathsep.join([str(folder / "bin"), os.environ["PATH"]]),
+            "STOKER_COMPILERS": COMPILER,
+        }
 
-    def plain(self) -> float:
-        return self._run(["ninja", f"-j{os.cpu_count()}"], launcher="")
+    def plain(self) -> Cost:
+        return self._run(["ninja", f"-j{os.cpu_count()}"])
 
-    def governed(self) -> float:
-        summary = self._folder / "summary.json"
-        command = ["stoker", "run", "--progress", "quiet", "--summary", str(summary), "--", "ninja"]
-        seconds = self._run(command, launcher="$$STOKER_LAUNCHER")
-        self.summary = json.loads(summary.read_text())
-        return seconds
+    def governed(self, programs: Path) -> Cost:
+        file = self._folder / "summary.json"
+        stoker = [str(programs / "stoker"), "run", "--progress", "quiet", "--summary", str(file)]
+        home = self._folder / f"home-{hashlib.sha256(str(programs).encode()).hexdigest()[:8]}"
+        cost = self._run([*stoker, "--", "ninja"], STOKER_HOME=str(home))
+        summary = json.loads(file.read_text())
+        expected = (self._folder / "build.ninja").read_text().count("\nbuild ")
+        assert summary["steps"] == expected, f"{summary['steps']} steps of {expected} were governed"
+        return cost._replace(governor_cpu_s=summary["governor_cpu_s"], steps_cpu_s=summary["cpu_s"])
 
-    def _run(self, command: list[str], *, launcher: str) -> float:
-        lines = [self._rule.format(launcher=launcher), *self._statements]
-        (self._folder / "build.ninja").write_text("".join(lines))
+    def _run(self, command: list[str], **env: str) -> Cost:
         for made in self._folder.glob("*.o"):
             made.unlink()
         (self._folder / ".ninja_log").unlink(missing_ok=True)
-        began = time.monotonic()
+        began, before = time.monotonic(), cpu_seconds()
         subprocess.run(
-            command, cwd=self._folder, env=self._env, check=True, stdout=subprocess.DEVNULL
+            command, cwd=self._folder, env=self._env | env, check=True, stdout=subprocess.DEVNULL
         )
-        return time.monotonic() - began
+        return Cost(time.monotonic() - began, cpu_seconds() - before)
 
 
 def cpu_seconds() -> float:
@@ -65,40 +89,60 @@ def cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def trivial(folder: Path, steps: int, rounds: int) -> dict[str, float]:
+def trivial(folder: Path, stokers: dict[str, Path], steps: int, rounds: int) -> dict[str, Any]:
     project = Project(folder, TRIVIAL, [f"build {n}.o: trivial\n" for n in range(steps)])
-    plain, governed = [], []
+    plain: list[Cost] = []
+    governed: dict[str, list[Cost]] = {name: [] for name in stokers}
     for _ in range(rounds):
         plain.append(project.plain())
-        governed.append(project.governed())
-    a, b = statistics.median(plain), statistics.median(governed)
+        for name, programs in stokers.items():
+            governed[name].append(project.governed(programs))
     return {
         "steps": steps,
-        "plain_ms_a_step": 1000 * a / steps,
-        "governed_ms_a_step": 1000 * b / steps,
-        "added_ms_a_step": 1000 * (b - a) / steps,
-        "governor_cpu_ms_a_step": 1000 * project.summary["governor_cpu_s"] / steps,
+        "rounds": rounds,
+        "plain_ms_a_step": _milliseconds([cost.wall_s for cost in plain], steps),
+        **{name: _added(costs, plain, steps) for name, costs in governed.items()},
     }
 
 
-def compiles(folder: Path, steps: int) -> dict[str, float]:
+def _added(costs: list[Cost], plain: list[Cost], steps: int) -> dict[str, float]:
+    """Medians over the rounds, for one step."""
+    pairs = list(zip(costs, plain, strict=True))
+    return {
+        "added_wall_ms": _milliseconds([a.wall_s - b.wall_s for a, b in pairs], steps),
+        "governor_cpu_ms": _milliseconds([cost.governor_cpu_s for cost in costs], steps),
+        "launcher_and_run_cpu_ms": _milliseconds([a.cpu_s - b.cpu_s for a, b in pairs], steps),
+        "added_cpu_ms": _milliseconds(
+            [a.cpu_s + a.governor_cpu_s - b.cpu_s for a, b in pairs], steps
+        ),
+    }
+
+
+def _milliseconds(seconds: list[float], steps: int) -> float:
+    return round(1000 * statistics.median(seconds) / steps, 3)
+
+
+def compiles(folder: Path, stokers: dict[str, Path], steps: int) -> dict[str, Any]:
     for number in range(steps):
         functions = "".join(FUNCTION.format(index=number, number=n) for n in range(50))
         (folder / f"{number}.cpp").write_text(LIGHT.format(functions=functions))
     statements = [f"build {n}.o: compile {n}.cpp\n" for n in range(steps)]
     project = Project(folder, COMPILE, statements)
-    before = cpu_seconds()
-    project.governed()
-    everything = cpu_seconds() - before
-    compilers, governor = project.summary["cpu_s"], project.summary["governor_cpu_s"]
-    # Includes the start of `stoker run`, but not the governor, which is not a child process.
     return {
         "steps": steps,
-        "seconds_a_step": compilers / steps,
-        "compilers_cpu_s": compilers,
-        "governor_cpu_s": governor,
-        "launchers_ninja_and_command_cpu_s": everything - compilers,
-        "share": (governor + everything - compilers) / compilers,
+        **{name: _share(project.governed(programs), steps) for name, programs in stokers.items()},
+    }
+
+
+def _share(cost: Cost, steps: int) -> dict[str, float]:
+    """The start of `stoker run`, which is Python's, is in it."""
+    compilers, governor = cost.steps_cpu_s, cost.governor_cpu_s
+    return {
+        "seconds_a_step": round(compilers / steps, 3),
+        "compilers_cpu_s": round(compilers, 3),
+        "governor_cpu_s": round(governor, 3),
+        "launchers_ninja_and_command_cpu_s": round(cost.cpu_s - compilers, 3),
+        "share": round((governor + cost.cpu_s - compilers) / compilers, 4),
     }
 
 
@@ -107,17 +151,23 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--compiles", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--compare", type=Path, help="a checkout with a .venv")
+    parser.add_argument("--json", type=Path, default=RESULTS / "overhead.json")
     arguments = parser.parse_args()
+    stokers = {"governed": BIN}
+    if arguments.compare:
+        stokers["compared"] = arguments.compare.resolve() / ".venv/bin"
     machine = read_machine()
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        result = {
+        result: dict[str, Any] = {
             "machine": {"cpu": machine.cpu.model, "cpus": machine.cpu.usable},
             "load_before": os.getloadavg()[0],
-            "trivial": trivial(Path(one), arguments.steps, arguments.rounds),
-            "compiles": compiles(Path(two), arguments.compiles),
+            "trivial": trivial(Path(one), stokers, arguments.steps, arguments.rounds),
         }
+        if arguments.compiles:
+            result["compiles"] = compiles(Path(two), stokers, arguments.compiles)
     print(json.dumps(result, indent=1))
-    (RESULTS / "overhead.json").write_text(json.dumps(result, indent=1) + "\n")
+    arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
