@@ -34,7 +34,8 @@ static const char *const BUILD_TOOLS[] = {"ninja", "samu", "n2", "make", "gmake"
  * own children's. */
 static const char *const BUILDERS[] = {
     "ninja", "samu", "make", "gmake", "meson", "scons", "cargo", "bazel", "pip", "pip3", "ctest",
-    "setup.py", "stoker", "stoker-launcher", NULL,
+    "setup.py", "stoker", "stoker-launcher",
+    "STOKER_LAUNCHER", NULL,
 };
 
 static const char *const TRIVIAL[] = {

@@ -38,7 +38,7 @@ void command_delete_outputs(char **command);
 
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 
-enum { PROTOCOL_VERSION = 3, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
+enum { PROTOCOL_VERSION = 4, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
 
 struct field {
     char *bytes;
@@ -51,7 +51,8 @@ struct message {
     size_t count;
 };
 
-/* A message to the governor. It grows as needed; `failed` when there was no memory for it. */
+/* Messages to the governor, each of which is added to those before it; sending empties it. It grows
+ * as needed; `failed` when there was no memory for it. */
 struct line {
     char *bytes;
     size_t length, capacity;
@@ -84,10 +85,10 @@ void line_ping(struct line *line);
 bool channel_connect(struct channel *channel, const char *path, int64_t timeout_us);
 
 /* Sends at once or, with `patient`, when the governor reads. False: it could not be sent. */
-bool channel_send(struct channel *channel, const struct line *line, bool patient);
+bool channel_send(struct channel *channel, struct line *line, bool patient);
 
 /* Sends a short line at once, and with it an open file unless that is -1. */
-bool channel_pass(struct channel *channel, const struct line *line, int file);
+bool channel_pass(struct channel *channel, struct line *line, int file);
 
 /* Reads what has come. False: the other side is gone or talks nonsense. */
 bool channel_receive(struct channel *channel);

@@ -44,8 +44,6 @@ static void append_escaped(struct line *line, const char *bytes, size_t length)
 
 static void start(struct line *line, const char *word)
 {
-    line->length = 0;
-    line->failed = false;
     append_escaped(line, word, strlen(word));
 }
 
@@ -190,13 +188,10 @@ void channel_close(struct channel *channel)
     channel->socket = -1;
 }
 
-bool channel_send(struct channel *channel, const struct line *line, bool patient)
+static bool send_all(int socket, const char *bytes, size_t length, int flags)
 {
-    if (channel->socket < 0 || line->failed)
-        return false;
-    for (size_t sent = 0; sent < line->length;) {
-        ssize_t count = send(channel->socket, line->bytes + sent, line->length - sent,
-                             MSG_NOSIGNAL | (patient ? 0 : MSG_DONTWAIT));
+    for (size_t sent = 0; sent < length;) {
+        ssize_t count = send(socket, bytes + sent, length - sent, MSG_NOSIGNAL | flags);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
@@ -206,7 +201,21 @@ bool channel_send(struct channel *channel, const struct line *line, bool patient
     return true;
 }
 
-bool channel_pass(struct channel *channel, const struct line *line, int file)
+static void clear(struct line *line)
+{
+    line->length = 0;
+    line->failed = false;
+}
+
+bool channel_send(struct channel *channel, struct line *line, bool patient)
+{
+    bool sent = channel->socket >= 0 && !line->failed &&
+                send_all(channel->socket, line->bytes, line->length, patient ? 0 : MSG_DONTWAIT);
+    clear(line);
+    return sent;
+}
+
+bool channel_pass(struct channel *channel, struct line *line, int file)
 {
     union {
         char bytes[CMSG_SPACE(sizeof file)];
@@ -214,8 +223,6 @@ bool channel_pass(struct channel *channel, const struct line *line, int file)
     } control = {{0}};
     struct iovec content = {line->bytes, line->length};
     struct msghdr message = {.msg_iov = &content, .msg_iovlen = 1};
-    if (channel->socket < 0 || line->failed)
-        return false;
     if (file >= 0) {
         message.msg_control = control.bytes;
         message.msg_controllen = sizeof control.bytes;
@@ -225,7 +232,10 @@ bool channel_pass(struct channel *channel, const struct line *line, int file)
         header->cmsg_len = CMSG_LEN(sizeof file);
         memcpy(CMSG_DATA(header), &file, sizeof file);
     }
-    return sendmsg(channel->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    bool sent = channel->socket >= 0 && !line->failed &&
+                sendmsg(channel->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    clear(line);
+    return sent;
 }
 
 bool channel_receive(struct channel *channel)
@@ -274,19 +284,12 @@ int protocol_selftest(void)
     static const char tail[] = "a.cc:1: error:\n\tx\\y\r\n\0.";
     struct line line = {0};
     line_ask(&line, "4711", "/build/caf\xc3\xa9", 0, "12", command);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_started(&line);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_memory(&line, 1048576, UINT64_MAX);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_done(&line, 0, &account, tail, sizeof tail - 1);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_done(&line, 1 << 8, &account, tail, sizeof tail - 1);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_done(&line, SIGKILL, &account, "", 0);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_killed(&line, &account);
-    fwrite(line.bytes, 1, line.length, stdout);
     line_ping(&line);
     fwrite(line.bytes, 1, line.length, stdout);
     free(line.bytes);

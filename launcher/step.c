@@ -37,6 +37,7 @@ static struct {
     int silences;        /* how often in a row it has come to that */
     int losses;          /* governors that were lost while we waited */
     char id[32];
+    bool told_start; /* the governor knows that the command runs */
     struct attempt attempt; /* without a command while we wait */
     struct output output;
     int interrupted; /* the signal by which the user ended it: nothing is retried then */
@@ -318,30 +319,41 @@ static int open_process(pid_t pid)
 }
 
 /* The keeper is told by a pidfd: its number would be another's in the governor's namespace. */
-static void tell_start(void)
+static void tell_keeper(void)
 {
     int keeper = open_process(step.attempt.keeper);
-    line_started(&step.line);
     channel_pass(&step.governor, &step.line, keeper);
     if (keeper >= 0)
         close(keeper);
 }
 
+/* Said together with what comes next: most commands of a configure script are over by then. True:
+ * it was not said before. */
+static bool say_start(void)
+{
+    if (step.told_start)
+        return false;
+    line_started(&step.line);
+    return step.told_start = true;
+}
+
 static bool start(void)
 {
     const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
-    if (!attempt_start(&step.attempt, step.command, step.id, parent, &step.inherited, &step.output))
-        return false;
-    tell_start();
-    return true;
+    step.told_start = false;
+    return attempt_start(&step.attempt, step.command, step.id, parent, &step.inherited,
+                         &step.output);
 }
 
 static void sample(void)
 {
-    if (!attempt_sample(&step.attempt))
-        return;
-    line_memory(&step.line, step.attempt.memory, step.attempt.peak);
-    tell(); /* a governor too busy to read hears the next one */
+    bool worth_telling = attempt_sample(&step.attempt), started = say_start();
+    if (worth_telling)
+        line_memory(&step.line, step.attempt.memory, step.attempt.peak);
+    if (started)
+        tell_keeper();
+    else if (worth_telling)
+        tell(); /* a governor too busy to read hears the next one */
 }
 
 /* True: the command ended. False: the governor wants its memory. */
@@ -362,13 +374,14 @@ static bool run_to_the_end(void)
     return true;
 }
 
-/* Tells how it ended. True: that is what ninja shall see. A `kill` that crossed our `done` came too
- * late and is not answered. */
+/* Tells how it ended. True: that is what ninja shall see, as it always is when the command has
+ * succeeded. A `kill` that crossed our `done` came too late and is not answered. */
 static bool counts(void)
 {
     struct account account = attempt_account(&step.attempt);
+    say_start();
     line_done(&step.line, step.attempt.status, &account, step.output.tail, step.output.tail_length);
-    bool decided = !tell() || step.interrupted;
+    bool decided = !tell() || step.interrupted || step.attempt.status == 0;
     attempt_tidy(&step.attempt);
     while (!decided) {
         enum event event = next_event(0);

@@ -8,6 +8,7 @@ Never spawns anything; kills only process groups of commands whose launcher is g
 A launcher that has heard nothing for a while asks with ``ping`` whether the governor is alive.
 """
 
+import array
 import os
 import resource
 import selectors
@@ -58,6 +59,9 @@ _FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler ta
 _TICK_AT_THE_END = 0.01  # seconds between looks at whether the history has a run
 _LAST_WRITES = 2.0  # seconds that the end of a run waits for the history
 _VIEW = 0.25  # seconds between overviews
+_EVENTS = 0.1  # seconds for which events are gathered: each message wakes the run
+_CHUNK = 1 << 14  # bytes that are read at once
+_ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 _LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
 _PATIENCE = 30.0  # seconds that a governor without clients waits for its first
 _FORGOTTEN = 7 * 86400.0  # seconds after which nobody takes turns any more
@@ -74,24 +78,30 @@ class Peer:
         self.blocked = False  # the other side does not read: we are told when it does
         self.run: int | None = None  # of a client
         self.asked = False  # for a permit, which a connection does once
+        self.over = False  # nothing comes any more
         self.keeper: Keeper | None = None  # of a launcher whose command has started
 
     def lines(self) -> list[bytes] | None:
         """Whole lines that have come; ``None`` when the other side has gone."""
         try:
-            chunk, descriptors, _, _ = socket.recv_fds(self.socket, 1 << 16, 1)
+            chunk, ancillary, _, _ = self.socket.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
         except BlockingIOError:
             return []
         except OSError:
             return None
-        for descriptor in descriptors:  # comes with `started`
-            if self.keeper:
-                self.keeper.close()
-            self.keeper = Keeper(descriptor)
+        for level, kind, data in ancillary:  # comes with `started`
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                for descriptor in array.array("i", data):
+                    self._take_keeper(descriptor)
         if not chunk:
             return None
         *lines, self.received = (self.received + chunk).split(b"\n")
         return lines if len(self.received) <= _LONGEST_LINE else None
+
+    def _take_keeper(self, descriptor: int) -> None:
+        if self.keeper:
+            self.keeper.close()
+        self.keeper = Keeper(descriptor)
 
     def send(self, message: bytes = b"") -> None:
         """All that waits, as far as the other side takes it now."""
@@ -142,7 +152,7 @@ class Daemon:
         self._summaries: dict[int, tuple[RunSummary, float]] = {}
         self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
-        self._viewed = self._metered = 0.0
+        self._viewed = self._metered = self._told_clients = 0.0
         self._had_clients = False
         self._warned: str | None = None
         for stream in clients:
@@ -155,11 +165,15 @@ class Daemon:
             self._open()
         try:
             while not self._over():
-                for key, ready in self._selector.select(self._pause()):
+                ready = self._selector.select(self._pause())
+                # Clients come last: what a launcher said before its run ended is part of the run.
+                for key, events in sorted(ready, key=self._is_client):
                     if key.fileobj is self._listener:
                         self._accept()
+                    elif key.fileobj is self._reader:
+                        self._take_steps()
                     elif peer := self._peers.get(key.fd):  # one before it may have closed it
-                        self._attend(peer, ready)
+                        self._attend(peer, events)
                 self._turn()
         finally:
             Path(self._options.socket).unlink(missing_ok=True)
@@ -173,7 +187,12 @@ class Daemon:
         """Seconds until the next look at everything, if no message comes."""
         if self._summaries:
             return _TICK_AT_THE_END
-        return _TICK if self._governor.busy else 1.0
+        waiting = any(client.unsent for client in self._clients.values())
+        return _TICK if self._governor.busy or waiting else 1.0
+
+    def _is_client(self, ready: tuple[selectors.SelectorKey, int]) -> bool:
+        peer = self._peers.get(ready[0].fd)
+        return peer is not None and peer.run is not None
 
     def _over(self) -> bool:
         return not self._clients and (self._had_clients or self._now() > _PATIENCE)
@@ -185,13 +204,11 @@ class Daemon:
             if outlook := self._outlooks.get(run):
                 outlook.expect(steps)
             self._governor.reconsider()
-        for (peer, ask), step in self._reader.take():
-            if self._peers.get(peer.socket.fileno()) is peer:  # it may have gone meanwhile
-                self._told(peer, ask, step)
         if self._governor.busy:
             if now - self._metered >= _FRESH:
                 self._read_meter()
-            self._governor.decide(now)
+            if self._governor.changed:
+                self._governor.decide(now)
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
@@ -199,8 +216,15 @@ class Daemon:
                 self._emit(self._overview(run, now))
             self._warn()
         self._send_summaries(now)
-        for client in self._clients.values():
-            self._send(client)
+        if now - self._told_clients >= _EVENTS:
+            self._told_clients = now
+            for client in self._clients.values():
+                self._send(client)
+
+    def _take_steps(self) -> None:
+        for (peer, ask), step in self._reader.take():
+            if self._peers.get(peer.socket.fileno()) is peer:  # it may have gone meanwhile
+                self._told(peer, ask, step)
 
     def _overview(self, run: int, now: float) -> Overview:
         view, outlook = self._governor.overview(run, now), self._outlooks[run]
@@ -214,11 +238,11 @@ class Daemon:
             self._emit(Warned(at=self._now(), text=self._warned or "history is kept again"))
 
     def _bury_orphans(self, now: float) -> None:
-        for at, keeper in self._orphans:
-            if at <= now:
-                keeper.kill_group()
-                keeper.close()
-        self._orphans = [(at, keeper) for at, keeper in self._orphans if at > now]
+        due = [orphan for orphan in self._orphans if orphan[0] <= now]
+        for orphan in due:
+            orphan[1].kill_group()
+            orphan[1].close()
+            self._orphans.remove(orphan)
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -290,6 +314,9 @@ class Daemon:
         try:
             for line in lines:
                 self._understand(peer, *decode(line))
+                if peer.over:
+                    self._close(peer)
+                    return
         except ProtocolError as error:
             # Anything else is a fault of ours: it ends the governor, and its log says where.
             sys.stderr.write(f"protocol error: {error}\n")
@@ -311,7 +338,8 @@ class Daemon:
                 done = read_done(fields)
                 if done.status or done.signal:
                     self._read_meter()  # the counter of kills must be of now
-                self._governor.ended(connection, done, now)
+                # The launcher of a command that succeeded has ended, too.
+                peer.over = not self._governor.ended(connection, done, now)
             case "killed":
                 self._governor.stopped(connection, read_usage(fields), now)
             case "client":
@@ -444,6 +472,8 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
 
 
 def _text(words: str) -> str:
+    if words.isascii():
+        return words
     return words.encode(errors="surrogateescape").decode(errors="replace")
 
 

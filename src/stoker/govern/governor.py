@@ -136,6 +136,7 @@ class Governor:
         self._slope = Slope()
         self._learned = False
         self._reconsidered = 0.0
+        self.changed = True  # something that a decision depends on, since the last one
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
 
@@ -161,6 +162,7 @@ class Governor:
         entry = _Entry(connection, ask.run, step, path, request)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
+        self.changed = True
         self._emit(
             StepWaits(
                 at=now, step=request.id, run=ask.run, title=entry.title, needs=prediction.high
@@ -169,22 +171,23 @@ class Governor:
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
+        if entry.phase is Phase.ENCLOSING:
+            return  # the steps within report the same memory
         entry.recorder.add(entry.running.age(now), current)
         entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
+        self.changed = True
 
-    def ended(self, connection: Connection, done: Done, now: float) -> None:
+    def ended(self, connection: Connection, done: Done, now: float) -> bool:
+        """Take in how a command has ended; return whether its launcher waits for an answer."""
         entry = self._permitted(connection)
-        if entry.phase is Phase.ENCLOSING:
-            self._send(connection, encode("release"))
-            self._forget(entry)
-            return
         failed = done.status != 0 or done.signal != 0
         if failed and entry.request.restarts and self._ran_out(entry, done):
             self._out_of_memory(entry, done, now)
-            return
-        self._send(connection, encode("release"))
-        outcome = Outcome.FAILED if failed else Outcome.DONE
-        self._close(entry, done, outcome, now)
+            return True
+        if failed:
+            self._send(connection, encode("release"))
+        self._close(entry, done, Outcome.FAILED if failed else Outcome.DONE, now)
+        return failed
 
     def stopped(self, connection: Connection, usage: Usage, now: float) -> None:
         """A launcher has killed its command as it was told."""
@@ -209,6 +212,7 @@ class Governor:
         if entry and not entry.request.restarts:
             del self._holding[identity]
             entry.phase = Phase.ENCLOSING
+            entry.running = replace(entry.running, current=0, peak=0)
 
     def _permitted(self, connection: Connection) -> _Entry:
         """The step of a connection, which must have its permit."""
@@ -254,12 +258,14 @@ class Governor:
         """Take in a reading of the meter."""
         self._growth = self._slope.add(now, reading.used)
         self._reading = reading
+        self.changed = True
         free = reading.limit - reading.used
         for entry in self._holding.values():
             entry.least_free = min(entry.least_free, free)
 
     def decide(self, now: float) -> None:
         """Ask the policy, and tell the launchers."""
+        self.changed = False
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
         decision = self._policy.decide(self.state(now))
@@ -293,6 +299,7 @@ class Governor:
     def reconsider(self) -> None:
         """Paths are known now that were not."""
         self._learned, self._reconsidered = True, -_RECONSIDER
+        self.changed = True
 
     def _reconsider(self, now: float) -> None:
         """What was learned since they asked may change what the next ones will need."""
@@ -433,6 +440,7 @@ class Governor:
         self._holding.pop(request.id, None)
         entry.request = request
         self._queue.add(request)
+        self.changed = True
         self._repeats[entry.run] += 1
         self._emit(
             StepRepeats(
@@ -450,11 +458,14 @@ class Governor:
 
     def _close(self, entry: _Entry, done: Done, outcome: Outcome, now: float) -> None:
         status = 128 + done.signal if done.signal else done.status
-        record = self._record(entry, done.usage, outcome, status)
-        if outcome is Outcome.DONE:
-            self._predictor.learn(record)
-            self._learned = True
-        self._done[entry.run] += 1
+        seconds, peak = done.usage.wall_us / 1e6, 0
+        if entry.phase is not Phase.ENCLOSING:
+            record = self._record(entry, done.usage, outcome, status)
+            peak = record.peak
+            if outcome is Outcome.DONE:
+                self._predictor.learn(record)
+                self._learned = True
+            self._done[entry.run] += 1
         self._forget(entry)
         self._emit(
             StepEnds(
@@ -463,8 +474,8 @@ class Governor:
                 run=entry.run,
                 title=entry.title,
                 status=status,
-                seconds=record.seconds,
-                peak=record.peak,
+                seconds=seconds,
+                peak=peak,
             )
         )
 
@@ -497,6 +508,7 @@ class Governor:
         return record
 
     def _forget(self, entry: _Entry) -> None:
+        self.changed = True
         self._queue.remove(entry.request.id)
         self._entries.pop(entry.request.id, None)
         self._holding.pop(entry.request.id, None)

@@ -18,6 +18,7 @@ from stoker.model.runs import Attempt, RunSummary
 from stoker.model.value import Value
 
 _MOST_PENDING = 4096  # attempts that wait to be written; those that come then are not kept
+_GATHER = 0.5  # seconds in which attempts are gathered: a transaction costs more than an attempt
 _RETRY = 1.0  # seconds until the next try
 _PATIENCE = 5.0  # seconds for which the thread waits for a lock
 _PATIENCE_AT_START = 1.0  # seconds: the first run waits for its governor
@@ -91,7 +92,8 @@ class HistoryWriter:
         with self._changed:
             self._pending.append(write)
             self._hurry |= hurry
-            self._changed.notify()
+            if hurry or len(self._pending) == 1:  # else the thread knows
+                self._changed.notify()
 
     # -- in the thread ---------------------------------------------------------------------------
 
@@ -129,6 +131,7 @@ class HistoryWriter:
         """All that is pending; nothing when there is no more to come."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
+            self._changed.wait_for(lambda: self._hurry, _GATHER)
             self._hurry = False
             return tuple(self._pending)
 

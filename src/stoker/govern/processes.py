@@ -10,8 +10,10 @@ import signal
 import socket
 import struct
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
+_ONE_READ = 1 << 14  # bytes; such a file of /proc is shorter
 _DEATH = 5.0  # seconds for a killed process to be gone; one that waits for a disk may take longer
 
 
@@ -115,17 +117,28 @@ def _own_number(pidfd: int) -> int:
     /proc may show the numbers of a namespace above ours, followed by those of each one below.
     """
     try:
-        theirs = _numbers(Path(f"/proc/self/fdinfo/{pidfd}"))
-        level = len(_numbers(Path("/proc/self/status"))) - 1
+        theirs = _numbers(f"/proc/self/fdinfo/{pidfd}")
+        level = _depth()
     except OSError:
         return 0
     return theirs[level] if 0 <= level < len(theirs) else 0
 
 
-def _numbers(file: Path) -> list[int]:
-    lines = file.read_text(errors="replace").splitlines()
-    found = next((line for line in lines if line.startswith("NSpid:")), "NSpid:")
-    return [int(word) for word in found.split()[1:]]
+@cache
+def _depth() -> int:
+    """Return how many of the pid namespaces that /proc shows are outside ours."""
+    return len(_numbers("/proc/self/status")) - 1
+
+
+def _numbers(file: str) -> list[int]:
+    # Without Python's layers of files: this is done for every step.
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        content = os.read(descriptor, _ONE_READ)
+    finally:
+        os.close(descriptor)
+    _, _, numbers = content.partition(b"\nNSpid:")
+    return [int(word) for word in numbers.partition(b"\n")[0].split()]
 
 
 def _exists(number: int) -> bool:

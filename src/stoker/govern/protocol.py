@@ -4,11 +4,14 @@ The same bytes are spoken by launcher/protocol.c; tests hold both to the same ex
 nothing of what the words cause.
 """
 
+import re
+
 from stoker.model.value import Value
 
-VERSION = 3
+VERSION = 4
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
+_SPECIAL = re.compile(rb"[\\\t\n\r\0]")
 _UNESCAPES = {escaped[1]: raw for raw, escaped in _ESCAPES.items()}
 
 
@@ -23,22 +26,18 @@ def encode(word: str, *fields: str | bytes | int) -> bytes:
 
 def _escaped(field: str | bytes | int) -> bytes:
     raw = field if isinstance(field, bytes) else str(field).encode(errors="surrogateescape")
-    if raw.isalnum():
-        return raw
-    for special, escaped in _ESCAPES.items():
-        raw = raw.replace(special, escaped)
-    return raw
+    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], raw)
 
 
 def decode(line: bytes) -> tuple[str, tuple[bytes, ...]]:
     """The word and its fields; ``line`` without its newline."""
     word, *fields = line.split(b"\t")
-    return word.decode(errors="replace"), tuple(_unescaped(field) for field in fields)
+    return word.decode(errors="replace"), tuple(
+        map(_unescaped, fields) if b"\\" in line else fields
+    )
 
 
 def _unescaped(field: bytes) -> bytes:
-    if b"\\" not in field:
-        return field
     out, position = bytearray(), 0
     while (found := field.find(b"\\", position)) >= 0:
         raw = _UNESCAPES.get(field[found + 1]) if found + 1 < len(field) else None

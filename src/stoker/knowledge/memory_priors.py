@@ -1,7 +1,7 @@
 """Memory of steps that were never measured: shipped figures, each with what it rests on."""
 
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ def priors() -> tuple[Prior, ...]:
     return load("memory_priors", _Table).step
 
 
+@lru_cache(maxsize=4096)  # asked when a step asks and again when it has ended
 def prior_of(step: Step) -> Prior:
     """The first row for its role and source, with the step's own inputs and targets in it."""
     row = next(

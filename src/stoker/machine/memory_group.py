@@ -9,10 +9,10 @@ from collections.abc import Callable
 from stoker.machine.cgroup import Group
 from stoker.machine.file_tree import OpenFile, content
 from stoker.model.machine import LimitKind, MemoryLimit, Pressure
+from stoker.model.units import whole_number
 from stoker.model.value import Value
 
 NO_LIMIT = (1 << 63) - 1  # version 1 writes this, rounded down to whole pages; version 2 "max"
-COUNTER = re.compile(r"^(\w+) (\d{1,20})$", re.MULTILINE | re.ASCII)
 STALL = re.compile(r"^(some|full) avg10=(\d{1,3}\.\d{1,9}) ", re.MULTILINE | re.ASCII)
 
 Opener = Callable[[str], OpenFile | None]
@@ -55,6 +55,13 @@ INTERFACES = {
         inherited=None,
     ),
 }
+_COUNTERS = {
+    name
+    for interface in INTERFACES.values()
+    for name in (*interface.droppable, interface.inherited, "oom_kill")
+    if name
+}
+COUNTER = re.compile(rf"^({'|'.join(sorted(_COUNTERS))}) (\d{{1,20}})$", re.MULTILINE | re.ASCII)
 
 
 class MemoryGroup:
@@ -91,7 +98,7 @@ class MemoryGroup:
 
 
 def parse_counters(text: str) -> dict[str, int]:
-    """Lines of a name and a number, as in memory.stat; other lines are left out."""
+    """Lines of a name that we use and a number, as in memory.stat; other lines are left out."""
     return {name: int(digits) for name, digits in COUNTER.findall(text)}
 
 
@@ -103,7 +110,10 @@ def parse_pressure(text: str) -> Pressure | None:
 
 
 def _read_limit(file: OpenFile) -> int:
-    if content(file).strip() == "max":
+    text = content(file).strip()
+    if text == "max":
         return NO_LIMIT
-    limit = file.number()
+    limit = whole_number(text)
+    if limit is None:
+        limit = file.number()  # which notes what is wrong
     return NO_LIMIT if limit is None else limit

@@ -10,7 +10,9 @@ from stoker.model.units import whole_number
 from stoker.model.value import Value
 
 MEMINFO = "/proc/meminfo"
-LINE = re.compile(r"^(\w+): +(\d+) kB$", re.MULTILINE | re.ASCII)
+LINE = re.compile(
+    r"^(MemTotal|MemAvailable|SwapTotal|SwapFree): +(\d+) kB$", re.MULTILINE | re.ASCII
+)
 
 
 class Physical(Value, frozen=True, kw_only=True):

@@ -124,7 +124,8 @@ class Conversation:
         self.say_raw(encoded(*fields))
 
     def say_raw(self, line: bytes) -> None:
-        self._stream.sendall(line)
+        with suppress(BrokenPipeError):  # after success it does not wait for an answer
+            self._stream.sendall(line)
 
     def permit(self) -> int:
         """Let it run; the process group of the command."""

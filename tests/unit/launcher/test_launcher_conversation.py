@@ -17,7 +17,7 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     odd = os.fsdecode(b"\xff\t\\\n")
     launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
-    assert ask[:2] == [b"3", b"1"]
+    assert ask[:2] == [b"4", b"1"]
     assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"compile"]
     assert ask[6:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]
 
@@ -85,7 +85,8 @@ def test_what_the_command_is_given(
     os.write(writer, b"from stdin\n")
     os.close(writer)
     script = (
-        'echo $STOKER_STEP; echo "$TMPDIR"; stat -c %a "$TMPDIR"; cat /proc/self/oom_score_adj;'
+        'sleep 0.1; echo $STOKER_STEP; echo "$TMPDIR";'
+        ' stat -c %a "$TMPDIR"; cat /proc/self/oom_score_adj;'
         "ps -o pgid= -p $$; grep SigBlk /proc/self/status; cat; ls /proc/self/fd | wc -l"
     )
     process = launch("/bin/sh", "-c", script, stdin=reader, cwd=tmp_path)
@@ -260,13 +261,6 @@ def test_a_step_that_was_given_up(launch: Launch, governor: ScriptedGovernor) ->
     step.expect("done")
     step.say("fail", "a.cc needs\n9 GiB")
     assert result(process) == (4, b"out\n", b"a.cc needs\n9 GiB\n")
-
-    process = launch.script("exit 0")
-    step = governor.asked()
-    step.permit()
-    step.expect("done")
-    step.say("fail", "no")
-    assert result(process) == (1, b"", b"no\n")
 
     process = launch("/bin/false")
     governor.asked().say("fail", "never")
