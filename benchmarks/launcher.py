@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.govern.launcher import launcher_path
+from stoker.govern.launcher import LAUNCHER, installed
 
 BATCHES = 20
 
@@ -73,7 +73,8 @@ while True:
             elif fields[0] == "done":
                 if sys.argv[3] == "note":
                     note(fields, *launchers[key.fd])
-                key.fileobj.sendall(b"release\\n")
+                if fields[1:3] != ["0", "0"]:
+                    key.fileobj.sendall(b"release\\n")
 """
 
 PROGRAM = """
@@ -291,7 +292,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    launcher = str((arguments.launcher or launcher_path()).resolve())
+    launcher = str((arguments.launcher or installed(LAUNCHER)).resolve())
     results = {
         "machine": machine(),
         "trivial steps": trivial_steps(launcher, arguments.steps),

@@ -9,7 +9,6 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -27,6 +26,9 @@ Owner = TypeVar("Owner")
 class BuildFiles:
     """What is not there, or not to be read, has no size, words or identity."""
 
+    def __init__(self) -> None:
+        self._identities: dict[str, str] = {}
+
     def size(self, path: str) -> int:
         try:
             return Path(path).stat().st_size
@@ -43,10 +45,14 @@ class BuildFiles:
             return ""
 
     def identity(self, program: str) -> str:
-        return _identity(program)
+        if program not in self._identities:
+            self._identities[program] = _identity(program)
+        return self._identities[program]
+
+    def knows(self, program: str) -> bool:
+        return program in self._identities
 
 
-@cache
 def _identity(program: str) -> str:
     try:
         real = Path(shutil.which(program) or program).resolve()

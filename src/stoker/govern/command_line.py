@@ -88,6 +88,10 @@ class Files(Protocol):
         """Something that changes with a compiler's version."""
         ...
 
+    def knows(self, program: str) -> bool:
+        """Whether its identity was asked for before, so that no file is read for it."""
+        ...
+
 
 class NoFiles:
     """For those who only have the command line."""
@@ -100,6 +104,9 @@ class NoFiles:
 
     def identity(self, program: str) -> str:  # noqa: ARG002
         return ""
+
+    def knows(self, program: str) -> bool:  # noqa: ARG002
+        return True
 
 
 class _Place:
@@ -195,11 +202,16 @@ def role_of_source(path: str) -> Role:
     return next((role for role, ends in _SUFFIXES.items() if path.endswith(ends)), Role.OTHER)
 
 
-def reads_files(command: Sequence[str]) -> bool:
-    """Whether telling the step takes time: it depends on files, or the command line is long."""
-    return len(command) > _MANY_WORDS or any(
-        word.startswith("@") or word in _RESPONSE or _is_input(word)
-        for word in _compiler_command(command)
+def reads_files(command: Sequence[str], files: Files | None = None) -> bool:
+    """Return whether telling the step may take time: it depends on files that were not read
+    before, or the command line is long.
+    """
+    program, *words = _compiler_command(command) or [""]
+    if len(command) > _MANY_WORDS or not (files or NoFiles()).knows(program):
+        return True
+    return any(
+        word.startswith("@") or word in _RESPONSE or (_is_input(word) and before not in _OUTPUTS)
+        for before, word in pairwise(["", *words])
     )
 
 
