@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import custom_step, reads_files, role_of_source, step_of
 from stoker.model.govern import Role, Step
 
@@ -130,6 +131,17 @@ def test_a_compile_in_a_shell_is_the_same_step_as_without_it() -> None:
     words = ["sh", "-c", f"{COMPILE} && touch made"]
     assert step_of(words, "/src/build", "/src", Folder()) == read(COMPILE)
     assert reads_files(["sh", "-c", "gcc a.o -o a"])
+
+
+def test_a_compile_depends_on_no_file_but_its_compiler() -> None:
+    """What it makes is no input. The compiler is looked at once."""
+    words = COMPILE.split()
+    assert not reads_files(words)
+    files = BuildFiles()
+    assert reads_files(words, files)
+    files.identity(words[0])
+    assert not reads_files(words, files)
+    assert reads_files([*words, "other.o"], files)
 
 
 def test_temporary_names_of_nvcc_do_not_matter() -> None:

@@ -116,16 +116,22 @@ def test_a_custom_command_has_no_permit_while_its_own_steps_ask(world: World, ru
     """With one CPU both would wait for each other. What it takes is not recorded as its own."""
     world.ask(7, custom=True)
     world.governor.decide(1.0)
+    world.governor.grown(7, 40, 40, 1.0)
     assert [step.id for step in world.governor.state(1.0).running] == [1]
     world.ask(8, run, within=1)
     assert world.governor.state(1.0).running == ()
     world.governor.decide(1.0)
     assert world.words(8) == ["run"]
     world.governor.grown(7, 50, 50, 2.0)
+    world.governor.grown(8, 50, 50, 2.0)
+    views = [world.governor.overview(each, 2.0) for each in {100, run}]
+    assert sum(step.memory for view in views for step in view.running) == 50
     world.governor.ended(8, done(), 3.0)
     world.governor.ended(7, done(status=1), 3.0)
     assert world.words(7) == ["run", "release"]
     assert [kept for kept, _ in world.kept] == [run]
+    ends = [event for event in world.events if isinstance(event, StepEnds)]
+    assert [(event.step, event.status, event.peak) for event in ends] == [(2, 0, 100), (1, 1, 0)]
     assert not world.governor.busy
 
 
@@ -161,12 +167,13 @@ def test_a_pause_is_told_and_does_not_count(world: World) -> None:
     assert world.words() == ["run", "pause", "resume"]
 
 
-def test_ask_run_done_release(world: World) -> None:
+def test_ask_run_done(world: World) -> None:
+    """A launcher whose command succeeded waits for no answer."""
     world.ask()
     world.governor.decide(1.0)
     world.governor.grown(7, 50, 80, 2.0)
-    world.governor.ended(7, done(), 3.0)
-    assert world.words() == ["run", "release"]
+    assert not world.governor.ended(7, done(), 3.0)
+    assert world.words() == ["run"]
     ((run, attempt),) = world.kept
     assert (run, attempt.outcome, attempt.record.peak) == (100, Outcome.DONE, 100)
     assert not world.governor.busy

@@ -62,7 +62,10 @@ def test_a_closed_stdout_is_not_filled_with_something_else(
 def test_a_hundred_megabytes_in_little_memory(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
-    text = "import os\nfor n in range(1600): os.write(1 + n % 2, bytes([n % 251]) * 65536)"
+    text = (
+        "import os\nfor n in range(1600): os.write(1 + n % 2, bytes([n % 251]) * 65536)\n"
+        "raise SystemExit(3)"  # so that the launcher waits to be told whether that counts
+    )
     out, err = tmp_path / "out", tmp_path / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = launch(
@@ -79,7 +82,7 @@ def test_a_hundred_megabytes_in_little_memory(
     assert int(peak[1]) < 8192 or sanitized(launch)
     assert out.stat().st_size == err.stat().st_size == 0
     step.say("release")
-    assert process.wait(60) == 0
+    assert process.wait(60) == 3
     for file, first in ((out, 0), (err, 1)):
         wanted = hashlib.sha256()
         for number in range(first, 1600, 2):
