@@ -170,12 +170,17 @@ def trivial_steps(launcher: str, steps: int) -> dict[str, dict[str, float]]:
         }
 
 
+def failing(words: Sequence[str]) -> list[str]:
+    """The command with status 1: its launcher waits for an answer, and can be looked at."""
+    return ["sh", "-c", '"$@"; exit 1', "sh", *words]
+
+
 def sampling(launcher: str) -> dict[str, float]:
-    tree = "sleep 5 & sleep 5 & sleep 5 & wait"
+    tree = "sleep 5 & sleep 5 & sleep 5 & wait; exit 1"
     with governed("note") as under:
-        subprocess.run([launcher, "sh", "-c", tree], env=under.environment, check=True)
+        subprocess.run([launcher, "sh", "-c", tree], env=under.environment, check=False)
         many = under.last()
-        subprocess.run([launcher, "sleep", "0"], env=under.environment, check=True)
+        subprocess.run([launcher, *failing(["true"])], env=under.environment, check=False)
         none = under.last()
     samples = many.naps - none.naps
     cost = (many.launcher_ns - none.launcher_ns) / samples / 1e3
@@ -232,8 +237,9 @@ def compiles(launcher: str) -> dict[str, dict[str, float]]:
         for words in (["g++", "-O1", "-std=c++17", "-c", "a.cc"], ["nvcc", "-c", "a.cu"]):
             if not shutil.which(words[0]):
                 continue
-            alone = _compile(under, [launcher, *words], name)
-            witnessed, truth = _witnessed_compile(under, [launcher, *words], name)
+            command = [launcher, *failing(words)]
+            alone = _compile(under, command, name)
+            witnessed, truth = _witnessed_compile(under, command, name)
             results[words[0]] = {
                 "seconds": round(alone.wall_us / 1e6, 2),
                 "cpu_seconds": round(alone.cpu_us / 1e6, 2),
@@ -246,7 +252,7 @@ def compiles(launcher: str) -> dict[str, dict[str, float]]:
 
 
 def _compile(under: Governed, command: list[str], folder: str) -> Done:
-    subprocess.run(command, env=under.environment, cwd=folder, check=True)
+    subprocess.run(command, env=under.environment, cwd=folder, check=False)
     return under.last()
 
 

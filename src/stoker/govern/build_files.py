@@ -50,6 +50,7 @@ class BuildFiles:
         return self._identities[program]
 
     def knows(self, program: str) -> bool:
+        """Return whether its identity was asked for before, so that no file is read for it."""
         return program in self._identities
 
 

@@ -6,7 +6,7 @@ version a compiler is) is asked of a ``Files`` that the caller hands in.
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from posixpath import basename, isabs, join, normpath
 from typing import Protocol
@@ -88,10 +88,6 @@ class Files(Protocol):
         """Something that changes with a compiler's version."""
         ...
 
-    def knows(self, program: str) -> bool:
-        """Whether its identity was asked for before, so that no file is read for it."""
-        ...
-
 
 class NoFiles:
     """For those who only have the command line."""
@@ -104,9 +100,6 @@ class NoFiles:
 
     def identity(self, program: str) -> str:  # noqa: ARG002
         return ""
-
-    def knows(self, program: str) -> bool:  # noqa: ARG002
-        return True
 
 
 class _Place:
@@ -202,12 +195,12 @@ def role_of_source(path: str) -> Role:
     return next((role for role, ends in _SUFFIXES.items() if path.endswith(ends)), Role.OTHER)
 
 
-def reads_files(command: Sequence[str], files: Files | None = None) -> bool:
-    """Return whether telling the step may take time: it depends on files that were not read
-    before, or the command line is long.
+def reads_files(command: Sequence[str], knows: Callable[[str], bool]) -> bool:
+    """Return whether telling the step may take time: it depends on files, or the command line is
+    long. ``knows`` says whether a compiler was looked at before.
     """
     program, *words = _compiler_command(command) or [""]
-    if len(command) > _MANY_WORDS or not (files or NoFiles()).knows(program):
+    if len(command) > _MANY_WORDS or not knows(program):
         return True
     return any(
         word.startswith("@") or word in _RESPONSE or (_is_input(word) and before not in _OUTPUTS)

@@ -354,7 +354,7 @@ class Daemon:
             raise ProtocolError("a second ask on one connection")
         peer.asked = True
         root = self._roots.get(ask.run, ask.directory)
-        if not ask.custom and reads_files(ask.command, self._files):
+        if not ask.custom and reads_files(ask.command, self._files.knows):
             self._reader.put((peer, ask), partial(_step, ask, root, self._files))
         else:
             self._told(peer, ask, _step(ask, root, self._files))
