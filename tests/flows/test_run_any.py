@@ -382,6 +382,17 @@ def test_a_static_build_tool_keeps_its_jobs_and_says_so(project: Project, need: 
     assert len(project.compiles()) == 1
 
 
+def test_commands_that_cannot_reach_the_governor_are_counted(project: Project) -> None:
+    project.sources()
+    lost = "for i in 0 1; do STOKER_SOCKET=/nowhere gcc -c s$i.c; done; gcc -c s2.c"
+    done = project.build.run("sh", "-c", lost)
+    assert done.status == 0, done
+    assert "2 commands could not reach the governor" in done.err
+    assert len(project.started()) == 3
+    assert len(project.compiles()) == 1
+    assert list(project.build.home.rglob("ungoverned-*")) == []
+
+
 def test_a_run_within_a_run(project: Project, need: Need) -> None:
     """Both ask the same governor."""
     need("make")

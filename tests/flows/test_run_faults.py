@@ -89,6 +89,7 @@ def test_the_governor_hangs_and_the_build_continues_by_turns(build: Build) -> No
     assert done.status == 0, done
     assert len(build.made()) == 8
     assert done.err.count("the governor did not answer any more and was ended") == 1
+    assert list(build.home.rglob("ungoverned-*")) == []
     assert most_at_once(build) <= 2 + 2  # those who take turns, beside those who had a permit
 
 

@@ -92,6 +92,7 @@ class Session:
         self._written = read_written()
         self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
         self._hits = CacheHits(self._cache_log)
+        self._ungoverned: Path | None = None  # launchers that find no governor add a byte each
         self._kills = KillCounter(os.getpid())
         self._kills_before = self._kills.read() or 0
         self._began = time.monotonic()
@@ -113,6 +114,9 @@ class Session:
         except (StorageError, UsageError) as error:
             self._show(_ungoverned(error))
             return dict(base)
+        self._ungoverned = Path(environment["STOKER_LOCKS"], f"ungoverned-{self._run}")
+        with suppress(OSError):
+            self._ungoverned.touch()
         log = environment.setdefault("CCACHE_STATSLOG", str(self._cache_log))
         self._hits = CacheHits(Path(log))
         return environment
@@ -150,6 +154,7 @@ class Session:
         hits = self._hits.count()
         with suppress(OSError):
             self._cache_log.unlink(missing_ok=True)
+        self._tell_ungoverned()
         kills = (self._kills.read() or 0) - self._kills_before
         self._kills.close()
         dormant = self._client.dormant and not self._client.losses
@@ -159,6 +164,19 @@ class Session:
         before, after = self._written, read_written()
         written = None if before is None or after is None else after - before
         return replace(summary, cache_hits=hits, written_bytes=written)
+
+    def _tell_ungoverned(self) -> None:
+        if self._ungoverned is None:
+            return
+        try:
+            count = self._ungoverned.stat().st_size
+            self._ungoverned.unlink()
+        except OSError:
+            return
+        if count:
+            commands = "1 command" if count == 1 else f"{count} commands"
+            text = f"{commands} could not reach the governor and ran in turns, one per CPU"
+            self._show(Warned(at=time.monotonic() - self._began, text=text))
 
     def _summary(self, status: int, kills: int) -> RunSummary:
         """Return that of a run in which nothing asked, so that no governor was started."""

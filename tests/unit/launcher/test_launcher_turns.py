@@ -31,17 +31,19 @@ def most_at_once(log: Path) -> int:
     return most
 
 
-@pytest.mark.usefixtures("locks")
 def test_those_who_waited_take_turns(
-    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, locks: Path
 ) -> None:
-    log = tmp_path / "log"
+    """A run that wants to know how many do so has made a file for it."""
+    log, counted = tmp_path / "log", locks / "ungoverned-1"
+    counted.touch()
     processes = [launch.script(BUSY, log) for _ in range(8)]
     for _ in processes:
         governor.asked()
     governor.die()
     assert [result(process) for process in processes] == [(0, b"0\n", b"")] * 8
     assert most_at_once(log) == 2
+    assert counted.stat().st_size == 8
 
 
 @pytest.mark.usefixtures("locks")
