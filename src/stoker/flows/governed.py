@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from stoker.build.toolchain.held import held_for
 from stoker.govern.cache_hits import CacheHits
 from stoker.govern.client import Client, NoGovernor, socket_path
+from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
-from stoker.govern.room import Room
 from stoker.govern.scratch import ScratchFolder
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
@@ -76,7 +76,7 @@ class Session:
         client: Client | NoGovernor,
         run: int,
         scratch: ScratchFolder,
-        room: Room,
+        disk: DiskGuard,
         show: Show,
         *,
         via: Via,
@@ -87,7 +87,7 @@ class Session:
         self._run = run
         self._via = via
         self._scratch = scratch
-        self._room = room
+        self._disk = disk
         self._show = show
         self._written = read_written()
         self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
@@ -138,14 +138,14 @@ class Session:
         child = process.start(words, env=env, cwd=cwd, piped=output is not None, files=files)
         with self._signals_passed_on(child):
             status = self._watch(child, output)
-        if self._room.shortage:
-            raise StorageError(self._room.shortage, hints=_MORE_ROOM)
+        if self._disk.shortage:
+            raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
         return 128 - status if status < 0 else status
 
     @property
     def out_of_room(self) -> bool:
         """A command was stopped since what it filled was all but full."""
-        return self._room.shortage is not None
+        return self._disk.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:
         """Nothing where the governor died, or where there can be none."""
@@ -229,7 +229,7 @@ class Session:
         self._next_look = now + _LOOK_ROUND
         if text := self._scratch.look():
             self._show(Warned(at=now - self._began, text=text))
-        if number := self._room.look(now):
+        if number := self._disk.check(now):
             child.send_signal(number)
 
     def _live_client(self) -> Client | NoGovernor | None:
@@ -260,7 +260,7 @@ class Session:
         hits, left = self._hits.count(), view.total - view.done
         if not hits or view.seconds_left is None or not left:
             return replace(view, cache_hits=hits)
-        seconds = view.seconds_left * max(0, left - hits) / left
+        seconds = view.seconds_left * (left - hits) / left if hits < left else None
         return replace(view, cache_hits=hits, seconds_left=seconds)
 
     @contextmanager
@@ -307,8 +307,8 @@ def session(
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
-        room = Room(folder or Path(here), growth)
-        yield Session(client, run, temporary, room, show, via=options.via, limit=limit.limit)
+        disk = DiskGuard(folder or Path(here), growth)
+        yield Session(client, run, temporary, disk, show, via=options.via, limit=limit.limit)
 
 
 def _client(

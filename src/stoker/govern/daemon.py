@@ -30,9 +30,8 @@ from stoker.govern.activation import BACKLOG, LOCK
 from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import custom_step, reads_files, step_of
 from stoker.govern.governor import Governor, MemoryReading
-from stoker.govern.graph import Graphs
+from stoker.govern.graph import Graphs, WorkLeft
 from stoker.govern.history_writer import HistoryWriter, KeptRun
-from stoker.govern.outlook import Outlook
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.processes import Keeper, process_behind
@@ -129,7 +128,7 @@ class Daemon:
         self._meter = Meter()
         predictor = Predictor(self._history.recent())
         self._graphs = Graphs(predictor.durations)
-        self._outlooks: dict[int, Outlook] = {}  # by run
+        self._work_left: dict[int, WorkLeft] = {}  # by run
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
         self._governor = Governor(
@@ -201,8 +200,8 @@ class Daemon:
         """After every batch of messages and every tick."""
         now = self._now()
         for run, steps in self._graphs.news():
-            if outlook := self._outlooks.get(run):
-                outlook.expect(steps)
+            if work := self._work_left.get(run):
+                work.expect(steps)
             self._governor.reconsider()
         if self._governor.busy:
             if now - self._metered >= _FRESH:
@@ -227,10 +226,10 @@ class Daemon:
                 self._told(peer, ask, step)
 
     def _overview(self, run: int, now: float) -> Overview:
-        view, outlook = self._governor.overview(run, now), self._outlooks[run]
+        view, work = self._governor.overview(run, now), self._work_left[run]
         seen = view.done + len(view.running) + view.waiting
-        left = outlook.seconds(now, (step.seconds for step in view.running))
-        return replace(view, total=max(seen, view.done + outlook.steps), seconds_left=left)
+        left = work.seconds(now, (step.seconds for step in view.running))
+        return replace(view, total=max(seen, view.done + work.steps), seconds_left=left)
 
     def _warn(self) -> None:
         if self._history.problem != self._warned:
@@ -364,8 +363,8 @@ class Daemon:
         connection, now = peer.socket.fileno(), self._now()
         asker = process_behind(peer.socket)
         path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
-        if outlook := self._outlooks.get(ask.run):
-            outlook.asked(now)
+        if work := self._work_left.get(ask.run):
+            work.asked(now)
         self._governor.asked(connection, ask, step, path, now)
 
     def _close(self, peer: Peer) -> None:
@@ -394,7 +393,7 @@ class Daemon:
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
         self._kept[run] = self._history.start_run(_text(command), _text(directory))
-        self._outlooks[run] = Outlook()
+        self._work_left[run] = WorkLeft()
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
         self._counters[run] = KillCounter(process_behind(peer.socket))
         self._read_meter()
@@ -428,7 +427,7 @@ class Daemon:
                 self._close(peer)
         self._graphs.forget(run)
         self._governor.forget(run)
-        for known in (self._tallies, self._outlooks, self._roots, self._kept, self._summaries):
+        for known in (self._tallies, self._work_left, self._roots, self._kept, self._summaries):
             known.pop(run, None)
         if counter := self._counters.pop(run, None):
             counter.close()
@@ -449,7 +448,7 @@ class Daemon:
         if run not in self._kept:
             return
         if attempt.outcome is Outcome.DONE:
-            self._outlooks[run].finished(attempt.record.step.output, attempt.record.seconds)
+            self._work_left[run].finished(attempt.record.step.output, attempt.record.seconds)
         self._tallies[run].add(attempt)
         self._history.add(self._kept[run], attempt)
 

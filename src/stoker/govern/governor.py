@@ -13,7 +13,7 @@ Unaware of files, sockets and clocks: the time comes with each call, messages le
 ``send`` and events through ``emit``.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
@@ -24,7 +24,6 @@ from stoker.govern.policy import Policy, Queue, WaitClock, after_oom, after_pree
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
-from stoker.govern.slope import Slope
 from stoker.model.events import (
     AnyEvent,
     Overview,
@@ -102,6 +101,23 @@ class _Entry:
     @property
     def title(self) -> str:
         return self.step.source or self.step.output or self.step.compiler
+
+
+class Slope:
+    """How fast a reading grows, over the last second: long enough to tell growth from noise."""
+
+    _SPAN = 1.0
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, value: int) -> float:
+        """Add a reading and return the growth per second."""
+        while len(self._readings) > 1 and self._readings[0][0] < now - self._SPAN:
+            self._readings.popleft()
+        self._readings.append((now, value))
+        then, before = self._readings[0]
+        return (value - before) / (now - then) if now > then else 0.0
 
 
 class Governor:
@@ -293,8 +309,10 @@ class Governor:
                 self._entries[identity].killed = cause
 
     def _intervention(self, reason: Reason, now: float) -> Intervention:
-        reading = self._reading
-        return Intervention(at=now, reason=reason, used=reading.used, limit=reading.limit)
+        """Count what other processes use only if it is part of the limit in force."""
+        ours = sum(entry.running.current for entry in self._holding.values())
+        used = max(ours, self._reading.used - (self._reading.limit - self.limit))
+        return Intervention(at=now, reason=reason, used=used, limit=self.limit)
 
     def reconsider(self) -> None:
         """Paths are known now that were not."""

@@ -1,25 +1,36 @@
-"""How long the build still goes on after a step at least: the longest path behind it.
+"""What ninja's graph says about a build: critical paths, which steps are left, and how much time.
 
-A graph is read once for each build folder, aside, because a large one takes a second; until then
-every path is 0.
+A graph is read once per build folder, in a thread, because a large one takes a second. Until then
+every path is 0 and the time left is unknown.
+
+A step is left if its output is missing or older than its inputs. Headers are not looked at (ninja
+keeps them in a log of its own), so there can be more to do than expected.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from threading import Thread
 
 from stoker.govern.command_line import build_folder
-from stoker.govern.outlook import steps_left
-from stoker.source.ninja import Edge, read_durations, read_graph
+from stoker.source.ninja import Edge, Graph, read_durations, read_graph
 
-_UNKNOWN = 1.0  # seconds of a step that was never made: then the number of steps counts
+_UNKNOWN = 1.0  # seconds assumed for a step without a duration, so that the number of steps counts
 _WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's options
+# Rules of CMake and of torch's cpp_extension whose commands the launcher runs.
+_ASKS = re.compile(r"compil|link", re.IGNORECASE)
+_NEVER_ASKS = re.compile(r"STATIC_LIBRARY|^CUSTOM_COMMAND")
+_ENOUGH = 20  # finished steps whose mean is a fair guess for steps that never ran before
+
+Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it does not exist
 
 
 class Graphs:
-    """Of each build folder of each run. ``durations``: seconds that steps were seen to run, by
-    build folder and output; those of ninja's log include the time they waited for their permit.
+    """The graphs of all build folders of all runs.
+
+    ``durations`` are the seconds that steps took, by build folder and output. They come before
+    those of ninja's log, which include the time that a step waited for its permit.
     """
 
     def __init__(self, durations: Mapping[str, Mapping[str, float]]) -> None:
@@ -28,11 +39,11 @@ class Graphs:
         self._left: list[tuple[int, dict[str, float | None]]] = []
 
     def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
-        """Seconds from the start of the step that makes ``output`` to the end of the build.
+        """Return the seconds from the start of the step that makes ``output`` to the end of the
+        build.
 
-        What a custom command makes is not known (``""``), but is often needed by many, so it counts
-        as the first step of the longest path. ``asker`` is the process that asks: a ninja above it
-        knows what is to be made.
+        The output of a custom command is not known (``""``). Many steps may need it, so it gets the
+        longest path. ``asker`` is the process that asks; a ninja above it knows the targets.
         """
         key = run, folder
         if key not in self._paths:
@@ -43,10 +54,11 @@ class Graphs:
         return self._paths[key].get(output, 0.0)
 
     def forget(self, run: int) -> None:
+        """Drop the graphs of a run that has ended."""
         self._paths = {key: paths for key, paths in self._paths.items() if key[0] != run}
 
     def news(self) -> Iterator[tuple[int, dict[str, float | None]]]:
-        """Runs, and what is left to do in their folders that were read since."""
+        """Yield run and remaining steps of each folder that was read since the last call."""
         while self._left:
             yield self._left.pop()
 
@@ -61,8 +73,53 @@ class Graphs:
         self._left.append((key[0], steps_left(graph, durations, targets, ages.of)))
 
 
+class WorkLeft:
+    """Tracks the steps that a run still has to make, and estimates how long they will take."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None  # when the first step asked
+        self._left: dict[str, float | None] = {}  # seconds of each step, if known
+        self._finished = 0
+        self._worked = 0.0
+
+    def asked(self, now: float) -> None:
+        if self._began is None:
+            self._began = now
+
+    def expect(self, steps: Mapping[str, float | None]) -> None:
+        self._left.update(steps)
+
+    def finished(self, output: str, seconds: float) -> None:
+        self._left.pop(output, None)
+        self._finished += 1
+        self._worked += seconds
+
+    @property
+    def steps(self) -> int:
+        return len(self._left)
+
+    def seconds(self, now: float, ages: Iterable[float]) -> float | None:
+        """Return the seconds until the end at the present parallelism; ``ages`` are those of the
+        running steps.
+
+        ``None`` if that would be a guess: on a first build before enough steps have ended, and when
+        the steps take longer than ever before.
+        """
+        elapsed = now - (self._began or 0.0)
+        unknown = sum(known is None for known in self._left.values())
+        if not self._left or not self._finished or elapsed <= 0:
+            return None
+        if unknown > len(self._left) / 2 and self._finished < _ENOUGH:
+            return None
+        running = sum(ages)
+        usual = self._worked / self._finished
+        work = sum(usual if known is None else known for known in self._left.values())
+        at_once = (self._worked + running) / elapsed
+        return (work - running) / at_once if at_once and work > running else None
+
+
 class _Ages:
-    """When files of a folder were changed, each asked once."""
+    """When the files of a folder were changed; each file is asked about once."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -78,7 +135,7 @@ class _Ages:
 
 
 def ninja_targets(pid: int) -> tuple[str, ...]:
-    """What the ninja above a process was told to make; nothing where there is none, or no /proc."""
+    """Return the targets of the ninja above a process; none if there is no ninja or no /proc."""
     while pid > 1:
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
@@ -100,25 +157,75 @@ def _targets(words: list[str]) -> Iterator[str]:
             yield word
 
 
-def longest_paths(edges: tuple[Edge, ...], durations: dict[str, float]) -> dict[str, float]:
-    """For each output, the seconds along the longest chain of steps from it to the end."""
-    maker = {output: index for index, edge in enumerate(edges) for output in edge.outputs}
-    needs = [{maker[n] for n in (*edge.needs, *edge.after) if n in maker} for edge in edges]
-    users = Counter(need for each in needs for need in each)
+def longest_paths(edges: Sequence[Edge], durations: Mapping[str, float]) -> dict[str, float]:
+    """Return the critical-path seconds from the start of each output's step to the end."""
+    maker = _makers(edges)
+    needs = _needs(edges, maker)
     longest = [0.0] * len(edges)
-    ready = [index for index in range(len(edges)) if not users[index]]
-    while ready:  # from the end of the build backwards; what lies on a cycle stays 0
-        index = ready.pop()
+    for index in reversed(_in_order(needs)):
         longest[index] += _seconds(edges[index], durations)
         for need in needs[index]:
             longest[need] = max(longest[need], longest[index])
-            users[need] -= 1
-            if not users[need]:
-                ready.append(need)
     return {output: longest[index] for output, index in maker.items()}
 
 
-def _seconds(edge: Edge, durations: dict[str, float]) -> float:
+def steps_left(
+    graph: Graph, durations: Mapping[str, float], targets: Iterable[str], age: Age
+) -> dict[str, float | None]:
+    """Return the outputs of the steps that will ask, with the seconds they took last time."""
+    edges, maker = graph.edges, _makers(graph.edges)
+    needs = _needs(edges, maker)
+    order = _in_order(needs)
+    wanted = tuple(targets) or graph.defaults or tuple(maker)
+    needed = {maker[target] for target in wanted if target in maker}
+    for index in reversed(order):
+        if index in needed:
+            needed |= needs[index]
+    stale: set[str] = set()
+    left: dict[str, float | None] = {}
+    for edge in (edges[index] for index in order if index in needed):
+        if _is_stale(edge, edges, maker, stale, age):
+            stale.update(edge.outputs)
+            if _ASKS.search(edge.rule) and not _NEVER_ASKS.search(edge.rule):
+                left[edge.outputs[0]] = durations.get(edge.outputs[0])
+    return left
+
+
+def _makers(edges: Sequence[Edge]) -> dict[str, int]:
+    """Return the index of the edge that makes each output."""
+    return {output: index for index, edge in enumerate(edges) for output in edge.outputs}
+
+
+def _needs(edges: Sequence[Edge], maker: Mapping[str, int]) -> list[set[int]]:
+    """Return for each edge the indexes of the edges that it needs or comes after."""
+    return [{maker[n] for n in (*edge.needs, *edge.after) if n in maker} for edge in edges]
+
+
+def _in_order(needs: Sequence[set[int]]) -> list[int]:
+    """Return the edges, each after those it needs; none if there is a cycle."""
+    try:
+        return list(TopologicalSorter(dict(enumerate(needs))).static_order())
+    except CycleError:
+        return []
+
+
+def _seconds(edge: Edge, durations: Mapping[str, float]) -> float:
     if edge.rule == "phony":
         return 0.0
     return max((durations.get(output, _UNKNOWN) for output in edge.outputs), default=_UNKNOWN)
+
+
+def _is_stale(
+    edge: Edge, edges: Sequence[Edge], maker: Mapping[str, int], stale: set[str], age: Age
+) -> bool:
+    if any(need in stale for need in edge.needs):
+        return True
+    if edge.rule == "phony":
+        return False
+    made = [age(output) for output in edge.outputs]
+    files = (need for need in edge.needs if need not in maker or edges[maker[need]].rule != "phony")
+    needed = [age(need) for need in files]
+    oldest = min((time for time in made if time is not None), default=None)
+    if oldest is None or None in made:
+        return True
+    return any(time is not None and time > oldest for time in needed)

@@ -1,4 +1,4 @@
-"""What happens during a governed run, for everyone who wants to know: terminal, log, JSON lines."""
+"""What happens during a governed run, for the terminal, the log and the JSON lines."""
 
 from stoker.model.govern import Reason
 from stoker.model.runs import Intervention
@@ -69,12 +69,15 @@ class RunningStep(Value, frozen=True, kw_only=True):
 
 
 class Overview(Event, frozen=True, kw_only=True, tag="overview"):
-    """How a run stands, some times a second. ``total``: steps done, and all that are known to
-    come; ``seconds_left`` where earlier steps tell.
+    """The state of a run, several times a second.
+
+    ``total`` counts the steps that are done and all that are known to come. ``seconds_left`` is
+    ``None`` while the time left is unknown. Memory is what the build itself uses, and the limit in
+    force for it, here and in every summary.
     """
 
     run: int
-    limit: int  # in force for builds: the cap, or the machine's limit where that is lower
+    limit: int  # in force for builds: the cap, or the machine's limit if that is lower
     used: int  # by the steps of the run
     other_usage: int  # the part of the limit that other processes take
     running: tuple[RunningStep, ...]

@@ -1,7 +1,7 @@
-"""A governed run as it goes: lines at the bottom of a terminal, a plain log, or JSON lines.
+"""Shows a governed run: in lines at the bottom of a terminal, as a plain log, or as JSON lines.
 
-The command's own output keeps the rest of the screen: the bottom lines lie outside the part that
-scrolls, as in a package manager's progress bar. Everything goes to stderr.
+The command's own output has the rest of the screen: the bottom lines are outside the part that
+scrolls, like a package manager's progress bar. Everything goes to stderr.
 """
 
 import os
@@ -13,16 +13,23 @@ from typing import TextIO
 
 import msgspec
 
-from stoker.model.events import AnyEvent, Overview, RunningStep, StepEnds, StepRepeats, Warned
+from stoker.model.events import (
+    AnyEvent,
+    Overview,
+    RunningStep,
+    StepEnds,
+    StepRepeats,
+    Warned,
+)
 from stoker.model.runs import RunSummary
 from stoker.model.units import duration, size
 
 _ROWS = 2
-_LEAST_LINES = 6  # of a window; below that the command gets it all
+_LEAST_LINES = 6  # of a window; a smaller one is left to the command
 _LOG_EVERY = 30.0
 _MUCH = 0.1  # share of the limit from which the memory of other processes is shown
-_PROBE = "CMakeFiles/CMakeScratch/"  # where CMake tries out what compiles; failing is an answer
-_NO_NEWS = (0, 130, 143)  # done, or ended by the user
+_PROBE = "CMakeFiles/CMakeScratch/"  # where CMake checks what compiles, and failures are expected
+_NO_NEWS = (0, 130, 143)  # done, or interrupted by the user
 
 
 class Progress(StrEnum):
@@ -34,7 +41,7 @@ class Progress(StrEnum):
 
 
 class View:
-    """Gets every event; ``close`` leaves the terminal as it was."""
+    """Shows every event that it is given; ``close`` restores the terminal."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -44,8 +51,8 @@ class View:
     def close(self) -> None: ...
 
     def write(self, text: str) -> None:
-        """In one piece, because the command writes there too; a reader that has gone is no reason
-        to stop building.
+        """Write in one piece, because the command writes there too. A closed pipe does not stop the
+        build.
         """
         try:
             self._stream.write(text)
@@ -55,7 +62,7 @@ class View:
 
 
 def _silence(stream: TextIO) -> None:
-    """What it could not write it keeps, and would fail with it, and so would we, at the end."""
+    """Redirect the stream to /dev/null, so that flushing what is left does not fail at exit."""
     with suppress(OSError), Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
 
@@ -66,7 +73,7 @@ class JsonView(View):
 
 
 class LogView(View):
-    """What was lost and why, and now and then how it stands."""
+    """Logs lost attempts and warnings as they happen, and the state of the run every 30 seconds."""
 
     def __init__(self, stream: TextIO):
         super().__init__(stream)
@@ -82,7 +89,7 @@ class LogView(View):
 
 
 class LiveView(View):
-    """Two lines below everything that scrolls. What was lost and why is told at the end."""
+    """Shows two lines at the bottom of the terminal. Lost attempts are listed at the end."""
 
     def __init__(self, stream: TextIO):
         super().__init__(stream)
@@ -109,20 +116,20 @@ class LiveView(View):
         self._notes.clear()
 
     def _in_foreground(self) -> bool:
-        """A build that was put into the background leaves the terminal to others."""
+        """Return whether we may draw: a build in the background leaves the terminal alone."""
         try:
             return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()
         except OSError:
             return False
 
     def _keep_rows(self) -> bool:
-        """Keep the bottom rows out of the part that scrolls; again when the window was resized."""
+        """Exclude the bottom rows from scrolling; again after the window was resized."""
         now = os.get_terminal_size(self._stream.fileno())
         if now.lines < _LEAST_LINES:
             return False
         if now != self._size:
             self._size = now
-            # Make room first, so that no line of the command is covered; the column stays.
+            # Scroll first, so that no line of the command is covered; the column stays.
             room = "\x1bD" * _ROWS + f"\x1b[{_ROWS}A"
             self.write(f"{room}\x1b7\x1b[1;{now.lines - _ROWS}r\x1b8")
         return True
@@ -130,7 +137,7 @@ class LiveView(View):
     def _draw(self, lines: list[str]) -> None:
         first, width = self._size.lines - _ROWS + 1, self._size.columns
         rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)[:width]}" for i, line in enumerate(lines))
-        # Wrapping is off meanwhile: some letters are two columns wide.
+        # Some characters are two columns wide, so wrapping is off meanwhile.
         self.write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
 
 
@@ -148,7 +155,7 @@ def make_view(progress: Progress, stream: TextIO) -> View:
 
 
 def notable(event: AnyEvent) -> str:
-    """What belongs in a log as it happens."""
+    """Return the line for the log; empty for events that are not logged."""
     match event:
         case StepRepeats():
             took = f"after {duration(event.seconds)} at {size(event.peak)}"
@@ -162,7 +169,7 @@ def notable(event: AnyEvent) -> str:
 
 
 def plain(text: str) -> str:
-    """Names of files may hold anything; a terminal must not obey it."""
+    """Replace control characters, which a file name may contain and a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -173,11 +180,16 @@ def bar(part: float, whole: float, width: int) -> str:
 
 
 def status_line(view: Overview) -> str:
+    """Return stage, memory, steps and time left in one line."""
     # The build tool starts more steps than there are CPUs: the governor chooses among them.
     queued = f", {view.waiting} queued" if view.waiting else ""
     hits = f", {view.cache_hits} from the cache" if view.cache_hits else ""
     repeats = f", {view.repeats} repeated" if view.repeats else ""
-    left = f" | {duration(view.seconds_left)} left" if view.seconds_left is not None else ""
+    left = ""
+    if view.seconds_left is not None:
+        left = f" | {duration(view.seconds_left)} left"
+    elif view.done < view.total:
+        left = " | time left unknown"
     others = f", others {size(view.other_usage)}" if view.other_usage > view.limit * _MUCH else ""
     memory = f"{size(view.used)} of {size(view.limit)}{others}"
     stage = f"{view.stage} | " if view.stage else ""
@@ -189,7 +201,7 @@ def status_line(view: Overview) -> str:
 
 
 def steps_line(view: Overview) -> str:
-    """The largest of those that run."""
+    """Return the running steps, largest first."""
     largest = sorted(view.running, key=lambda step: -step.memory)
     return "  ".join(map(_step_text, largest))
 
@@ -208,10 +220,10 @@ def unseen_text(cpu_seconds: float) -> str:
 
 
 def summary_text(summary: RunSummary) -> str:
-    """The end of a run in a few lines."""
+    """Return the summary of a run as a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
     limit = size(summary.limit_bytes)
-    # Without a step that asked, nothing is known of what the build used.
+    # If no step asked for a permit, the memory of the build is unknown.
     memory = (
         f"peak {size(summary.peak_bytes)} of {limit}" if summary.peak_bytes else f"limit {limit}"
     )
@@ -227,5 +239,5 @@ def summary_text(summary: RunSummary) -> str:
     if summary.lower_bound_s and summary.wall_s:
         share = summary.lower_bound_s / summary.wall_s
         bound = duration(summary.lower_bound_s)
-        lines.append(f"  no schedule could take less than {bound}, {share:.0%} of that")
+        lines.append(f"  theoretical minimum {bound} ({share:.0%} of the actual time)")
     return "\n".join(lines) + "\n"

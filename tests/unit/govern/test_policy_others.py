@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
+from stoker.govern.governor import Slope
 from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase, make_policy
 from stoker.govern.policy import NAMES, Queue, after_oom, after_preemption, urgency
-from stoker.govern.slope import Slope
 from stoker.model.errors import UsageError
 from stoker.model.govern import Request, State
 

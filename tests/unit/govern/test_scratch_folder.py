@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from small_disks import small_disk
-from stoker.govern.room import Room
+from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.scratch import ScratchFolder
 from stoker.model.scratch import Scratch
 
@@ -195,32 +195,32 @@ def fill(folder: Path, least: int = 0) -> None:
 
 
 def test_a_command_is_told_to_end_and_then_made_to(small: Path) -> None:
-    room = Room(small)
-    assert room.look(1.0) is None
-    assert room.shortage is None
+    guard = DiskGuard(small)
+    assert guard.check(1.0) is None
+    assert guard.shortage is None
     fill(small, 80_000)
-    assert room.look(2.0) is signal.SIGTERM
-    assert "room for" in (room.shortage or "")
-    assert room.look(3.0) is None
-    assert room.look(100.0) is signal.SIGKILL
+    assert guard.check(2.0) is signal.SIGTERM
+    assert "room for" in (guard.shortage or "")
+    assert guard.check(3.0) is None
+    assert guard.check(100.0) is signal.SIGKILL
 
 
 @pytest.mark.parametrize("place", [".", "made/later"])
 def test_growth_is_held_to_its_share(small: Path, place: str) -> None:
-    room = Room(small / place, 2 * MIB)
+    guard = DiskGuard(small / place, 2 * MIB)
     fill(small, 7 * MIB)
-    assert room.look(1.0) is None
+    assert guard.check(1.0) is None
     fill(small, 5 * MIB)
-    assert room.look(2.0) is signal.SIGTERM
+    assert guard.check(2.0) is signal.SIGTERM
 
 
 def test_a_disk_that_is_nearly_full_lets_small_builds_do(small: Path) -> None:
     fill(small, 50_000)
-    assert Room(small).look(1.0) is None
+    assert DiskGuard(small).check(1.0) is None
 
 
 def test_a_folder_that_vanishes_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    room = Room(tmp_path / "folder")
+    guard = DiskGuard(tmp_path / "folder")
     (tmp_path / "folder").rmdir()
-    assert room.look(1.0) is None
+    assert guard.check(1.0) is None

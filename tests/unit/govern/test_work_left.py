@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.govern.graph import Graphs, ninja_targets
-from stoker.govern.outlook import Outlook, steps_left
+from stoker.govern.graph import Graphs, WorkLeft, ninja_targets, steps_left
 from stoker.source.ninja import Edge, Graph, read_graph
 
 COMPILER, LINKER = "CXX_COMPILER__lib", "CXX_SHARED_LIBRARY_LINKER__lib"
@@ -57,33 +56,33 @@ def test_durations_of_last_time() -> None:
     assert steps_left(GRAPH, {"a.o": 7.0}, ("a.o",), SOURCES.get) == {"a.o": 7.0}
 
 
-def test_a_cycle_does_not_hang_the_outlook() -> None:
+def test_a_cycle_does_not_hang_the_work_left() -> None:
     edges = tuple(Edge(outputs=(o,), rule="cc", needs=(n,)) for o, n in ("ab", "ba"))
     assert steps_left(Graph(edges=edges), {}, (), lambda _: None) == {}
 
 
 def test_seconds_left() -> None:
-    outlook = Outlook()
-    assert outlook.seconds(1.0, ()) is None  # nothing is known to come
-    outlook.expect({"a": None, "b": 6.0, "c": None})
-    assert outlook.seconds(1.0, ()) is None  # nothing was seen of how long a step takes
-    outlook.finished("a", 4.0)
-    assert outlook.steps == 2
-    assert outlook.seconds(4.0, ()) == pytest.approx(10.0)  # one at a time
-    assert outlook.seconds(2.0, ()) == pytest.approx(5.0)  # two
-    assert outlook.seconds(4.0, (2.0,)) == pytest.approx(8.0 / 1.5)
-    outlook.finished("b", 6.0)
-    outlook.finished("c", 6.0)
-    assert outlook.seconds(4.0, ()) is None
+    work_left = WorkLeft()
+    assert work_left.seconds(1.0, ()) is None  # nothing is known to come
+    work_left.expect({"a": None, "b": 6.0, "c": None})
+    assert work_left.seconds(1.0, ()) is None  # nothing was seen of how long a step takes
+    work_left.finished("a", 4.0)
+    assert work_left.steps == 2
+    assert work_left.seconds(4.0, ()) == pytest.approx(10.0)  # one at a time
+    assert work_left.seconds(2.0, ()) == pytest.approx(5.0)  # two
+    assert work_left.seconds(4.0, (2.0,)) == pytest.approx(8.0 / 1.5)
+    work_left.finished("b", 6.0)
+    work_left.finished("c", 6.0)
+    assert work_left.seconds(4.0, ()) is None
 
 
 def test_the_time_before_the_first_step_does_not_count() -> None:
-    outlook = Outlook()
-    outlook.expect({"a": None, "b": None})
+    work_left = WorkLeft()
+    work_left.expect({"a": 4.0, "b": 4.0})
     for now in (100.0, 150.0):
-        outlook.asked(now)
-    outlook.finished("a", 4.0)
-    assert outlook.seconds(104.0, ()) == pytest.approx(4.0)
+        work_left.asked(now)
+    work_left.finished("a", 4.0)
+    assert work_left.seconds(104.0, ()) == pytest.approx(4.0)
 
 
 def test_a_real_folder_before_and_after(need: Callable[[str], str], tmp_path: Path) -> None:
@@ -137,3 +136,21 @@ def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     assert graphs.path(1, str(tmp_path), "a.o", None) == 1.0
     graphs.forget(1)
     assert ask_until_read() == [(1, {"a.o": None})]
+
+
+def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended() -> None:
+    work = WorkLeft()
+    work.expect({f"{number}.o": None for number in range(100)})
+    for number in range(19):
+        work.finished(f"{number}.o", 1.0)
+        assert work.seconds(20.0, ()) is None
+    work.finished("19.o", 1.0)
+    assert work.seconds(20.0, ()) == pytest.approx(80.0)
+
+
+def test_the_time_left_of_overdue_steps_is_unknown_and_not_zero() -> None:
+    work = WorkLeft()
+    work.expect({"a.o": 2.0, "b.o": 5.0})
+    work.finished("a.o", 2.0)
+    assert work.seconds(4.0, (3.0,)) is not None
+    assert work.seconds(9.0, (7.0,)) is None

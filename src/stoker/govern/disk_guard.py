@@ -1,6 +1,6 @@
-"""Room on the disk that a build fills: watched, and the build stopped while there is some left.
+"""Stops a build before the disk that it writes to is full.
 
-A disk that is full to the last byte breaks the records by which a build goes on.
+A disk that is full to the last byte breaks the records that a build needs to resume.
 """
 
 import signal
@@ -10,34 +10,34 @@ from stoker.model.units import size
 from stoker.outside import files
 from stoker.plan.scratch import least_free
 
-_MERCY = 20.0  # seconds in which a command ends by itself when it is told to
+_GRACE_S = 20.0  # seconds in which a command that was told to end does so by itself
 
 
-class Room:
-    """``shortage`` says what was found, in words, once it was.
+class DiskGuard:
+    """Watches the file system of a folder. ``shortage`` is the message once it has run short.
 
-    ``growth``: bytes by which the file system may fill up, where that is not all that it has.
+    ``growth`` is how many bytes the file system may take; without it, all but a reserve.
     """
 
     def __init__(self, folder: Path, growth: int | None = None):
         self.shortage: str | None = None
         self._folder = folder
         self._found = 0.0
-        # It may be made later, and then lies where the folder round it does.
+        # A folder that does not exist yet will be on the file system of its parent.
         self._seen = next(path for path in (folder, *folder.parents) if path.exists())
         total, free = files.room_on_disk(self._seen)
         self._least = least_free(total=total, free=free)
         if growth is not None:
             self._least = max(self._least, free - growth)
 
-    def look(self, now: float) -> signal.Signals | None:
-        """The signal that the command must be sent now, if any."""
+    def check(self, now: float) -> signal.Signals | None:
+        """Return the signal to send to the command now, if any."""
         if self.shortage is not None:
-            return signal.SIGKILL if now - self._found > _MERCY else None
+            return signal.SIGKILL if now - self._found > _GRACE_S else None
         try:
             _, free = files.room_on_disk(self._seen)
         except OSError:
-            return None  # the folder is gone, which is for others to say
+            return None  # the folder is gone, and the command will report that itself
         if free >= self._least:
             return None
         self._found = now
