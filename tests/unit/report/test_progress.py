@@ -84,7 +84,8 @@ def test_status_line() -> None:
     assert status_line(hits) == f"{steps}, 30 queued, 3 from the cache{unknown}"
     left = replace(overview(), seconds_left=90.0)
     assert status_line(left) == f"{steps}, 30 queued | 90 s left"
-    assert status_line(replace(left, stage="compile")) == f"compile | {steps}, 30 queued | 90 s left"
+    named = replace(left, stage="compile")
+    assert status_line(named) == f"compile | {steps}, 30 queued | 90 s left"
 
 
 def test_the_largest_step_comes_first_and_folders_are_left_out() -> None:
