@@ -23,7 +23,7 @@ _OPTIONS = (
     "--force-prefers-reduced-motion",  # scrolling is done at once
     "--hide-scrollbars",
     "--force-device-scale-factor=1",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # for servers of the test itself
     "--window-size=1300,1000",
 )
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "Run a build command: as fast as memory allows, never out of it.",
     "history": "List governed runs and what each of their steps needed.",
     "report": "Write a page about a run: timeline, memory, critical path, comparison.",
+    "trace": "Write a run as a trace for Perfetto.",
     "simulate": "Say what a measured build would come to on another machine.",
     "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
     "package": "Make a wheel portable: run paths, requirements, bundled libraries, tags.",

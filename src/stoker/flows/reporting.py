@@ -13,6 +13,7 @@ from stoker.govern.analysis import Recorded, analyse, records
 from stoker.govern.comparison import compare
 from stoker.govern.dependencies import Dependencies
 from stoker.govern.history import History
+from stoker.govern.phases import Phase, phase_file, read_phases
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.analysis import (
@@ -39,6 +40,7 @@ from stoker.source.ninja import Edge, read_edges
 Say = Callable[[str], None]
 
 _BUILD = "stoker build "  # and the name of the run folder: the command of a build's run
+_CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor
 _MOST_EARLIER = 20_000  # attempts that predictions are replayed from
 # Rows of the what-if table: a name, and factors for CPUs and memory.
 _MACHINES = (
@@ -100,8 +102,31 @@ def find_run(word: str | None) -> Run:
     )
 
 
-def analyse_run(run: Run) -> RunAnalysis:
-    return _find(run).analysis
+def find_phases(run: RunAnalysis) -> dict[int, tuple[Phase, ...]]:
+    """Return the phases that compilers recorded of their steps, by the index of the span.
+
+    A file that was written after its step has ended belongs to a later build.
+    """
+    found: dict[int, tuple[Phase, ...]] = {}
+    for index, span in enumerate(run.spans):
+        named = phase_file(span.step)
+        if named and span.outcome is Outcome.DONE:
+            form, name = named
+            path = Path(run.directory, span.step.directory, name)
+            content = _written_before(path, run.began + span.ended + _CLOCK_TOLERANCE)
+            found[index] = read_phases(content, form, span.step)
+    return {index: phases for index, phases in found.items() if phases}
+
+
+def _written_before(path: Path, time: float) -> bytes:
+    try:
+        return path.read_bytes() if path.stat().st_mtime <= time else b""
+    except OSError:
+        return b""
+
+
+def analyse_run(run: str | None) -> RunAnalysis:
+    return _find(find_run(run)).analysis
 
 
 def _find(run: Run) -> _Found:

@@ -115,7 +115,7 @@ def _spans(
     attempts: Sequence[Attempt], recorded: Recorded, cpus: int | None, *, shift: float
 ) -> tuple[Span, ...]:
     predictions = replayed(attempts, recorded.earlier)
-    lanes = _lanes([(each.started, each.started + each.record.seconds) for each in attempts])
+    lanes = lanes_of([(each.started, each.started + each.record.seconds) for each in attempts])
     spans = [
         Span(
             step=attempt.record.step,
@@ -141,7 +141,7 @@ def _spans(
     return tuple(spans)
 
 
-def _lanes(intervals: Sequence[tuple[float, float]]) -> list[int]:
+def lanes_of(intervals: Sequence[tuple[float, float]]) -> list[int]:
     """Return the lowest lane that is free at the start of each interval; starts do not fall."""
     free: list[int] = []
     busy: list[tuple[float, int]] = []
@@ -208,7 +208,7 @@ class _Busy:
         self._times: list[float] = [0.0]
         self._total: list[float] = [0.0]
         self._full: list[bool] = [False]
-        for at, until, slots, _ in _levels(spans):
+        for at, until, slots, _ in levels(spans):
             full = cpus is not None and slots >= cpus
             self._times.append(at)
             self._total.append(self._total[-1] + (at - self._times[-2]) * self._full[-1])
@@ -224,7 +224,7 @@ class _Busy:
         return self._total[index] + (time - self._times[index]) * self._full[index]
 
 
-def _levels(spans: Iterable[Span]) -> list[tuple[float, float | None, int, int]]:
+def levels(spans: Iterable[Span]) -> list[tuple[float, float | None, int, int]]:
     """Return stretches of time in order: start, end, CPUs that steps hold, steps that wait."""
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for span in spans:
@@ -266,7 +266,7 @@ def lower_bounds(
 
 def cpu_time(spans: Sequence[Span], *, wall: float, cpus: int) -> CpuTime:
     held = taken = 0.0
-    for at, until, slots, waiting in _levels(spans):
+    for at, until, slots, waiting in levels(spans):
         seconds = max(0.0, min(until or at, wall) - at)
         taken += seconds * min(cpus, slots)
         held += seconds * max(0, cpus - slots) * (waiting > 0)
@@ -333,6 +333,16 @@ def records(spans: Sequence[Span], dependencies: Dependencies, root: str) -> tup
         )
         for name, record in completed.items()
     )
+
+
+def memory_at(span: Span, time: float) -> float:
+    """Return the bytes that a span used at a time within it: by its profile, else its mean."""
+    if span.profile:
+        part = int(len(span.profile) * (time - span.started) / span.seconds)
+        return span.peak * span.profile[max(0, min(part, len(span.profile) - 1))] / 100
+    if span.byte_seconds is None or not span.seconds:
+        return span.peak
+    return min(span.peak, span.byte_seconds / span.seconds)
 
 
 # -- totals --------------------------------------------------------------------------------------

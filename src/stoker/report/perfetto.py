@@ -1,0 +1,185 @@
+"""A run as a trace in Chrome's JSON format, which Perfetto and chrome://tracing open.
+
+Process 1 has the steps, a thread for each lane, and the counters; process 2 has the steps that
+wait. The phases that a compiler recorded of itself lie within its step.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from stoker.govern.analysis import lanes_of, levels, memory_at
+from stoker.govern.phases import Phase
+from stoker.model.analysis import RunAnalysis, Span
+
+Event = dict[str, Any]
+Phases = Mapping[int, tuple[Phase, ...]]  # by span
+
+_STEPS, _WAITS = 1, 2  # processes
+_PATH = 1  # threads of the first process; lanes follow
+_FIRST_LANE = 10
+_ROWS = 32  # threads that one lane may have: its own, and more for phases that overlap
+_SAMPLES = 8000  # of the memory counter, beside the starts and ends of steps
+
+
+def perfetto_trace(run: RunAnalysis, phases: Phases) -> bytes:
+    events = [*_names(run), *_steps(run, phases), *_waits(run), *_path(run), *_counters(run)]
+    events.sort(key=lambda event: event.get("ts", -1))
+    about = {"command": run.command, "run": run.id, "limit_bytes": run.limit, "cpus": run.cpus}
+    trace = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+    return msgspec.json.encode(trace)
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _slice(
+    process: int, thread: int, name: str, start: int, end: int, args: Mapping[str, object]
+) -> Event:
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "name": name,
+        "ts": start,
+        "dur": max(1, end - start),
+        "args": args,
+    }
+
+
+def _names(run: RunAnalysis) -> Iterator[Event]:
+    yield _name("process_name", _STEPS, 0, "steps")
+    if any(span.wait for span in run.spans):
+        yield _name("process_name", _WAITS, 0, "waiting steps")
+    yield _name("thread_name", _STEPS, _PATH, "critical path")
+    for lane in range(max((span.lane for span in run.spans), default=-1) + 1):
+        yield _name("thread_name", _STEPS, _thread(lane), f"lane {lane + 1}")
+
+
+def _name(what: str, process: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": name}}
+
+
+def _thread(lane: int) -> int:
+    return _FIRST_LANE + lane * _ROWS
+
+
+def _steps(run: RunAnalysis, phases: Phases) -> Iterator[Event]:
+    by_lane: dict[int, list[int]] = defaultdict(list)
+    for index, span in enumerate(run.spans):
+        by_lane[span.lane].append(index)
+    for lane, indices in by_lane.items():
+        ends = _ends([run.spans[index] for index in indices])
+        for index, end in zip(indices, ends, strict=True):
+            span, thread = run.spans[index], _thread(lane)
+            start = _us(span.started)
+            yield _slice(_STEPS, thread, span.title, start, end, _arguments(span))
+            yield from _phases(phases.get(index, ()), thread, start, end)
+            if not span.completed:
+                yield _mark(thread, end, span.outcome.value)
+            for pause in span.pauses:
+                yield _mark(thread, _us(pause.at), "paused")
+
+
+def _ends(spans: Sequence[Span]) -> Iterator[int]:
+    """A slice that ends after the next one starts would be drawn as its parent."""
+    for span, following in pairwise(spans):
+        yield min(_us(span.ended), _us(following.started))
+    for span in spans[-1:]:
+        yield _us(span.ended)
+
+
+def _arguments(span: Span) -> dict[str, object]:
+    """Return the figures of a step, in the units of the history."""
+    found: dict[str, object] = {
+        "kind": span.step.role.value,
+        "target": span.target,
+        "output": span.step.output,
+        "outcome": span.outcome.value,
+        "cpu_s": span.cpu_seconds,
+        "peak_bytes": span.peak,
+        "byte_seconds": span.byte_seconds,
+    }
+    if span.predicted:
+        found["predicted_bytes"] = span.predicted.peak
+    if span.wait:
+        found["waited_s"] = span.wait.seconds
+    return found
+
+
+def _mark(thread: int, at: int, name: str) -> Event:
+    return {"ph": "i", "s": "t", "pid": _STEPS, "tid": thread, "name": name, "ts": at}
+
+
+def _phases(phases: Sequence[Phase], thread: int, start: int, end: int) -> Iterator[Event]:
+    """Rows that do not overlap share a thread; the first thread is that of the step itself."""
+    rows: dict[str, list[Phase]] = defaultdict(list)
+    for phase in phases:
+        rows[phase.row].append(phase)
+    extents = {
+        row: (min(p.start for p in group), max(p.start + p.seconds for p in group))
+        for row, group in rows.items()
+    }
+    ordered = sorted(extents, key=lambda row: extents[row])
+    for row, offset in zip(ordered, lanes_of([extents[row] for row in ordered]), strict=True):
+        if offset:
+            yield _name("thread_name", _STEPS, thread + offset, "phases beside it")
+        for phase in rows[row]:
+            first = min(end, start + _us(phase.start))
+            last = min(end, start + _us(phase.start + phase.seconds))
+            if last > first and offset < _ROWS:
+                detail = {"detail": phase.detail} if phase.detail else {}
+                yield _slice(_STEPS, thread + offset, phase.name, first, last, detail)
+
+
+def _waits(run: RunAnalysis) -> Iterator[Event]:
+    waits = [(span.wait.asked, span.started, span) for span in run.spans if span.wait]
+    waits = sorted((w for w in waits if w[1] > w[0]), key=lambda wait: wait[:2])
+    lanes = lanes_of([wait[:2] for wait in waits])
+    last: dict[int, int] = {}  # ends of slices, by lane
+    for (asked, started, span), lane in zip(waits, lanes, strict=True):
+        start = max(_us(asked), last.get(lane, 0))
+        last[lane] = max(start + 1, _us(started))
+        yield _slice(_WAITS, lane + 1, span.title, start, last[lane], {})
+
+
+def _path(run: RunAnalysis) -> Iterator[Event]:
+    """Steps of the critical path follow each other; one that was built again may not."""
+    ordered = sorted((run.spans[index] for index in run.path), key=lambda span: span.started)
+    for span, end in zip(ordered, _ends(ordered), strict=True):
+        yield _slice(_STEPS, _PATH, span.title, _us(span.started), end, {})
+
+
+# -- counters ------------------------------------------------------------------------------------
+
+
+def _counters(run: RunAnalysis) -> Iterator[Event]:
+    if any(span.wait for span in run.spans):
+        for at, _, _, waiting in levels(run.spans):
+            yield _counter("waiting", "steps", at, waiting)
+    yield from _activity(run)
+
+
+def _activity(run: RunAnalysis) -> Iterator[Event]:
+    """Running steps and their memory, at each start and end and at equal distances between."""
+    edges = {time for span in run.spans for time in (span.started, span.ended)}
+    end = max(edges, default=0.0)
+    times = edges.union(end * sample / _SAMPLES for sample in range(_SAMPLES))
+    to_come = deque(sorted(run.spans, key=lambda span: span.started))
+    active: list[Span] = []
+    for time in sorted(times):
+        while to_come and to_come[0].started <= time:
+            active.append(to_come.popleft())
+        active = [span for span in active if span.ended > time]
+        used = sum(memory_at(span, time) for span in active)
+        yield _counter("memory", "bytes", time, round(used))
+        if time in edges:
+            yield _counter("running", "steps", time, len(active))
+
+
+def _counter(name: str, unit: str, at: float, value: int) -> Event:
+    return {"ph": "C", "pid": _STEPS, "name": name, "ts": _us(at), "args": {unit: value}}
