@@ -95,10 +95,9 @@ def test_perfetto_loads_it_and_counts_the_same(
         found = trace.query(steps, "name", "ts", "dur", "peak")
         expected = sorted(attempts, key=lambda a: (round(a.started * 1e6), a.record.step.source))
         assert [row[0] for row in found] == [a.record.step.source for a in expected]
-        assert [row[1] / 1e9 for row in found] == approx([a.started for a in expected], abs=2e-6)
-        assert [row[2] / 1e9 for row in found] == approx(
-            [a.record.seconds for a in expected], abs=2e-6
-        )
+        starts, lengths = ([row[n] / 1e9 for row in found] for n in (1, 2))
+        assert starts == pytest.approx([a.started for a in expected], abs=2e-6)
+        assert lengths == pytest.approx([a.record.seconds for a in expected], abs=2e-6)
         assert [row[3] for row in found] == [attempt.record.peak for attempt in expected]
         counters = (
             "SELECT t.name AS name, MAX(c.value) AS most FROM counter c JOIN counter_track t "
