@@ -1,14 +1,44 @@
-"""What fixes can be told of the machine of a run; the how-to of adding a cause lists the names.
+"""The values of the parameters in fixes: facts about the machine, and the command that failed.
 
-Pure: from the machine and its tools as they were read.
+docs/how-to/add-a-cause.md lists the names. Pure: the machine and the log are handed in.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
+from stoker.diagnose.values import Line
 from stoker.knowledge.cuda import cuda_releases
 from stoker.model.machine import CudaToolkit, Machine, Toolbox
 
 _MEMORY_OF_A_JOB = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
+
+
+# What a log shows of the command that was run, most specific first, and that command.
+_COMMANDS = (
+    (
+        re.compile(
+            r"(?:Failed building wheel for|Failed to build) `?(?P<package>[A-Za-z0-9][\w.-]{0,60})"
+        ),
+        "pip install --no-build-isolation -v {package}",
+    ),
+    (re.compile(r"\bpip3? (?:install|wheel) "), "pip install --no-build-isolation -v ."),
+    (re.compile(r"\bsetup\.py (?:bdist_wheel|develop|install)\b"), "python setup.py bdist_wheel"),
+    (re.compile(r"^ninja: (?:build stopped|fatal|error)"), "ninja -C build"),
+    (re.compile(r"^(?:g|mingw32-)?make(?:\[\d+\])?: \*\*\* "), "make"),
+    (re.compile(r"-- Configuring incomplete"), "cmake -B build"),
+)
+
+
+def command_in(lines: Iterable[Line]) -> dict[str, str]:
+    """Return the parameter ``command`` if the log shows how the build was started."""
+    best = len(_COMMANDS)
+    found: dict[str, str] = {}
+    for line in lines:
+        for rank, (pattern, command) in enumerate(_COMMANDS[:best]):
+            if match := pattern.search(line.text):
+                best, found = rank, {"command": command.format(**match.groupdict())}
+                break
+    return found
 
 
 def parameters(machine: Machine, toolbox: Toolbox, command: str) -> Mapping[str, str]:

@@ -139,12 +139,15 @@ _STEP = _Any(
     r"^\s{0,24}CMake Error",
     r"^\s{0,24}Traceback \(most recent call last\)",
 )
+_TRACEBACK = _Any(r"^\s{0,24}Traceback \(most recent call last\)")
 _NINJA_STEP = _Any(_START + r"FAILED: ")
 _PROGRESS = re.compile(r"\s{0,24}\[\d{1,6}/\d{1,6}\] ").match
 _CHAIN = _Any(r"another exception occurred", r"direct cause of the following exception")
 _NEAR = 60  # lines between things that have to do with one another, in one failing step
-_MOST_SHOWN = 12  # lines of an error without a cause
+_SHOWN = 12  # lines of an error without a cause; more, up to the next error
+_MOST_SHOWN = 60
 _ABOVE = 2  # lines that belong to an error and come first: the function, the include
+_MOST_ABOVE = 40  # lines of a traceback before its error
 
 
 class Steps(Value, frozen=True, kw_only=True):
@@ -154,6 +157,7 @@ class Steps(Value, frozen=True, kw_only=True):
     fences: tuple[int, ...]  # where one step of ninja ends and the next begins
     errors: tuple[int, ...]  # without the echoes and the harmless
     echoes: frozenset[int]
+    tracebacks: tuple[int, ...]  # their first lines
     refusals: dict[int, range]  # errors of CMake that no success took back, with their messages
     notices: frozenset[int]  # lines of CMake's warnings
     last_failure: dict[Level, int]
@@ -188,7 +192,7 @@ class Steps(Value, frozen=True, kw_only=True):
         return range(max(begin, line - _NEAR), min(end, line + _NEAR + 1))
 
     def block(self, error: int) -> range:
-        """An error and the lines of its step round it, as they are shown."""
+        """Return the lines to show for an error: the whole message, with its traceback."""
         begin, end = error, error + 1
         if error in self.refusals:
             others = set(self.errors)
@@ -197,7 +201,13 @@ class Steps(Value, frozen=True, kw_only=True):
             return range(begin, self.refusals[error].stop)
         while begin > max(0, error - _ABOVE) and self.step[begin - 1] == self.step[error]:
             begin -= 1
+        head = max((line for line in self.tracebacks if line <= error), default=-1)
+        if head >= 0 and self.step[head] == self.step[error] and error - head <= _MOST_ABOVE:
+            begin = min(begin, head)
+        others = set(self.errors)
         while end < min(len(self.step), begin + _MOST_SHOWN) and self.step[end] == self.step[error]:
+            if end >= begin + _SHOWN and end in others:
+                break
             end += 1
         return range(begin, end)
 
@@ -222,6 +232,7 @@ def find_steps(lines: Sequence[Line]) -> Steps:
         fences=tuple(_fences(lines)),
         errors=tuple(errors),
         echoes=frozenset(echoes),
+        tracebacks=tuple(i for i, line in enumerate(lines) if _TRACEBACK.within(line.text)),
         refusals={
             span.start: span
             for span in messages(lines, "Error")

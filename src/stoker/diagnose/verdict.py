@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from stoker.diagnose.parameters import command_in
 from stoker.diagnose.sieve import Log
 from stoker.diagnose.signs import Match, find_matches
 from stoker.diagnose.steps import Steps, find_steps
@@ -31,12 +32,13 @@ def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None
     matches = [match for match in find_matches(log.lines, steps) if _counts(match, steps)]
     if not matches and not steps.failed:
         return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total)
+    command = command_in(log.lines)
     findings = [
         finding_of(
             match.cause,
             strength,
             _evidence_of(match, matches, log.lines, file),
-            {**(facts or {}), **_pastable(match.groups)},
+            {**command, **(facts or {}), **_pastable(match.groups)},
         )
         for strength, match in _independent(_best_of_each(matches, steps), steps)
     ]
@@ -94,15 +96,20 @@ def finding_of(
 
 
 def filled(cause: Failure, known: Mapping[str, str]) -> tuple[Fix, ...]:
-    """The fixes of a cause; what is not known of their parameters has its default."""
+    """Return the fixes of a cause; parameters that are not known have their default."""
     values = cause.defaults | {name: redact(text) for name, text in known.items()}
     return tuple(
         Fix(
             text=fix.text.format_map(values),
-            commands=tuple(command.format_map(values) for command in fix.commands),
+            commands=tuple(_fitting(command.format_map(values)) for command in fix.commands),
         )
         for fix in cause.fix
     )
+
+
+def _fitting(command: str) -> str:
+    """Return the command without `stoker run`, if stoker already governs what it would run."""
+    return command.replace("stoker run -- stoker ", "stoker ")
 
 
 def _counts(match: Match, steps: Steps) -> bool:

@@ -57,7 +57,7 @@ def diagnose_what(what: str, run: str | None = None) -> Diagnosis:
 def diagnose_folder(folder: Path) -> Diagnosis:
     """Of a run of `stoker build`: the logs of its failed stages, or all where none is named."""
     record = _record(folder)
-    facts = _facts("")
+    facts = _facts("stoker build")
     logs = list(_failed_logs(folder, record))
     if not logs and not record.stages:
         raise UsageError(f"no *.log in {folder}", hints=_HINTS)

@@ -115,6 +115,8 @@ def _problems_of_texts(failure: Failure) -> list[str]:
         wrong.append("why is empty")
     if not failure.sign or not failure.fix:
         wrong.append("without a sign, or without a fix")
+    if any(fix.text.startswith("Or ") for fix in failure.fix):
+        wrong.append("a fix does not begin with 'Or': the report adds it")
     links = [*failure.threads, *(example.source for example in failure.example)]
     wrong += [f"not a link: {link}" for link in links if not link.startswith("https://")]
     return wrong

@@ -286,3 +286,40 @@ def test_any_log_has_a_diagnosis(log: str) -> None:
 def test_no_line_makes_a_pattern_hang(piece: str) -> None:
     """What would be seconds for one line of 4096 characters runs into the time limit here."""
     diagnosis(*([piece * (4096 // len(piece))] * 5))
+
+
+def test_a_long_first_error_is_shown_whole() -> None:
+    notes = [f"a.cpp:{number}:1: note: see here" for number in range(30)]
+    error = ["a.cpp:1:2: error: no such thing", *notes]
+    log = ["[1/2] c++ -c a.cpp", "FAILED: a.o", *error, "b.cpp:1:1: error: another"]
+    found = diagnosis(*log, "ninja: build stopped: subcommand failed.")
+    assert found.status is Status.UNKNOWN
+    assert [evidence.text for evidence in found.unexplained if evidence.text in error] == error
+
+
+def test_an_unknown_error_is_shown_with_its_whole_traceback() -> None:
+    trace = ["Traceback (most recent call last):"]
+    trace += [f'  File "setup.py", line {n}, in f{n}' for n in range(10)]
+    trace += ["OddError: nothing known"]
+    found = diagnosis("running build", *trace)
+    assert [evidence.text for evidence in found.unexplained] == trace
+
+
+@pytest.mark.parametrize(
+    ("ending", "command"),
+    [
+        ("ninja: build stopped: subcommand failed.", "ninja -C build"),
+        ("make: *** [all] Error 2", "make"),
+        (
+            "ERROR: Failed building wheel for xformers",
+            "pip install --no-build-isolation -v xformers",
+        ),
+    ],
+)
+def test_the_commands_of_a_fix_are_those_of_the_log(ending: str, command: str) -> None:
+    assert diagnosis(KILLED, ending).findings[0].fix[0].commands == (f"stoker run -- {command}",)
+
+
+def test_what_stoker_governs_already_is_not_put_under_stoker_run() -> None:
+    found = diagnose(read_log(BytesIO(KILLED.encode())), facts={"command": "stoker build"})
+    assert found.findings[0].fix[0].commands == ("stoker build",)
