@@ -1,6 +1,7 @@
-"""Which sources the build tool generates before anything is compiled. Pure: edges in, names out."""
+"""Finds the sources that the build tool generates before it compiles. Pure."""
 
 from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from stoker.source.ninja import Edge
 
@@ -10,38 +11,35 @@ _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".i
 
 
 def generated_sources(edges: Sequence[Edge], target: str) -> tuple[str, ...]:
-    """One output of each command that makes sources for ``target`` by scripts alone.
+    """Return one output of each command that makes sources for ``target`` by scripts alone.
 
-    A generator that must itself be compiled first is left to compiling.
+    A generator that must itself be compiled is left to the compile stage. A graph with a cycle has
+    no answer; ninja reports it.
     """
-    maker = {output: index for index, edge in enumerate(edges) for output in edge.outputs}
-    reached = _order(edges, maker, target)
-    compiled: set[int] = set()  # and all that needs it
+    below = _edges_below(edges, target)
+    compiled: set[int] = set()  # edges that compile, and those that depend on them
     found = []
-    for index in reached:
-        edge = edges[index]
-        below = {maker[need] for need in (*edge.needs, *edge.after) if need in maker}
-        if any(word in edge.rule for word in _BUILDS) or below & compiled:
-            compiled.add(index)
-        elif edge.rule == _GENERATES and edge.outputs[0].endswith(_SOURCES):
-            found.append(edge.outputs[0])
+    try:
+        for index in TopologicalSorter(below).static_order():
+            edge = edges[index]
+            if any(word in edge.rule for word in _BUILDS) or compiled.intersection(below[index]):
+                compiled.add(index)
+            elif edge.rule == _GENERATES and edge.outputs[0].endswith(_SOURCES):
+                found.append(edge.outputs[0])
+    except CycleError:
+        return ()
     return tuple(found)
 
 
-def _order(edges: Sequence[Edge], maker: dict[str, int], target: str) -> list[int]:
-    """All that a target needs, each behind what it needs itself."""
-    order: list[int] = []
-    entered: set[int] = set()
-    waiting = [(maker[target], False)] if target in maker else []
+def _edges_below(edges: Sequence[Edge], target: str) -> dict[int, list[int]]:
+    """Return, for each edge that the target needs, the edges that this edge needs."""
+    maker = {output: index for index, edge in enumerate(edges) for output in edge.outputs}
+    below: dict[int, list[int]] = {}
+    waiting = [maker[target]] if target in maker else []
     while waiting:
-        index, ready = waiting.pop()
-        if ready:
-            order.append(index)
-        elif index not in entered:
-            entered.add(index)
-            waiting.append((index, True))
-            edge = edges[index]
-            waiting += [
-                (maker[need], False) for need in (*edge.needs, *edge.after) if need in maker
-            ]
-    return order
+        index = waiting.pop()
+        if index not in below:
+            needs = (*edges[index].needs, *edges[index].after)
+            below[index] = [maker[need] for need in needs if need in maker]
+            waiting += below[index]
+    return below

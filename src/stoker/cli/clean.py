@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from stoker.cli.cleaning import cleaning_options
+from stoker.cli.gc import cleaning_options, perform
 
 
 @click.command()
@@ -15,7 +15,6 @@ def command(source: str, older_than: float, keep: int, **how: Any) -> None:
 
     Wheels, the tree itself and the records of its builds stay.
     """
-    from stoker.cli.cleaning import perform
     from stoker.flows.cleaning import survey_tree
 
     perform(survey_tree(source, older_than=older_than, keep=keep), **how)

@@ -1,11 +1,16 @@
-"""`stoker container`: those that builds have left."""
+"""`stoker container`: containers that builds have left."""
 
 import sys
 
 import click
 
+from stoker.model.container import EngineKind
+
 _ENGINE = click.option(
-    "--engine", type=click.Choice(["podman", "docker"]), help="Default: podman, else docker."
+    "--engine",
+    type=click.Choice([kind.value for kind in EngineKind]),
+    callback=lambda _, __, value: EngineKind(value) if value else None,
+    help="Program that runs containers. Default: podman, otherwise docker.",
 )
 
 
@@ -16,10 +21,10 @@ def command() -> None:
 
 @command.command("list")
 @_ENGINE
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def list_(engine: str | None, as_json: bool) -> None:
-    """What is kept, and whether it runs."""
-    from stoker.flows.containers import containers
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def list_(engine: EngineKind | None, as_json: bool) -> None:
+    """List the containers and whether they run."""
+    from stoker.build.container.containers import containers
     from stoker.report.building import containers_text
     from stoker.report.console import print_json
 
@@ -33,24 +38,26 @@ def list_(engine: str | None, as_json: bool) -> None:
 @command.command()
 @click.argument("name")
 @_ENGINE
-def shell(name: str, engine: str | None) -> int:
-    """A shell in a container as the build left it; the source and what was built are there."""
-    from stoker.flows.containers import enter
+def shell(name: str, engine: EngineKind | None) -> int:
+    """Open a shell in a container, with the source and what was built."""
+    from stoker.build.container.containers import enter
 
     return enter(name, engine, terminal=sys.stdin.isatty())
 
 
 @command.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--all", "everything", is_flag=True, help="All that are kept.")
+@click.option("--all", "everything", is_flag=True, help="Remove all of them.")
 @_ENGINE
-def rm(names: tuple[str, ...], everything: bool, engine: str | None) -> None:
-    """Remove containers; the folders that they were given stay."""
-    from stoker.flows.containers import containers, remove_containers
+def rm(names: tuple[str, ...], everything: bool, engine: EngineKind | None) -> None:
+    """Remove containers. The folders that were mounted into them stay."""
+    from stoker.build.container.containers import containers, remove_containers
     from stoker.model.errors import UsageError
 
     if bool(names) is everything:
-        raise UsageError("which container?", hints=["a NAME of `stoker container list`, or --all"])
+        raise UsageError(
+            "no container is named", hints=["give a NAME of `stoker container list`, or --all"]
+        )
     chosen = tuple(c.name for c in containers(engine)) if everything else names
     remove_containers(chosen, engine)
     for name in chosen:

@@ -1,11 +1,79 @@
-"""`stoker gc`: what stoker keeps and nobody used for long."""
+"""`stoker gc`, and what it shares with `stoker clean`: options, and asking before removing."""
 
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.cli.cleaning import cleaning_options
 from stoker.model.cleaning import Kind
+from stoker.model.errors import UsageError
+from stoker.model.units import second_count, size
+
+if TYPE_CHECKING:
+    from stoker.model.cleaning import Cleaning
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _seconds(_: click.Context, parameter: click.Parameter, value: str) -> float:
+    if (seconds := second_count(value)) is None:
+        raise UsageError(f"{parameter.opts[0]} {value}: not a length of time", hints=["try 30d"])
+    return seconds
+
+
+def cleaning_options(*, older_than: str) -> Callable[[F], F]:
+    """--older-than, --keep, --dry-run, --yes, --json."""
+    options = [
+        click.option(
+            "--older-than",
+            callback=_seconds,
+            default=older_than,
+            metavar="TIME",
+            help=f"Only what was not used for so long, e.g. 12h or 30d. Default: {older_than}.",
+        ),
+        click.option(
+            "--keep",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Leave the N newest of each kind.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Only say what would go."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--json", "as_json", is_flag=True, help="What goes and what stays, as JSON."),
+    ]
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Show, ask, remove."""
+    from stoker.flows.cleaning import remove
+    from stoker.report.cleaning import cleaning_page, nothing_text
+    from stoker.report.console import print_json, show
+
+    if not as_json:
+        show(cleaning_page(cleaning))
+    if not cleaning.chosen and not as_json:
+        click.echo(nothing_text(cleaning), err=True)
+    if cleaning.chosen and not dry_run and (yes or _agreed(cleaning)):
+        cleaning = remove(cleaning)
+        click.echo(f"removed {size(cleaning.bytes)}", err=True)
+    if as_json:
+        print_json(cleaning)
+
+
+def _agreed(cleaning: "Cleaning") -> bool:
+    if not sys.stdin or not sys.stdin.isatty():
+        raise UsageError("nothing was removed: nobody is there to ask", hints=["say it with --yes"])
+    question = f"remove {len(cleaning.chosen)}, {size(cleaning.bytes)}?"
+    return click.confirm(question, err=True)
 
 
 @click.command()
@@ -23,7 +91,6 @@ def command(kinds: tuple[str, ...], older_than: float, keep: int, **how: Any) ->
 
     Without a name, all of them.
     """
-    from stoker.cli.cleaning import perform
     from stoker.flows.cleaning import survey
 
     chosen = [Kind(kind) for kind in kinds or Kind]

@@ -11,8 +11,8 @@ from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.build.inputs import file_digest
 from stoker.build.stages import StageLog
 from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.flows.hints import mending
 from stoker.flows.packaging import package
+from stoker.flows.preparing import mending
 from stoker.flows.repeating import read_recorded
 from stoker.flows.verifying import verify
 from stoker.model.errors import StokerError

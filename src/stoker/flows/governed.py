@@ -20,12 +20,11 @@ from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
+from stoker.machine.counters import KillCounter, read_written
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
-from stoker.machine.kills import KillCounter
-from stoker.machine.memory import read_memory
-from stoker.machine.written import read_written
+from stoker.machine.meter import read_memory
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import GovernorOptions

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.build.run_folder import fullest_build, run_name
-from stoker.machine.cmake import read_cmake_variables
 from stoker.machine.snapshot import read_machine
-from stoker.machine.tools import read_toolbox
+from stoker.machine.tools import read_cmake_variables, read_toolbox
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox

@@ -1,6 +1,6 @@
 """What a build needs before it begins: nothing in its way, and a Python for its back end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -9,7 +9,6 @@ from stoker.build.backend import Execute, extra_requirements
 from stoker.build.configured import SwitchedOff
 from stoker.build.inputs import digest
 from stoker.build.isolated import Isolated
-from stoker.flows.hints import commands
 from stoker.knowledge.features import features
 from stoker.knowledge.packages import install_command
 from stoker.model.build import Isolation
@@ -83,3 +82,18 @@ def refusal(off: Sequence[SwitchedOff], subject: Subject) -> MissingError:
     hints.append(f"to build without it: {without}")
     names = " and ".join(one.name for one in off)
     return MissingError(f"{names} was requested, but CMake switched it off", hints=hints)
+
+
+def mending(findings: Sequence[Finding]) -> list[str]:
+    """Return findings and their fixes as hints of an error whose message is the first title."""
+    lines = [
+        line
+        for finding in findings
+        for line in (finding.title, *finding.evidence.splitlines(), *commands(finding.fix))
+    ]
+    return lines[1:]
+
+
+def commands(lines: Iterable[str]) -> list[str]:
+    """Return shell commands as hints that can be pasted."""
+    return [f"  $ {line}" for line in lines]

@@ -25,11 +25,11 @@ from stoker.build.work import MARK, Work
 from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.flows.finishing import check, handed_over, packed
 from stoker.flows.governed import Session
-from stoker.flows.hints import mending
 from stoker.flows.preparing import (
     fitting_isolation,
     hindrances,
     make_environment,
+    mending,
     python_digest,
     refusal,
 )

@@ -46,7 +46,7 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.summary import Tally
-from stoker.machine.kills import KillCounter
+from stoker.machine.counters import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import GovernorOptions, Step

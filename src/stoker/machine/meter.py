@@ -16,7 +16,7 @@ from stoker.machine.cgroup import groups
 from stoker.machine.file_tree import FileTree, OpenFile, content
 from stoker.machine.memory_group import MemoryGroup, parse_pressure
 from stoker.machine.physical import MEMINFO, Physical, ask_c_library, parse_meminfo
-from stoker.model.machine import LimitKind, MemoryLimit, Pressure
+from stoker.model.machine import LimitKind, Memory, MemoryLimit, Pressure
 from stoker.model.value import Value
 
 
@@ -94,3 +94,17 @@ class Meter:
         """That of the group that binds; version 1 has none, so then the whole machine's."""
         own = self._groups[binding - 1].pressure() if binding else None
         return own or parse_pressure(content(self._pressure))
+
+
+def read_memory(tree: FileTree) -> Memory:
+    """Read the meter once."""
+    with Meter(tree) as meter:
+        reading = meter.reading()
+    return Memory(
+        total=reading.physical.total,
+        available=reading.free,
+        swap_total=reading.physical.swap_total,
+        swap_free=reading.physical.swap_free,
+        limit=reading.limit,
+        pressure=reading.pressure,
+    )

@@ -7,7 +7,7 @@ from stoker.machine.cpu import read_cpu
 from stoker.machine.disks import default_paths, read_disks
 from stoker.machine.file_tree import FileTree
 from stoker.machine.gpus import read_gpus
-from stoker.machine.memory import read_memory
+from stoker.machine.meter import read_memory
 from stoker.machine.system import read_oomd, read_system
 from stoker.model.machine import Machine
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from stoker.knowledge.libraries import table
@@ -18,10 +18,13 @@ from stoker.machine.interpreter import Interpreter, ask_interpreter, find_interp
 from stoker.machine.libraries import find_libraries
 from stoker.machine.probe import Probe
 from stoker.machine.programs import read_program
+from stoker.model.errors import StokerError
 from stoker.model.machine import Tool, Toolbox
-from stoker.outside import folders
+from stoker.outside import folders, process
 
 ASKED_AT_ONCE = 8
+_LANGUAGES = ("C", "CXX", "CUDA", "HIP")
+_CONFIGURATIONS = ("DEBUG", "RELEASE", "RELWITHDEBINFO", "MINSIZEREL")
 
 
 def read_toolbox(
@@ -66,3 +69,22 @@ def _package_prefixes(interpreter: Interpreter) -> Iterator[Path]:
 
 def _usable_first(found: Iterator[tuple[Tool, ...]]) -> tuple[Tool, ...]:
     return tuple(sorted(chain.from_iterable(found), key=lambda tool: tool.problem is not None))
+
+
+def read_cmake_variables(cmake: Tool | None) -> frozenset[str]:
+    """Return the variables that CMake knows, with ``<LANG>`` and ``<CONFIG>`` filled in."""
+    if cmake is None or cmake.problem:
+        return frozenset()
+    try:
+        listed = process.check([cmake.path, "--help-variable-list"], timeout=10)
+    except StokerError:
+        return frozenset()
+    return frozenset(name for line in listed.splitlines() for name in _written_out(line.strip()))
+
+
+def _written_out(name: str) -> list[str]:
+    names = [
+        name.replace("<LANG>", language).replace("<CONFIG>", configuration)
+        for language, configuration in product(_LANGUAGES, _CONFIGURATIONS)
+    ]
+    return [name for name in dict.fromkeys(names) if name and "<" not in name]

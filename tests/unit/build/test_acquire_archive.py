@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from repositories import git, repository, with_submodule
 from stoker.build.acquire import archive, store
-from stoker.build.acquire.archive import unpack
-from stoker.build.acquire.links import inside
+from stoker.build.acquire.archive import inside, unpack
 from stoker.build.acquire.store import acquired
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
 from stoker.source.git_state import read_git_state

@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
+from stoker.machine.counters import KillCounter
 from stoker.machine.file_tree import FileTree
-from stoker.machine.kills import KillCounter
 
 Record = Callable[[Mapping[str, str]], FileTree]
 

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.memory import read_memory
 from stoker.machine.memory_group import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
-from stoker.machine.meter import Meter, Reading
+from stoker.machine.meter import Meter, Reading, read_memory
 from stoker.machine.physical import Physical, ask_c_library, parse_meminfo
 from stoker.model.machine import LimitKind, Pressure
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.machine.counters import parse_written, read_written
 from stoker.machine.disks import read_disks
 from stoker.machine.file_tree import FileTree
-from stoker.machine.written import parse_written, read_written
 
 MIB = 1 << 20
 # In a child of a child, as compilers are, and not in our own process, which others may share.
 WRITER = """
 import os, subprocess, sys
-from stoker.machine.written import read_written
+from stoker.machine.counters import read_written
 before = read_written()
 code = "f = open({path!r}, 'wb'); f.write(bytes(32 << 20)); f.close(); {then}"
 subprocess.run(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], check=True)

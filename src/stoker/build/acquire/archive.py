@@ -7,11 +7,10 @@ Does not know how archives are packed.
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from stoker.build.acquire.links import inside
 from stoker.build.acquire.members import DAMAGE, Kind, Member, read_members
 from stoker.model.errors import ArtifactError, CommandError, StorageError
 from stoker.model.units import size
@@ -29,6 +28,8 @@ _BAD_NAMES = (
     *(errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EPERM),
     *(errno.EILSEQ, errno.EINVAL, errno.ENAMETOOLONG),
 )
+_MOST_HOPS = 40  # of links, as Linux follows them
+_MOST_STEPS = 500  # folders, over all hops
 
 
 def unpack(archive: Path, into: Path) -> Path:
@@ -163,3 +164,31 @@ def _damaged(archive: Path, error: Exception) -> ArtifactError:
         file=archive.name,
         hints=["download it again", "a source archive is a .tar.gz, .xz, .bz2, .zst or .zip"],
     )
+
+
+def inside(link: str, links: Mapping[str, str]) -> bool:
+    """Return whether a link leads to a place inside the tree when all links are in place.
+
+    ``links`` maps the path of each link to its target. The target need not exist.
+    """
+    here: list[str] = []
+    ahead = link.split("/")[::-1]
+    hops = steps = 0
+    while ahead:
+        part = ahead.pop()
+        steps += 1
+        if steps > _MOST_STEPS:
+            return False
+        if part == "..":
+            if not here:
+                return False
+            here.pop()
+        elif part not in ("", "."):
+            here.append(part)
+            if (target := links.get("/".join(here))) is not None:
+                hops += 1
+                if hops > _MOST_HOPS or target.startswith("/"):
+                    return False
+                here.pop()
+                ahead += target.split("/")[::-1]
+    return True
