@@ -38,7 +38,7 @@ def read_written() -> int | None:
     """Return the bytes that this process and its finished children wrote to disks, if known.
 
     The kernel counts a page when it becomes dirty. Files in memory do not count, nor do files that
-    were deleted before they were written out. Daemons that nobody waits for are not included.
+    were deleted before they were written out. Daemons, for which no parent waits, are not included.
     """
     try:
         return parse_written(Path("/proc/self/io").read_text("ascii"))
