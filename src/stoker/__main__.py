@@ -23,7 +23,7 @@ def main() -> int:
         status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
         console.finish()  # here, where an error can still be told
     except StokerError as error:
-        from stoker.report.errors import error_text
+        from stoker.report import error_text
 
         sys.stderr.write(error_text(error))
         return error.status

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from stoker.knowledge.device_code import oldest_driver
+from stoker.knowledge.cuda import oldest_driver
 from stoker.knowledge.gpus import Gpu, gpus, runs_on
 from stoker.knowledge.manylinux import oldest_policy, policies
 from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn

@@ -25,7 +25,7 @@ def command(as_json: bool, **options: Any) -> int:
     from stoker.flows.planning import doctor
     from stoker.plan.doctor import can_run
     from stoker.report.console import print_json, show
-    from stoker.report.doctor import doctor_page
+    from stoker.report.plan import doctor_page
 
     planned, findings = doctor(read_request(options))
     runs = can_run(findings)

@@ -41,8 +41,7 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     name from stoker.toml. Default: native, this machine.
     """
     from stoker.flows.planning import plan
-    from stoker.plan.compare import compare
-    from stoker.plan.record import plan_json
+    from stoker.plan.record import compare, plan_json
     from stoker.report import plan as report
     from stoker.report.console import print_json, show
 

@@ -107,7 +107,7 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
 def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
     from stoker.flows.governed import RunOptions, Via
-    from stoker.model.scratch import Tmp
+    from stoker.model.machine import Tmp
 
     return RunOptions(
         **{name: settings[name] for name in ("memory", "keep_free", "cpus", "policy")},

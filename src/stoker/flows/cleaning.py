@@ -10,7 +10,7 @@ from stoker.build.kept import remove as remove_folder
 from stoker.govern.history import History
 from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
-from stoker.plan.cleaning import choose
+from stoker.plan.storage import choose
 
 _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 

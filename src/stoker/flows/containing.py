@@ -29,7 +29,7 @@ from stoker.flows.finishing import handed_over
 from stoker.flows.governed import Show
 from stoker.flows.planning import survey
 from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
-from stoker.knowledge.builder_images import builder_image
+from stoker.knowledge.projects import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython
 from stoker.model.errors import (

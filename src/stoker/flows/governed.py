@@ -28,14 +28,13 @@ from stoker.machine.meter import read_memory
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import GovernorOptions
-from stoker.model.machine import LimitKind, MemoryLimit
+from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import RunSummary
-from stoker.model.scratch import Scratch, Tmp
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder
 from stoker.plan.chain import files_for, governed_environment
-from stoker.plan.scratch import choose_scratch
+from stoker.plan.storage import choose_scratch
 
 Show = Callable[[AnyEvent], None]
 Echo = Callable[[bytes], None]

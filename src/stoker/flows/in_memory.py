@@ -11,7 +11,7 @@ from stoker.machine.disks import read_temporary
 from stoker.machine.snapshot import read_machine
 from stoker.model.plan import Plan
 from stoker.model.value import Value
-from stoker.plan.scratch import room_for_tree
+from stoker.plan.storage import room_for_tree
 
 
 class Growing(Value, frozen=True, kw_only=True):

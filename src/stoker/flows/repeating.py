@@ -11,8 +11,7 @@ from stoker.model.errors import StorageError, UsageError
 from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
-from stoker.plan.compare import compare
-from stoker.plan.record import as_recorded, lasting_json
+from stoker.plan.record import as_recorded, compare, lasting_json
 from stoker.plan.subject import Subject
 
 _HINT = "name a wheel that stoker built, or a run folder or its record.json"

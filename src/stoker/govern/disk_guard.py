@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stoker.model.units import size
 from stoker.outside import files
-from stoker.plan.scratch import least_free
+from stoker.plan.storage import least_free
 
 _GRACE_S = 20.0  # seconds in which a command that was told to end does so by itself
 

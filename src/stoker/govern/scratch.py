@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from stoker.model.errors import StorageError
-from stoker.model.scratch import Scratch
+from stoker.model.machine import Scratch
 from stoker.model.units import size
 from stoker.outside import files, locks
 from stoker.outside.folders import private_folder

@@ -1,1 +1,18 @@
-"""What we know of the world: TOML tables, each with its types and one cached reader beside it."""
+"""Facts about the world outside: TOML tables, each with its types and a cached reader."""
+
+from importlib import resources
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of every row: immutable, and a misspelt key is refused."""
+
+
+def load(name: str, kind: type[T]) -> T:
+    """The content of ``<name>.toml``; each table's module caches its own."""
+    content = resources.files(__package__).joinpath(f"{name}.toml").read_bytes()
+    return msgspec.toml.decode(content, type=kind)

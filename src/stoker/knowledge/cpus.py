@@ -7,7 +7,7 @@ instruction set stand in our own table.
 from functools import cache
 from typing import Any
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 
 
 class CpuLevel(Row, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from string import Formatter
 
 import msgspec
 
-from stoker.knowledge.loader import Row
+from stoker.knowledge import Row
 from stoker.knowledge.patterns import literals, problem
 
 

@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
+from stoker.knowledge import Row, load
 from stoker.knowledge.cpus import cpu_family, cpu_needs
-from stoker.knowledge.loader import Row, load
 
 
 class InstructionSet(Row, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 
 
 class LibraryRow(Row, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 
 
 class Policy(Row, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 from stoker.model.govern import Role, Step
 
 

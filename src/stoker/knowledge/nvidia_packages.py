@@ -3,7 +3,7 @@
 from fnmatch import fnmatchcase
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 from stoker.model.units import whole_number
 
 

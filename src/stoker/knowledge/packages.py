@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 from stoker.model.machine import OperatingSystem
 
 _FIRST_NVCC_ON_INDEX = 13  # the wheels of earlier toolkits hold no nvcc

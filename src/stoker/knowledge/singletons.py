@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 
 _HASH = re.compile(r"-[0-9a-f]{6,}$")
 

@@ -4,7 +4,7 @@ import re
 from fnmatch import fnmatchcase, translate
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 
 _VERSION = re.compile(r"(?<=\.so)(?:\.\d+)+$")
 

@@ -1,4 +1,4 @@
-"""What a check found: a name, how bad it is, the evidence and the command that mends it."""
+"""The result of a check: a name, a severity, the evidence and the commands that fix it."""
 
 from enum import StrEnum
 
@@ -13,10 +13,22 @@ class Severity(StrEnum):
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """``name`` is stable, in kebab case; ``fix`` holds commands that can be pasted, one a line."""
+    """``name`` is stable and in kebab case; ``fix`` holds commands to paste, one for each line."""
 
     name: str
     severity: Severity
     title: str
     evidence: str = ""
     fix: tuple[str, ...] = ()
+
+
+def ok(name: str, title: str, evidence: str = "") -> Finding:
+    return Finding(name=name, severity=Severity.OK, title=title, evidence=evidence)
+
+
+def error(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
+    return Finding(name=name, severity=Severity.ERROR, title=title, evidence=evidence, fix=fix)
+
+
+def warning(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
+    return Finding(name=name, severity=Severity.WARNING, title=title, evidence=evidence, fix=fix)

@@ -164,3 +164,23 @@ class Toolbox(Value, frozen=True, kw_only=True):
 
     def library(self, name: str) -> Library | None:
         return next((library for library in self.libraries if library.name == name), None)
+
+
+class Tmp(StrEnum):
+    """What the user wants; the words of ``--tmp``."""
+
+    AUTO = "auto"
+    RAM = "ram"
+    DISK = "disk"
+
+
+class Scratch(Value, frozen=True, kw_only=True):
+    """``most`` bytes may lie in ``ram``; beyond that, and where there is none, it is ``disk``.
+
+    ``places`` are all that any run may have chosen: what a killed one left there is removed.
+    """
+
+    disk: str
+    ram: str | None = None
+    most: int = 0
+    places: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
-"""From a subject to its plan: refuse, gather, merge by origin, explain."""
+"""Makes the plan of a subject: refuses contradictions, collects settings, merges them by origin."""
 
+from stoker.knowledge.packages import install_command
 from stoker.model.plan import (
     Estimate,
     Origin,
@@ -10,6 +11,7 @@ from stoker.model.plan import (
     Setting,
     SourceSummary,
 )
+from stoker.model.value import Value
 from stoker.plan.checks import refuse, remarks
 from stoker.plan.defines import (
     check_defines,
@@ -25,8 +27,19 @@ from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject, environment
 
 
+class PlannedBuild(Value, frozen=True, kw_only=True):
+    """A plan and what it was made from, for checks."""
+
+    subject: Subject
+    plan: Plan
+
+    def install(self, what: str) -> tuple[str, ...]:
+        """Return the command that installs something on this machine, if one is known."""
+        return install_command(what, self.subject.machine.os, self.subject.cuda_version)
+
+
 def make_plan(subject: Subject, estimate: Estimate) -> Plan:
-    """The estimate comes from outside, so that history can inform it."""
+    """Return the plan. The caller gives the estimate, so that it can use the history of builds."""
     refuse(subject)
     chosen = recipe(subject.kind)
     findings = [*check_defines(subject), *check_exported(subject), *remarks(subject)]
@@ -61,7 +74,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
 
 
 def merge(settings: list[Setting]) -> list[Setting]:
-    """One setting for each place and name: the strongest origin, the later one among equals."""
+    """Return one setting for each place and name: the strongest origin, the last one of equals."""
     best: dict[tuple[Place, str], Setting] = {}
     for setting in settings:
         key = setting.place, setting.name
@@ -72,7 +85,7 @@ def merge(settings: list[Setting]) -> list[Setting]:
 
 
 def _jobs(subject: Subject, estimate: Estimate, variable: str) -> list[Setting]:
-    """A safe number of jobs for those who run the plan without the governor."""
+    """Return a safe number of jobs for running the plan without the governor."""
     if (own := subject.exported.get(variable)) or not subject.here:
         origin = Origin(kind=OriginKind.ENVIRONMENT, where=variable)
         return [environment(variable, own, origin)] if own else []

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
 from stoker.model.secrets import HIDDEN, hide, hide_in_word
+from stoker.model.value import Value
 from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject
 
@@ -98,3 +99,25 @@ def as_recorded(
 def _is_passing(setting: Setting) -> bool:
     """The number of jobs, which memory and CPUs of the moment decide."""
     return setting.origin.kind is OriginKind.MACHINE and setting.name.endswith(("JOBS", "LEVEL"))
+
+
+class Difference(Value, frozen=True, kw_only=True):
+    """``None`` on a side that does not set it at all."""
+
+    place: Place
+    name: str
+    before: str | None
+    after: str | None
+
+
+def compare(before: Plan, after: Plan) -> tuple[Difference, ...]:
+    """Settings that are not the same in both, in order of place and name."""
+    old = {(s.place, s.name): s.value for s in (*before.environment, *before.cmake)}
+    new = {(s.place, s.name): s.value for s in (*after.environment, *after.cmake)}
+    return tuple(
+        Difference(
+            place=place, name=name, before=old.get((place, name)), after=new.get((place, name))
+        )
+        for place, name in sorted(old | new)
+        if old.get((place, name)) != new.get((place, name))
+    )

@@ -1,1 +1,13 @@
-"""Values to words: terminal, JSON, shell. No decisions here."""
+"""Renders values as terminal pages, JSON, shell lines and error messages. Decides nothing."""
+
+from stoker.model.errors import CommandError, StokerError
+from stoker.model.secrets import redact
+
+
+def error_text(error: StokerError) -> str:
+    """The message, then each hint on a line of its own."""
+    lines = [f"stoker: {error}"]
+    if isinstance(error, CommandError) and error.output:
+        lines += [f"    {line}" for line in error.output.splitlines()]
+    lines += [f"  {hint}" for hint in error.hints]
+    return "\n".join(map(redact, lines)) + "\n"

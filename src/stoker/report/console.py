@@ -15,6 +15,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from stoker.model.finding import Finding, Severity
+
 _UNLIMITED = 1_000_000  # columns where nothing limits a line
 _GAP = 2  # blanks between columns
 _LEAST = 30  # columns below which a last column is not wrapped, but put on lines of its own
@@ -147,3 +149,26 @@ def _wrapped(text: Text, width: int) -> Iterator[Text]:
                 used = 0
             used += cell_len(word[0])
         yield from line.divide(breaks)
+
+
+_MARKS = {
+    Severity.OK: ("ok   ", "green"),
+    Severity.NOTE: ("note ", "cyan"),
+    Severity.WARNING: ("warn ", "yellow"),
+    Severity.ERROR: ("ERROR", "bold red"),
+}
+_FINDING_INDENT = 7
+
+
+def finding_lines(finding: Finding) -> list[RenderableType]:
+    mark, style = _MARKS[finding.severity]
+    title, evidence = Text(finding.title), Text(finding.evidence, style="dim")
+    passed = finding.severity is Severity.OK
+    if passed and finding.evidence:
+        title = Text.assemble(title, "  ", evidence)
+    lines: list[RenderableType] = [Indented(title, _FINDING_INDENT, Text(mark, style=style))]
+    if passed:
+        return lines
+    if finding.evidence:
+        lines.append(Indented(evidence, _FINDING_INDENT))
+    return lines + [whole(" " * _FINDING_INDENT, ("$ ", "dim"), command) for command in finding.fix]

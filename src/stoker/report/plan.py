@@ -5,12 +5,11 @@ import shlex
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.finding import Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Plan, Setting
 from stoker.model.units import duration, size
-from stoker.plan.compare import Difference
-from stoker.report.console import Indented, Listing, whole
-from stoker.report.findings import finding_lines
+from stoker.plan.record import Difference
+from stoker.report.console import Indented, Listing, finding_lines, whole
 
 
 def shell_lines(plan: Plan) -> str:
@@ -113,3 +112,23 @@ def differences_page(
         sign = "+" if item.before is None else "-" if item.after is None else "~"
         table.add(sign, item.name, item.before or "", item.after or "")
     return table
+
+
+def doctor_page(plan: Plan, findings: tuple[Finding, ...]) -> RenderableType:
+    lines: list[RenderableType] = [Text(f"{plan.name} for {plan.platform}\n", style="bold")]
+    lines += [line for finding in findings for line in finding_lines(finding)]
+    return Group(*lines, Text(), Text(verdict(findings), style="bold"))
+
+
+def verdict(findings: tuple[Finding, ...]) -> str:
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    warnings = sum(finding.severity is Severity.WARNING for finding in findings)
+    words = [_count(errors, "error"), _count(warnings, "warning")]
+    rest = ", ".join(word for word in words if word)
+    if errors:
+        return f"This plan cannot run: {rest}."
+    return f"This plan can run{': ' + rest if rest else ''}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}" if number else ""

@@ -12,7 +12,7 @@ from rich.text import Text
 from stoker.deliver.verify.checks import CHECKS
 from stoker.deliver.verify.wheel_under_test import Verification
 from stoker.model.finding import Finding, Severity
-from stoker.report.findings import finding_lines
+from stoker.report.console import finding_lines
 
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

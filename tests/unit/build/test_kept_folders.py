@@ -17,7 +17,7 @@ from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files
-from stoker.plan.cleaning import choose
+from stoker.plan.storage import choose
 
 
 @pytest.fixture

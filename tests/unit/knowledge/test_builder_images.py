@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.builder_images import builder_image
+from stoker.knowledge.projects import builder_image
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.cleaning import CleanupItem, Kind
-from stoker.plan.cleaning import choose
+from stoker.plan.storage import choose
 
 ENTRIES = st.lists(
     st.builds(

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stoker.model.errors import UsageError
-from stoker.model.machine import Disk
-from stoker.model.scratch import Scratch, Tmp
-from stoker.plan.scratch import choose_scratch, least_free, room_for_tree
+from stoker.model.machine import Disk, Scratch, Tmp
+from stoker.plan.storage import choose_scratch, least_free, room_for_tree
 
 GIB = 1 << 30
 TMP = Disk(path="/tmp", filesystem="ext4", total=100 * GIB, free=50 * GIB, in_memory=False)

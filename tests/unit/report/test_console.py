@@ -9,8 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.finding import Finding, Severity
-from stoker.report.console import Indented, Listing, show, whole
-from stoker.report.findings import finding_lines
+from stoker.report.console import Indented, Listing, finding_lines, show, whole
 from stoker.report.plan import plan_page
 from subjects import plan, pytorch_tree
 

@@ -10,10 +10,10 @@ from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.source import ListedOption, OptionKind
 from stoker.model.variant import Backend, Variant
-from stoker.report.doctor import doctor_page, verdict
-from stoker.report.errors import error_text
-from stoker.report.findings import finding_lines
+from stoker.report import error_text
+from stoker.report.console import finding_lines
 from stoker.report.options import options_page
+from stoker.report.plan import doctor_page, verdict
 from stoker.report.variants import catalogue_page, explained_page
 from subjects import cmake_option, cmake_tree, doctor, plan, pytorch_tree
 

@@ -10,8 +10,7 @@ from rich.console import Console, RenderableType
 
 from stoker.model.plan import Plan, Quantity
 from stoker.model.source import SourceTree
-from stoker.plan.compare import compare
-from stoker.plan.record import plan_json
+from stoker.plan.record import compare, plan_json
 from stoker.report.console import show
 from stoker.report.plan import differences_page, plan_page
 from subjects import (

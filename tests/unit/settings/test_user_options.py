@@ -10,8 +10,8 @@ from stoker.deliver.package.values import Mode
 from stoker.flows.governed import Via
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
+from stoker.model.machine import Tmp
 from stoker.model.plan import OriginKind
-from stoker.model.scratch import Tmp
 from stoker.report.progress import Progress
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import Located, SettingsFile, TomlTable

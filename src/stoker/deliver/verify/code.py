@@ -13,9 +13,9 @@ from stoker.deliver.verify.wheel_under_test import (
     warning,
 )
 from stoker.knowledge.cpus import cpu_family
-from stoker.knowledge.extra_architectures import added, holds_foreign_code
 from stoker.knowledge.instruction_sets import beyond, names_a_cpu
 from stoker.knowledge.nvidia_packages import cuda_of
+from stoker.knowledge.projects import added, holds_foreign_code
 from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding
 from stoker.model.slim import SLIM_MEMBER

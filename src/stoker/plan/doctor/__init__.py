@@ -1,6 +1,6 @@
-"""Can this plan run on this machine? Pure: facts in, findings out.
+"""Checks whether a plan can run on this machine. Pure: facts in, findings out.
 
-Each check yields what it found, good or bad, with the evidence and the command that mends it.
+Each check yields what it found, good or bad, with the evidence and the command that fixes it.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,10 +10,10 @@ import msgspec
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Plan
 from stoker.plan.doctor import compilers, libraries, resources, tools
-from stoker.plan.doctor.case import Case
+from stoker.plan.planning import PlannedBuild
 from stoker.plan.subject import Subject
 
-_Check = Callable[[Case], Iterator[Finding]]
+_Check = Callable[[PlannedBuild], Iterator[Finding]]
 _OF_THE_TREE: tuple[_Check, ...] = (tools.submodules, tools.protobuf)
 _CHECKS: tuple[_Check, ...] = (
     *_OF_THE_TREE,
@@ -35,12 +35,12 @@ _CHECKS: tuple[_Check, ...] = (
 
 
 def examine(subject: Subject, plan: Plan) -> tuple[Finding, ...]:
-    """Every finding, worst first; the plan's own remarks are among them."""
-    case = Case(subject=subject, plan=plan)
+    """Return every finding, worst first, including the remarks of the plan."""
+    planned = PlannedBuild(subject=subject, plan=plan)
     findings = [_escalated(finding) for finding in plan.findings]
-    # What is installed here says nothing of another platform; of the tree it does not matter.
+    # For another platform, what is installed here does not matter; the tree does.
     for check in _CHECKS if subject.here else _OF_THE_TREE:
-        findings += check(case)
+        findings += check(planned)
     order = list(Severity)
     return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))
 
@@ -50,7 +50,7 @@ def can_run(findings: tuple[Finding, ...]) -> bool:
 
 
 def _escalated(finding: Finding) -> Finding:
-    """A plan for another platform may be printed, but it cannot run here."""
+    """Raise the severity of a remark: a plan for another platform can be printed, but not run."""
     if finding.name == "other-platform":
         return msgspec.structs.replace(finding, severity=Severity.ERROR)
     return finding

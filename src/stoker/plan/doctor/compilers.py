@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from stoker.knowledge.cuda import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import CudaToolkit, Tool
 from stoker.model.variant import Backend, GpuTarget
-from stoker.plan.doctor.case import Case, error, major, ok, warning
+from stoker.plan.planning import PlannedBuild
 
 # The compiler, the toolkit, the page that explains how to install it, and its setup command.
 _TOOLKITS = {
@@ -26,88 +26,88 @@ _TOOLKITS = {
 }
 
 
-def _cxx(case: Case) -> Tool | None:
+def _cxx(planned: PlannedBuild) -> Tool | None:
     for name in ("cxx", "g++", "clang++"):
-        if tool := case.subject.toolbox.tool(name):
+        if tool := planned.subject.toolbox.tool(name):
             return tool
     return None
 
 
-def compiler(case: Case) -> Iterator[Finding]:
-    tool = _cxx(case)
+def compiler(planned: PlannedBuild) -> Iterator[Finding]:
+    tool = _cxx(planned)
     if tool is None:
-        yield error("compiler-missing", "no C++ compiler found", fix=case.install("cxx"))
+        yield error("compiler-missing", "no C++ compiler found", fix=planned.install("cxx"))
         return
     if tool.problem or tool.version is None:
         problem = tool.problem or "does not say its version"
-        yield error("compiler-broken", f"{tool.path} {problem}", fix=case.install("cxx"))
+        yield error("compiler-broken", f"{tool.path} {problem}", fix=planned.install("cxx"))
         return
-    kind, version = case.subject.compiler
-    release = case.subject.release
+    kind, version = planned.subject.compiler
+    release = planned.subject.release
     if release and kind == "gcc" and major(version) < release.gcc_min:
         yield error(
             "compiler-too-old",
             f"gcc {version} is too old: PyTorch {release.version} needs {release.gcc_min}",
             evidence=tool.path,
-            fix=_other_gcc(case, range(release.gcc_min, 100)),
+            fix=_other_gcc(planned, range(release.gcc_min, 100)),
         )
-    elif refused := list(_host_compiler(case, tool)):
+    elif refused := list(_host_compiler(planned, tool)):
         yield from refused
     else:
         yield ok("compiler", f"{kind} {version}", tool.path)
 
 
-def _host_compiler(case: Case, tool: Tool) -> Iterator[Finding]:
+def _host_compiler(planned: PlannedBuild, tool: Tool) -> Iterator[Finding]:
     """nvcc refuses host compilers newer than it knows."""
-    release = cuda_releases().get(case.subject.cuda_version or "")
-    if case.subject.variant.backend is not Backend.CUDA or release is None:
+    release = cuda_releases().get(planned.subject.cuda_version or "")
+    if planned.subject.variant.backend is not Backend.CUDA or release is None:
         return
-    kind, version = case.subject.compiler
+    kind, version = planned.subject.compiler
     newest = release.clang_below - 1 if kind == "clang" else release.gcc_max
     if major(version) > newest:
         yield error(
             "compiler-too-new",
             f"{kind} {version} is newer than CUDA {release.version} accepts ({newest})",
             evidence=tool.path,
-            fix=_other_gcc(case, range(release.gcc_max, 0, -1)),
+            fix=_other_gcc(planned, range(release.gcc_max, 0, -1)),
         )
 
 
-def _other_gcc(case: Case, wanted: range) -> tuple[str, ...]:
+def _other_gcc(planned: PlannedBuild, wanted: range) -> tuple[str, ...]:
     """Return the commands for the best of the wanted versions that this distribution has."""
-    available = gcc_versions(case.subject.machine.os)
+    available = gcc_versions(planned.subject.machine.os)
     version = next((number for number in wanted if number in available), None)
     if version is None:
         number = wanted[0]
         return (f"export CC=gcc-{number} CXX=g++-{number}   # once they are installed",)
     return (
-        f"{case.install('cxx')[0]}-{version}",
+        f"{planned.install('cxx')[0]}-{version}",
         f"export CC=gcc-{version} CXX=g++-{version} CUDAHOSTCXX=g++-{version}",
     )
 
 
-def cuda(case: Case) -> Iterator[Finding]:
-    if case.subject.variant.backend is not Backend.CUDA:
+def cuda(planned: PlannedBuild) -> Iterator[Finding]:
+    if planned.subject.variant.backend is not Backend.CUDA:
         return
-    for broken in (cuda for cuda in case.subject.toolbox.cuda if cuda.problem):
+    for broken in (cuda for cuda in planned.subject.toolbox.cuda if cuda.problem):
         yield warning("nvcc-broken", f"{broken.nvcc} {broken.problem}")
-    toolkit = case.subject.toolkit
+    toolkit = planned.subject.toolkit
     if toolkit is None:
-        wanted = case.subject.variant.toolkit
-        here = ", ".join(cuda.version or "?" for cuda in case.subject.toolbox.cuda) or "none"
+        wanted = planned.subject.variant.toolkit
+        here = ", ".join(cuda.version or "?" for cuda in planned.subject.toolbox.cuda) or "none"
         yield error(
             "nvcc-missing",
             f"no working CUDA {wanted} compiler" if wanted else "no working CUDA compiler",
             evidence=f"CUDA toolkits found: {here}",
-            fix=_toolkit_fix(case),
+            fix=_toolkit_fix(planned),
         )
         return
-    if missing := [t.arch for t in case.subject.gpus if not _makes(toolkit, t)]:
+    if missing := [t.arch for t in planned.subject.gpus if not _makes(toolkit, t)]:
         yield error(
             "nvcc-lacks-target",
             f"nvcc {toolkit.version} cannot make {', '.join(missing)}",
             evidence=f"{toolkit.nvcc} lists {' '.join(toolkit.archs)}",
-            fix=_toolkit_fix(case),
+            fix=_toolkit_fix(planned),
         )
     else:
         yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
@@ -119,25 +119,25 @@ def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
     return not listed or target.arch.rstrip("af") in listed
 
 
-def _toolkit_fix(case: Case) -> tuple[str, ...]:
+def _toolkit_fix(planned: PlannedBuild) -> tuple[str, ...]:
     """The index has a compiler from CUDA 13 on; before, only the distribution has one."""
-    targets = {target.arch for target in case.subject.gpus}
+    targets = {target.arch for target in planned.subject.gpus}
     able = [version for version, row in cuda_releases().items() if targets <= set(row.archs)]
     if not able:
         return ()  # no single release makes them all
-    wanted = case.subject.variant.toolkit or ("13.0" if "13.0" in able else able[-1])
-    if command := install_command("cuda", case.subject.machine.os, wanted):
+    wanted = planned.subject.variant.toolkit or ("13.0" if "13.0" in able else able[-1])
+    if command := install_command("cuda", planned.subject.machine.os, wanted):
         return command
     return (f"export CUDA_HOME=/usr/local/cuda-{wanted}   # once it is installed there",)
 
 
-def other_toolkit(case: Case) -> Iterator[Finding]:
+def other_toolkit(planned: PlannedBuild) -> Iterator[Finding]:
     """ROCm and XPU: the compiler must be here, and of the version that was asked for."""
-    backend = case.subject.variant.backend
+    backend = planned.subject.variant.backend
     if backend not in _TOOLKITS:
         return
     program, title, link, setup = _TOOLKITS[backend]
-    tool, wanted = case.subject.toolbox.tool(program), case.subject.variant.toolkit
+    tool, wanted = planned.subject.toolbox.tool(program), planned.subject.variant.toolkit
     if tool is None or tool.problem:
         problem = f"{tool.path} {tool.problem}" if tool else f"no {program} found"
         yield error(
@@ -153,14 +153,23 @@ def other_toolkit(case: Case) -> Iterator[Finding]:
         yield ok(backend.value, f"{title} {tool.version or ''}".strip(), tool.path)
 
 
-def driver(case: Case) -> Iterator[Finding]:
-    release = cuda_releases().get(case.subject.cuda_version or "")
-    if case.subject.variant.backend is not Backend.CUDA or release is None or not case.subject.here:
+def driver(planned: PlannedBuild) -> Iterator[Finding]:
+    release = cuda_releases().get(planned.subject.cuda_version or "")
+    if (
+        planned.subject.variant.backend is not Backend.CUDA
+        or release is None
+        or not planned.subject.here
+    ):
         return
-    for gpu in case.subject.machine.gpus:
+    for gpu in planned.subject.machine.gpus:
         if major(gpu.driver) < release.driver:
             yield warning(
                 "driver-too-old",
                 f"{gpu.name}: driver {gpu.driver} cannot load CUDA {release.version} code",
                 evidence=f"CUDA {release.version} needs driver {release.driver} or newer",
             )
+
+
+def major(version: str | None) -> int:
+    """Return the first number of a version; 0 if there is none."""
+    return int((version or "0").partition(".")[0])

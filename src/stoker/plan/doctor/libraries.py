@@ -4,51 +4,51 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import FeatureRow, blas_libraries, features
 from stoker.knowledge.libraries import table
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, Severity, error, ok, warning
 from stoker.model.machine import Library
 from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
-from stoker.plan.doctor.case import Case, error, ok, warning
+from stoker.plan.planning import PlannedBuild
 
 
-def switched_off(case: Case) -> Iterator[Finding]:
+def switched_off(planned: PlannedBuild) -> Iterator[Finding]:
     """Features whose library is missing switch themselves off without a word."""
     for row in features().values():
-        if not _would_be_on(case, row) or _served(case, row):
+        if not _would_be_on(planned, row) or _served(planned, row):
             continue
-        asked = case.subject.feature(row.name) is True
+        asked = planned.subject.feature(row.name) is True
         what = row.library or row.python_package or row.name
         severity = Severity.ERROR if asked else Severity.WARNING
         would = "cannot be built" if asked else "would switch itself off"
-        fix = case.install(row.library) if row.library else (f"python3 -m pip install {what}",)
+        fix = planned.install(row.library) if row.library else (f"python3 -m pip install {what}",)
         yield Finding(
             name=f"{row.name}-missing",
             severity=severity,
             title=f"{row.name} {would}: {what} not found",
-            evidence=row.help + _found_of(case.subject.toolbox.library(row.library or "")),
+            evidence=row.help + _found_of(planned.subject.toolbox.library(row.library or "")),
             fix=(*fix, *_elsewhere(row)),
         )
 
 
-def _would_be_on(case: Case, row: FeatureRow) -> bool:
+def _would_be_on(planned: PlannedBuild, row: FeatureRow) -> bool:
     if not (row.library or row.python_package) or row.option is None:
         return False
-    if row.backends and case.subject.variant.backend not in row.backends:
+    if row.backends and planned.subject.variant.backend not in row.backends:
         return False
-    planned = case.plan.value(row.option)
-    if planned is not None:
-        return is_on(planned)
-    option = case.subject.tree.option(row.option) if case.subject.tree else None
-    return case.subject.is_pytorch and option is not None and option.default == "ON"
+    value = planned.plan.value(row.option)
+    if value is not None:
+        return is_on(value)
+    option = planned.subject.tree.option(row.option) if planned.subject.tree else None
+    return planned.subject.is_pytorch and option is not None and option.default == "ON"
 
 
-def _served(case: Case, row: FeatureRow) -> bool:
+def _served(planned: PlannedBuild, row: FeatureRow) -> bool:
     if row.python_package:
-        return row.python_package in case.subject.toolbox.python.packages
-    library = case.subject.toolbox.library(row.library or "")
+        return row.python_package in planned.subject.toolbox.python.packages
+    library = planned.subject.toolbox.library(row.library or "")
     if library and library.complete:
         return True
-    modules = case.subject.tree.submodules if case.subject.tree else ()
+    modules = planned.subject.tree.submodules if planned.subject.tree else ()
     return any(module.path == row.submodule and module.present for module in modules)
 
 
@@ -66,30 +66,30 @@ def _elsewhere(row: FeatureRow) -> tuple[str, ...]:
     return (f"export {variable}=FOLDER   # if it is installed elsewhere",) if row.library else ()
 
 
-def blas(case: Case) -> Iterator[Finding]:
-    if case.subject.kind is not ProjectKind.PYTORCH:
+def blas(planned: PlannedBuild) -> Iterator[Finding]:
+    if planned.subject.kind is not ProjectKind.PYTORCH:
         return
-    value = case.plan.value("BLAS")
-    if value is None and case.subject.platform.os == "macos":
+    value = planned.plan.value("BLAS")
+    if value is None and planned.subject.platform.os == "macos":
         return  # Accelerate comes with the system
     rows = [row for row in blas_libraries().values() if row.library]
     if value:
         rows = [row for row in rows if row.value == value]
-    found = [row for row in rows if row.library and _complete(case, row.library)]
+    found = [row for row in rows if row.library and _complete(planned, row.library)]
     if found:
         yield ok("blas", f"BLAS: {found[0].value}")
-    elif rows and case.subject.variant.blas:
+    elif rows and planned.subject.variant.blas:
         name = rows[0].library or ""
-        yield error("blas-missing", f"{value} not found", fix=case.install(name))
+        yield error("blas-missing", f"{value} not found", fix=planned.install(name))
     elif rows:
         wanted = f"{value} not found: " if value else ""
         yield warning(
             "blas-missing",
             f"{wanted}without a BLAS library matrix products on the CPU are very slow",
-            fix=case.install("openblas"),
+            fix=planned.install("openblas"),
         )
 
 
-def _complete(case: Case, name: str) -> bool:
-    library = case.subject.toolbox.library(name)
+def _complete(planned: PlannedBuild, name: str) -> bool:
+    library = planned.subject.toolbox.library(name)
     return library is not None and library.complete

@@ -3,16 +3,19 @@
 import shlex
 from collections.abc import Iterator
 
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.units import size
-from stoker.plan.doctor.case import Case, error, ok, warning
+from stoker.plan.planning import PlannedBuild
 
 _GIB = 1024**3
 _ENOUGH_DISK = 1_000_000_000  # less than this and not even a small project links
 
 
-def memory(case: Case) -> Iterator[Finding]:
-    memory, largest = case.subject.machine.memory, case.plan.estimate.largest_step_bytes.amount
+def memory(planned: PlannedBuild) -> Iterator[Finding]:
+    memory, largest = (
+        planned.subject.machine.memory,
+        planned.plan.estimate.largest_step_bytes.amount,
+    )
     limit = memory.limit
     evidence = f"{limit.kind} ({limit.where}), {size(limit.free)} of it free"
     if largest and limit.limit + memory.swap_free < largest:
@@ -20,7 +23,7 @@ def memory(case: Case) -> Iterator[Finding]:
         yield error(
             "memory-short",
             f"{size(limit.limit)} of memory, but the largest step needs {size(largest)}",
-            evidence=f"{evidence}; {case.plan.estimate.largest_step_bytes.basis}",
+            evidence=f"{evidence}; {planned.plan.estimate.largest_step_bytes.basis}",
             fix=_swap_advice(short),
         )
     elif largest and limit.free < largest:
@@ -38,7 +41,7 @@ def memory(case: Case) -> Iterator[Finding]:
             evidence=f"memory.oom.group is 1 at or above {limit.where}",
             fix=(f"echo 0 > {shlex.quote(limit.where + '/memory.oom.group')}",),
         )
-    if case.subject.machine.oomd:
+    if planned.subject.machine.oomd:
         yield warning(
             "oomd-active",
             "systemd-oomd kills a whole session when memory stays short",
@@ -54,21 +57,21 @@ def _swap_advice(gib: int) -> tuple[str, ...]:
     )
 
 
-def disk(case: Case) -> Iterator[Finding]:
-    need = max(case.plan.estimate.disk_bytes.amount or 0, _ENOUGH_DISK)
-    for disk in case.subject.machine.disks:
+def disk(planned: PlannedBuild) -> Iterator[Finding]:
+    need = max(planned.plan.estimate.disk_bytes.amount or 0, _ENOUGH_DISK)
+    for disk in planned.subject.machine.disks:
         if disk.in_memory:
             continue
         if disk.free < need:
             yield error(
                 "disk-short",
                 f"{size(disk.free)} free at {disk.path}, at least {size(need)} needed",
-                evidence=case.plan.estimate.disk_bytes.basis,
+                evidence=planned.plan.estimate.disk_bytes.basis,
             )
         else:
             yield ok("disk", f"{size(disk.free)} free", f"{disk.path} ({disk.filesystem})")
 
 
-def unread(case: Case) -> Iterator[Finding]:
-    for note in (*case.subject.machine.notes, *case.subject.toolbox.notes):
+def unread(planned: PlannedBuild) -> Iterator[Finding]:
+    for note in (*planned.subject.machine.notes, *planned.subject.toolbox.notes):
         yield warning("unreadable", note)

@@ -4,26 +4,27 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.knowledge.features import features
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
-from stoker.plan.doctor.case import Case, error, major, ok, warning
+from stoker.plan.doctor.compilers import major
+from stoker.plan.planning import PlannedBuild
 
 
-def cmake(case: Case) -> Iterator[Finding]:
-    if case.subject.kind is ProjectKind.EXTENSION:
+def cmake(planned: PlannedBuild) -> Iterator[Finding]:
+    if planned.subject.kind is ProjectKind.EXTENSION:
         return
-    tool = case.subject.build_tool("cmake")
+    tool = planned.subject.build_tool("cmake")
     if tool is None or tool.problem or tool.version is None:
-        yield _tool_missing(case, "cmake", tool)
+        yield _tool_missing(planned, "cmake", tool)
         return
-    if case.subject.tree and case.subject.is_too_old(tool):
-        minimum = case.subject.tree.cmake_minimum
+    if planned.subject.tree and planned.subject.is_too_old(tool):
+        minimum = planned.subject.tree.cmake_minimum
         title = f"{tool.path} is version {tool.version}, the source requires {minimum}"
         yield error("cmake-too-old", title, fix=(_from_index("cmake"),))
         return
-    release = case.subject.release
+    release = planned.subject.release
     limit = release.cmake_below if release else None
     if release and limit and major(tool.version) >= major(limit):
         yield warning(
@@ -36,28 +37,28 @@ def cmake(case: Case) -> Iterator[Finding]:
         yield ok("cmake", f"CMake {tool.version}", tool.path)
 
 
-def ninja(case: Case) -> Iterator[Finding]:
-    tool = case.subject.build_tool("ninja")
+def ninja(planned: PlannedBuild) -> Iterator[Finding]:
+    tool = planned.subject.build_tool("ninja")
     if tool is None or tool.problem or tool.version is None:
-        yield _tool_missing(case, "ninja", tool)
+        yield _tool_missing(planned, "ninja", tool)
         return
     parts = tuple(int(part) for part in tool.version.split(".")[:2] if part.isdigit())
     says = "takes part in make's job server" if parts >= (1, 13) else "no job server"
     yield ok("ninja", f"ninja {tool.version}", f"{tool.path}; {says}")
 
 
-def linker(case: Case) -> Iterator[Finding]:
-    for feature in case.subject.variant.features:
+def linker(planned: PlannedBuild) -> Iterator[Finding]:
+    for feature in planned.subject.variant.features:
         linker = features()[feature.name].linker
         if not feature.on or linker is None:
             continue
-        tool = case.subject.toolbox.tool(linker)
+        tool = planned.subject.toolbox.tool(linker)
         if tool is None or tool.problem:
-            yield error("linker-missing", _problem(linker, tool), fix=case.install(linker))
+            yield error("linker-missing", _problem(linker, tool), fix=planned.install(linker))
 
 
-def _tool_missing(case: Case, name: str, tool: Tool | None) -> Finding:
-    commands = tuple(dict.fromkeys((*case.install(name), _from_index(name))))
+def _tool_missing(planned: PlannedBuild, name: str, tool: Tool | None) -> Finding:
+    commands = tuple(dict.fromkeys((*planned.install(name), _from_index(name))))
     either = "either command installs one" if len(commands) > 1 else ""
     return error(f"{name}-missing", _problem(name, tool), evidence=either, fix=commands)
 
@@ -73,11 +74,11 @@ def _problem(name: str, tool: Tool | None) -> str:
     return f"{tool.path} {tool.problem or 'does not say its version'}"
 
 
-def python(case: Case) -> Iterator[Finding]:
-    python = case.subject.toolbox.python
-    if case.subject.kind is ProjectKind.CMAKE or case.subject.feature("bindings") is False:
+def python(planned: PlannedBuild) -> Iterator[Finding]:
+    python = planned.subject.toolbox.python
+    if planned.subject.kind is ProjectKind.CMAKE or planned.subject.feature("bindings") is False:
         return
-    wanted = case.subject.variant.python
+    wanted = planned.subject.variant.python
     if wanted and not python.version.startswith(f"{wanted}."):
         yield error(
             "python-missing",
@@ -89,11 +90,11 @@ def python(case: Case) -> Iterator[Finding]:
         yield error(
             "python-headers-missing",
             f"Python.h of {python.executable} is missing",
-            fix=case.install("python-headers"),
+            fix=planned.install("python-headers"),
         )
     else:
         yield ok("python", f"Python {python.version} with headers", python.executable)
-    release = case.subject.release
+    release = planned.subject.release
     if release and not _between(python.version, release.python):
         oldest, newest = release.python
         yield warning(
@@ -110,11 +111,11 @@ def _between(version: str, bounds: tuple[str, str]) -> bool:
     return numbers[0] <= numbers[1] <= numbers[2]
 
 
-def requirements(case: Case) -> Iterator[Finding]:
+def requirements(planned: PlannedBuild) -> Iterator[Finding]:
     """Of CMake projects that are Python packages, the builder asks: they may be built apart."""
-    if case.subject.tree is None or case.subject.kind is ProjectKind.CMAKE:
+    if planned.subject.tree is None or planned.subject.kind is ProjectKind.CMAKE:
         return
-    lines, python = case.subject.tree.requirements, case.subject.toolbox.python
+    lines, python = planned.subject.tree.requirements, planned.subject.toolbox.python
     if missing := unmet_requirements(lines, python):
         yield requirements_missing(missing, python)
     elif lines:
@@ -152,33 +153,35 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
     return missing
 
 
-def submodules(case: Case) -> Iterator[Finding]:
-    if case.subject.tree is None or not case.subject.tree.submodules:
+def submodules(planned: PlannedBuild) -> Iterator[Finding]:
+    if planned.subject.tree is None or not planned.subject.tree.submodules:
         return
-    absent = [submodule.path for submodule in case.subject.tree.submodules if not submodule.present]
+    absent = [
+        submodule.path for submodule in planned.subject.tree.submodules if not submodule.present
+    ]
     if absent:
         more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
-        path = case.subject.tree.path
+        path = planned.subject.tree.path
         yield error(
             "submodules-missing",
-            f"{len(absent)} of {len(case.subject.tree.submodules)} submodules are empty",
+            f"{len(absent)} of {len(planned.subject.tree.submodules)} submodules are empty",
             evidence=", ".join(absent[:5]) + more,
             fix=(f"git -C {shlex.quote(path)} submodule update --init --recursive --depth 1",),
         )
     else:
-        yield ok("submodules", f"all {len(case.subject.tree.submodules)} submodules are there")
+        yield ok("submodules", f"all {len(planned.subject.tree.submodules)} submodules are there")
 
 
-def protobuf(case: Case) -> Iterator[Finding]:
+def protobuf(planned: PlannedBuild) -> Iterator[Finding]:
     """PyTorch builds its own protobuf unless told to take the system's."""
-    tree = case.subject.tree
+    tree = planned.subject.tree
     if tree is None or tree.own_protobuf is not False:
         return
-    planned = case.plan.value("BUILD_CUSTOM_PROTOBUF")
-    if planned is None or is_on(planned):
+    value = planned.plan.value("BUILD_CUSTOM_PROTOBUF")
+    if value is None or is_on(value):
         yield error(
             "protobuf-missing",
             "the tree's own protobuf is not there, but the plan builds it",
             evidence="third_party/protobuf is missing or empty",
-            fix=("stoker plan ... -D BUILD_CUSTOM_PROTOBUF=OFF", *case.install("protobuf")),
+            fix=("stoker plan ... -D BUILD_CUSTOM_PROTOBUF=OFF", *planned.install("protobuf")),
         )

@@ -6,9 +6,9 @@ the governor they are a neighbour. So only a small share of memory is theirs, an
 
 from collections.abc import Iterable, Sequence
 
+from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.errors import UsageError
-from stoker.model.machine import Disk
-from stoker.model.scratch import Scratch, Tmp
+from stoker.model.machine import Disk, Scratch, Tmp
 from stoker.model.units import size
 
 _SHARE = 10  # the part of memory that temporary files may fill: a tenth
@@ -62,3 +62,16 @@ def _largest_in_memory(places: Iterable[Disk]) -> Disk | None:
 def least_free(*, total: int, free: int) -> int:
     """Bytes that must stay free on a disk with ``free`` at the beginning: less stops the build."""
     return min(_LEAST_FREE, total // _LEAST_FREE_SHARE, free // 2)
+
+
+def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
+    """All last used before a time, except what is busy, a link, or of the ``keep`` newest."""
+    chosen: list[CleanupItem] = []
+    spared: list[CleanupItem] = []
+    seen = dict.fromkeys(Kind, 0)
+    for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
+        seen[entry.kind] += 1
+        free = not entry.busy and not entry.link
+        goes = free and entry.used <= before and seen[entry.kind] > keep
+        (chosen if goes else spared).append(entry)
+    return Cleaning(chosen=tuple(chosen), spared=tuple(spared))
