@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stoker.build.acquire.naming import Named, parse
 from stoker.flows.planning import plan
-from stoker.knowledge.builder_images import builder_image
+from stoker.knowledge.projects import builder_image
 from stoker.model.errors import UsageError, unknown
 from stoker.model.export import BuilderSize, Export, ExportedFile, ExportFormat, ExportJob
 from stoker.model.plan import Plan

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from stoker.knowledge.loader import Row, load
+from stoker.knowledge import Row, load
 
 
 class MachineType(Row, frozen=True, kw_only=True):
