@@ -1,17 +1,17 @@
-"""The command's entry: one place where errors become words and exit statuses."""
+"""The entry point of the command. Errors become messages and exit statuses here."""
 
 import atexit
 import errno
 import gc
 import sys
 
-_COLLECT_EVERY = 100_000  # new objects; imports make almost as many, and all of them stay
+_COLLECT_EVERY = 100_000  # new objects; imports create almost as many, and they all stay
 
 
 def main() -> int:
     """Run the command line; every user error is caught and printed here, once."""
     gc.set_threshold(_COLLECT_EVERY)
-    atexit.register(gc.freeze)  # at its end Python would look at every object once more
+    atexit.register(gc.freeze)  # Python would examine every object again at exit
     import click
 
     from stoker.cli import command
@@ -21,13 +21,13 @@ def main() -> int:
     console.prepare()
     try:
         status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
-        console.finish()  # here, where an error can still be told
+        console.finish()  # here, where an error can still be reported
     except StokerError as error:
         from stoker.report import error_text
 
         sys.stderr.write(error_text(error))
         return error.status
-    except click.ClickException as error:  # wrong arguments: click says which, with status 2
+    except click.ClickException as error:  # wrong arguments; click prints the message, status 2
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -37,12 +37,12 @@ def main() -> int:
         sys.stderr.write("\nstoker: interrupted\n")
         return ended.status
     except BrokenPipeError:
-        # The reader of our output went away (`stoker options | head`): not an error of ours.
+        # The reader of our output has exited (`stoker options | head`), which is no error.
         return ExitStatus.OK
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        # A word that was looked for as a file, and longer than the name of any file.
+        # An argument that was tried as a file name and is too long for one.
         sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
         return ExitStatus.USAGE
     return status

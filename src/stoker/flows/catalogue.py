@@ -1,4 +1,4 @@
-"""What there is to choose from: the options of a tree, the words of variants."""
+"""Lists the options of a tree and the words of variants."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from stoker.source.tree import read_tree
 
 
 def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption, ...]]:
-    """The options whose name or help holds the pattern, in the tree's own order."""
+    """Return the options whose name or help contains the pattern, in the order of the tree."""
     tree = read_tree(source)
     wanted = pattern.casefold()
     found = tuple(
@@ -30,7 +30,7 @@ def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption,
     if not found and tree.options:
         near = nearest(pattern, {option.name for option in tree.options})
         raise UsageError(
-            f"no option of {tree.name} holds '{pattern}'",
+            f"no option of {tree.name} contains '{pattern}'",
             hints=[f"nearest: {', '.join(near)}"] if near else [],
         )
     return tree, found
@@ -44,7 +44,7 @@ def _listed(tree: SourceTree, option: CMakeOption) -> ListedOption:
 
 
 def catalogue() -> Catalogue:
-    """Every word a variant can be made of, and the named variants of stoker.toml."""
+    """Return every word of variants, and the named variants of stoker.toml."""
     path = find_file(Path.cwd())
     return Catalogue(
         gpus=tuple(_gpu_entry(row) for row in gpus().values()),
@@ -85,7 +85,7 @@ def _named(file: SettingsFile) -> tuple[NamedEntry, ...]:
 
 
 def explain(words: str) -> Explained:
-    """What a variant is, and which GPUs and CPUs run code built for it."""
+    """Return what a variant means, and the GPUs and CPUs that run its code."""
     variant = named_variant(words)
     return Explained(
         name=name(variant),

@@ -1,4 +1,4 @@
-"""From the user's words to a plan, and from a plan to what this machine lacks for it."""
+"""Makes plans from the user's settings, and checks what this machine lacks for them."""
 
 import os
 from collections.abc import Mapping
@@ -85,7 +85,7 @@ def _said(chosen: UserOptions, option: str) -> tuple[str, Origin]:
 
 
 def _tree(chosen: UserOptions) -> SourceTree | None:
-    """The tree that was named, else the folder we stand in if it is one."""
+    """Return the tree that was named, or else the current folder if it is a source tree."""
     if given := chosen.text("source"):
         return read_tree(Path(given).expanduser())
     try:
@@ -95,9 +95,8 @@ def _tree(chosen: UserOptions) -> SourceTree | None:
 
 
 def _toolbox(version: str | None, environment: Mapping[str, str]) -> Toolbox:
-    """With the first Python that works: the one asked for, the active environment's, any.
-
-    That it is not the one asked for, doctor says.
+    """Read the toolbox with the first Python that works: the one asked for, that of the active
+    environment, or python3. Doctor reports if it is not the one asked for.
     """
     active = environment.get("VIRTUAL_ENV")
     candidates = [

@@ -13,6 +13,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def load(name: str, kind: type[T]) -> T:
-    """The content of ``<name>.toml``; each table's module caches its own."""
+    """Return the content of ``<name>.toml``. The callers cache it."""
     content = resources.files(__package__).joinpath(f"{name}.toml").read_bytes()
     return msgspec.toml.decode(content, type=kind)

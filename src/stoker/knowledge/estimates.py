@@ -14,7 +14,7 @@ class BuildFigures(Row, frozen=True, kw_only=True):
     name: str | None = None
     cpu_seconds: float | None = None
     largest_step: int | None = None
-    needs_feature: str | None = None  # without it the figures do not apply
+    needs_feature: str | None = None  # if it is off, the figures do not apply
     disk: int | None = None
 
 

@@ -1,7 +1,4 @@
-"""What a regular expression promises without being run: that it ends soon, and what it contains.
-
-Knows nothing of the logs it is used on.
-"""
+"""Checks regular expressions without running them: that they end soon, and what they contain."""
 
 import re
 import re._constants as op  # private, but the only parser that is sure to agree with re
@@ -86,7 +83,7 @@ def _required(items: _Items) -> list[frozenset[str]]:
 
 
 def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
-    """Groups are only brackets here, so that what stands in them joins what stands round them."""
+    """Yield the items with groups opened, so that their content joins the items around them."""
     for kind, argument in items:
         if kind in _GROUPS:
             yield from _flat(_inside(kind, argument)[0])

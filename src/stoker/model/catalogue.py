@@ -1,4 +1,4 @@
-"""What variants are made of, and what one of them runs on."""
+"""The words of variants, and the hardware that a variant runs on."""
 
 from stoker.model.value import Value
 from stoker.model.variant import Backend, Variant
@@ -9,7 +9,7 @@ class GpuEntry(Value, frozen=True, kw_only=True):
     backend: Backend
     arch: str
     names: tuple[str, ...]
-    cuda: tuple[str, ...]  # releases that make it
+    cuda: tuple[str, ...]  # CUDA releases that make code for it
 
 
 class NamedEntry(Value, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Versions, requirements and tags of Python packages, out of text that strangers wrote.
+"""Reads versions, requirements and tags of Python packages from untrusted text.
 
-As ``packaging`` reads them, and refused by its own errors where it would fail with others: numbers
-of more digits than Python converts, nesting beyond its stack, tags that stand for millions.
+``packaging`` reads them. What would make it fail with other errors than its own is refused first:
+numbers with too many digits, deep nesting, tags that stand for millions.
 """
 
 import re
@@ -20,14 +20,14 @@ _MOST_TAGS = 5000  # of a wheel
 
 
 def read_version(text: str) -> Version:
-    """Raise InvalidVersion for what is none."""
+    """Return the version; raise InvalidVersion if the text is none."""
     if len(text) > _LONGEST or _HUGE_NUMBER.search(text):
         raise InvalidVersion(f"Invalid version: {text[:40]!r}... has {len(text)} characters")
     return Version(text)
 
 
 def read_requirement(text: str) -> Requirement:
-    """Raise InvalidRequirement for what is none."""
+    """Return the requirement; raise InvalidRequirement if the text is none."""
     if len(text) > _LONGEST or _HUGE_NUMBER.search(text):
         raise InvalidRequirement(f"{text[:40]!r}... has {len(text)} characters, or a huge number")
     try:

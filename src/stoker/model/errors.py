@@ -1,7 +1,7 @@
-"""Every error a user can cause or meet, with what to do next and the exit status it ends in.
+"""All user errors. Each has a message, hints about the next step, and an exit status.
 
-Raised anywhere, caught once in ``stoker.__main__``, printed once. Anything else is a bug and
-keeps its traceback.
+They are raised anywhere and caught once, in ``stoker.__main__``, which prints them. Any other
+exception is a bug and keeps its traceback.
 """
 
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ class ExitStatus(IntEnum):
     """What `stoker` ends with. Documented in docs/reference/exit-status.md."""
 
     OK = 0
-    FAILED = 1  # the work was tried, or the checks were made, and the answer is no
+    FAILED = 1  # the work failed, or a check found errors
     USAGE = 2  # the request itself is wrong: nothing was tried
-    NOTHING_FAILED = 3  # of `stoker diagnose`: the log tells of no failure
-    MISSING = 4  # a tool, a library or the package index is not there
+    NOTHING_FAILED = 3  # of `stoker diagnose`: the log shows no failure
+    MISSING = 4  # a tool, a library or the package index is missing
     STORAGE = 5  # a file or folder could not be read or written, or the disk is full
     NOT_EXECUTABLE = 126  # of `stoker run`: the command could not be started, as in a shell
     NOT_FOUND = 127  # of `stoker run`: there is no such command, as in a shell
@@ -23,7 +23,7 @@ class ExitStatus(IntEnum):
 
 
 class Terminated(SystemExit):
-    """A signal told stoker to end; the status is the one that a shell gives for it."""
+    """A signal ended stoker. The status is the one that a shell reports for that signal."""
 
     def __init__(self, number: int):
         self.status = 128 + number
@@ -52,13 +52,13 @@ class UsageError(StokerError):
 
 
 class MissingError(StokerError):
-    """Something this machine lacks."""
+    """This machine lacks something."""
 
     status = ExitStatus.MISSING
 
 
 class NotStartedError(StokerError):
-    """A command of the user's own that the system would not start."""
+    """The system could not start a command of the user."""
 
     def __init__(self, command: str, reason: OSError):
         missing = isinstance(reason, FileNotFoundError)
@@ -68,13 +68,13 @@ class NotStartedError(StokerError):
 
 
 class StorageError(StokerError):
-    """A file, a folder or a disk said no."""
+    """A file or folder could not be read or written, or a disk is full."""
 
     status = ExitStatus.STORAGE
 
 
 class ArtifactError(StokerError):
-    """A wheel, a library or what is inside them is not what it must be."""
+    """A wheel, a library or a part of them is invalid."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ArtifactError(StokerError):
 
 
 class CommandError(StokerError):
-    """A program we started failed; ``output`` is the end of what it printed."""
+    """A program that stoker started failed; ``output`` is the end of its output."""
 
     def __init__(self, message: str, *, output: str = "", hints: Iterable[str] = ()):
         super().__init__(message, hints=hints)
@@ -106,7 +106,7 @@ _MOST_LISTED = 30  # names that fit in a hint
 def nearest(
     word: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.5
 ) -> tuple[str, ...]:
-    """The known names closest to a misspelt one, best first; compared without case."""
+    """Return the known names closest to a misspelt one, best first, ignoring case."""
     if len(word) > _LONGEST_NAME:  # comparing takes time with the square of the length
         return ()
     from difflib import get_close_matches

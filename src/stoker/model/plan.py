@@ -1,4 +1,4 @@
-"""What will be done, before anything is done: settings with their origin, commands, estimates."""
+"""The plan of a build: settings with their origins, commands, estimates."""
 
 from enum import StrEnum
 
@@ -27,7 +27,7 @@ class OriginKind(StrEnum):
 
 
 class Origin(Value, frozen=True, kw_only=True):
-    """``where`` narrows it down: ``stoker.toml:12``, a variable's name, a variant's name."""
+    """``where`` is the exact place: ``stoker.toml:12``, or the name of a variable or variant."""
 
     kind: OriginKind
     where: str = ""
@@ -44,7 +44,7 @@ class Place(StrEnum):
 
 
 class Setting(Value, frozen=True, kw_only=True):
-    """One variable the build is given, and why."""
+    """A variable of the build, its origin and the reason for its value."""
 
     place: Place
     name: str
@@ -60,14 +60,14 @@ def is_on(value: str) -> bool:
 
 
 class Command(Value, frozen=True, kw_only=True):
-    """A stage and the command line that does it."""
+    """The command line of a stage."""
 
     stage: str
     words: tuple[str, ...]
 
 
 class HeavyStep(Value, frozen=True, kw_only=True):
-    """Compiles known to need much memory: a pattern of paths and why."""
+    """Compiles that need much memory: a pattern of paths, the amount and its basis."""
 
     pattern: str
     bytes: int
@@ -75,7 +75,7 @@ class HeavyStep(Value, frozen=True, kw_only=True):
 
 
 class Quantity(Value, frozen=True, kw_only=True):
-    """An amount and what it rests on. No amount means that nobody knows."""
+    """An amount and its basis. No amount means that it is unknown."""
 
     amount: float | None
     basis: str
@@ -96,7 +96,7 @@ class SourceSummary(Value, frozen=True, kw_only=True):
 
 
 class Resources(Value, frozen=True, kw_only=True):
-    """What this machine has to build with: CPUs, and the memory limit that binds first."""
+    """The CPUs of this machine, and the memory limit that is reached first."""
 
     cpus: int
     memory_bytes: int

@@ -1,4 +1,4 @@
-"""Amounts in words, and words as amounts."""
+"""Formats and parses sizes and durations."""
 
 import re
 

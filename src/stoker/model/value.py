@@ -1,8 +1,8 @@
-"""The base of every value that walks through the rooms."""
+"""The base class of all values, and limits for decoding them from untrusted text."""
 
 import msgspec
 
-# What decoding JSON or TOML of strangers may raise: also for bytes that are no text, and nesting.
+# What decoding untrusted JSON or TOML may raise, also for bytes that are not text and deep nesting.
 UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _MOST_TOML = 1 << 20  # characters
 _MOST_DOTS = 2000  # of one line

@@ -1,4 +1,4 @@
-"""The environment of a governed command: what makes its compiles ask the governor.
+"""Makes the environment of a governed command, which has its compiles ask the governor.
 
     ninja (a wide window of jobs) -> ccache, where it is used -> launcher -> compiler
 

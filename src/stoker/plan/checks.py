@@ -1,6 +1,6 @@
-"""What cannot be, refused before anything is configured; what is unusual, said.
+"""Refuses plans that cannot work, and remarks on unusual ones, before anything is configured.
 
-These rules look at the plan alone. What this machine lacks is ``stoker.plan.doctor``'s.
+These rules look at the plan alone. ``stoker.plan.doctor`` checks what this machine lacks.
 """
 
 import re
@@ -103,7 +103,7 @@ def _tree_knows_targets(subject: Subject) -> None:
 
 
 def _near(arch: str, archs: tuple[str, ...]) -> tuple[str, ...]:
-    """By number rather than by spelling: 9.5 is nearer to 10.0 than to 9.0a only by digits."""
+    """Return the three architectures whose numbers are nearest."""
     wanted = float(arch.rstrip("af"))
     return tuple(sorted(archs, key=lambda known: abs(float(known.rstrip("af")) - wanted))[:3])
 
@@ -203,11 +203,11 @@ _RULES: tuple[Callable[[Subject], None], ...] = (
 )
 
 
-# -- what is said ------------------------------------------------------------------------------
+# -- remarks -----------------------------------------------------------------------------------
 
 
 def remarks(subject: Subject) -> Iterator[Finding]:
-    """Unusual, but the user's to decide."""
+    """Yield what is unusual, but allowed."""
     yield from _foreign_platform(subject)
     yield from _untested_toolkit(subject)
     yield from _unset_targets(subject)
@@ -231,7 +231,7 @@ def _foreign_platform(subject: Subject) -> Iterator[Finding]:
             name="other-platform",
             severity=Severity.WARNING,
             title=f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
-            evidence="what is installed here says nothing about the machine that will build",
+            evidence="the tools and libraries of the target machine were not checked",
         )
 
 
@@ -311,6 +311,6 @@ def _overridden(subject: Subject) -> Iterator[Finding]:
             yield Finding(
                 name="environment-overridden",
                 severity=Severity.WARNING,
-                title=f"TORCH_CUDA_ARCH_LIST={archs} of the environment gives way to the variant's "
+                title=f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by "
                 f"{planned}",
             )

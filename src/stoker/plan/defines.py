@@ -1,6 +1,6 @@
-"""The user's own -D options: every name must be one the tree knows, or the user is told.
+"""Checks and places the user's -D options. The tree must know every name.
 
-An option that the front end would not hand to CMake is said so rather than lost.
+An option that the front end does not pass to CMake is reported.
 """
 
 import re
@@ -15,11 +15,11 @@ from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.recipes import Recipe
 from stoker.plan.subject import Subject, environment
 
-_MISSPELT = 0.8  # names as alike as this are one name, misspelt
+_MISSPELT = 0.8  # similarity from which a name counts as misspelt
 
 
 def known_names(subject: Subject) -> frozenset[str]:
-    """What can be set with -D: the tree's names, CMake's own, and what the front end reads."""
+    """Return the names for -D: those of the tree and of CMake, and what the front end reads."""
     names: set[str] = set(subject.cmake_variables)
     if subject.kind is ProjectKind.PYTORCH:
         names |= {*forwarding().names, *front_end_variables()}
@@ -34,7 +34,7 @@ def known_names(subject: Subject) -> frozenset[str]:
 
 
 def check_defines(subject: Subject) -> Iterator[Finding]:
-    """Refuse names that nothing reads; without a tree, only those that look misspelt."""
+    """Refuse names that nothing reads. Without a tree, refuse only names that look misspelt."""
     known = known_names(subject)
     for setting in subject.defines:
         hint_of_find_package = setting.name.endswith(("_ROOT", "_DIR"))
@@ -53,7 +53,7 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
 
 
 def exported_settings(subject: Subject) -> Iterator[Setting]:
-    """Variables set outside that PyTorch's front end hands to CMake: they count, so they show."""
+    """Yield the environment variables that PyTorch's front end passes to CMake."""
     if subject.kind is not ProjectKind.PYTORCH:
         return
     known = known_names(subject)
@@ -65,9 +65,9 @@ def exported_settings(subject: Subject) -> Iterator[Setting]:
 
 
 def check_exported(subject: Subject) -> Iterator[Finding]:
-    """A USE_ or BUILD_ variable that looks like a misspelt option is refused.
+    """Refuse a USE_ or BUILD_ variable that looks like a misspelt option.
 
-    Others of that form (BUILD_NUMBER of a CI system, say) are none of our business.
+    Other variables of that form, such as BUILD_NUMBER of a CI system, are left alone.
     """
     if subject.kind is not ProjectKind.PYTORCH or subject.tree is None:
         return
@@ -81,12 +81,12 @@ def check_exported(subject: Subject) -> Iterator[Finding]:
         yield Finding(
             name="variable-unknown",
             severity=Severity.NOTE,
-            title=f"the environment's {name} is handed to CMake, which does not know it",
+            title=f"the environment variable {name} is passed to CMake, which does not know it",
         )
 
 
 def placed_defines(subject: Subject) -> Iterator[Setting]:
-    """The user's options where they take effect: some are variables of the front end."""
+    """Yield the user's options. Some take effect as variables of the front end."""
     for setting in subject.defines:
         yield _placed(setting, subject)
 
@@ -102,14 +102,14 @@ def _placed(setting: Setting, subject: Subject) -> Setting:
 
 
 def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:
-    """The environment variables through which the front end reaches each CMake option."""
+    """Yield the environment variables by which the front end sets each CMake option."""
     for setting in settings:
         if setting.place is Place.CMAKE and (name := recipe.variable(setting.name)):
             yield environment(name, setting.value, setting.origin, setting.why)
 
 
 def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> Iterator[Finding]:
-    """Options that no environment variable carries to CMake."""
+    """Yield a warning for each option that the front end does not pass to CMake."""
     if subject.kind is not ProjectKind.PYTORCH or not subject.has_front_end:
         return
     if subject.tree and subject.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:
@@ -119,14 +119,14 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
             yield Finding(
                 name="option-not-forwarded",
                 severity=Severity.WARNING,
-                title=f"PyTorch's front end does not hand {setting.name} to CMake",
-                evidence="it hands on BUILD_*, USE_*, CMAKE_* and a fixed list of names",
+                title=f"PyTorch's front end does not pass {setting.name} to CMake",
+                evidence="it passes BUILD_*, USE_*, CMAKE_* and a fixed list of names",
                 fix=(f"cmake -D {setting.name}={setting.value} build   # once it is configured",),
             )
 
 
 def define(name: str, value: str, origin: Origin) -> Setting:
-    """A -D option; ``NAME:TYPE`` is CMake's own spelling."""
+    """Return a -D option. CMake's own form ``NAME:TYPE`` is accepted."""
     name = name.partition(":")[0].strip()
     if not re.fullmatch(r"_*[A-Za-z][A-Za-z0-9_]*", name):
         hints = ["for example: -D USE_CUDNN=0"]

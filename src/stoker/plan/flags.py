@@ -1,4 +1,4 @@
-"""Compiler and linker flags that a variant means, whatever the project."""
+"""Compiler and linker flags of a variant, the same for every project."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _SANITIZER_FLAGS = {
 
 
 def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator[Setting]:
-    """CFLAGS, CXXFLAGS and LDFLAGS; the user's own flags stay in front."""
+    """Yield CFLAGS, CXXFLAGS and LDFLAGS. The user's own flags come first."""
     sanitize = (_SANITIZER_FLAGS[sanitizer],) if sanitizer else ()
     origin = subject.origin("cpu" if subject.variant.cpu else "sanitizer")
     compile_flags = (*_cpu_flags(subject), *sanitize)
@@ -33,7 +33,7 @@ def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator
 def _joined(subject: Subject, name: str, flags: tuple[str, ...], origin: Origin) -> Setting:
     before = subject.exported.get(name, "").strip()
     added = [flag for flag in flags if flag not in before.split()]
-    why = f"your {name} kept in front" if before else ""
+    why = f"your own {name} come first" if before else ""
     return environment(name, " ".join(filter(None, [before, *added])), origin, why)
 
 
@@ -44,7 +44,7 @@ def _cpu_flags(subject: Subject) -> tuple[str, ...]:
     compiler, version = subject.compiler
     flags = cpu_flags(cpu, compiler, version)
     if flags is None and not subject.here:
-        flags = cpu_flags(cpu, "gcc", "99")  # another machine's compiler is not ours to judge
+        flags = cpu_flags(cpu, "gcc", "99")  # the compiler of another machine is unknown
     if flags is None:
         raise UsageError(
             f"{compiler} {version} cannot make code for {cpu}",
@@ -56,5 +56,5 @@ def _cpu_flags(subject: Subject) -> tuple[str, ...]:
 def _linker(subject: Subject) -> str | None:
     asked = [f.name for f in subject.variant.features if f.on and features()[f.name].linker]
     if len(asked) > 1:
-        raise UsageError(f"two linkers asked for: {' and '.join(asked)}")
+        raise UsageError(f"two linkers: {' and '.join(asked)}; choose one")
     return features()[asked[0]].linker if asked else None

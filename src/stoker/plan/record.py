@@ -1,4 +1,4 @@
-"""A plan as others read it: the JSON that is printed, and the part of it that goes into a wheel."""
+"""Plans as JSON, plans as recorded in wheels, and the differences between two plans."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ from stoker.model.value import Value
 from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject
 
-# What depends on the moment or on the folder; the same plan has the same record everywhere.
+# Parts that depend on the time or the folder. The same plan has the same record everywhere.
 _MOMENTARY = ("machine", "estimate", "findings", "origin", "why")
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """Objects of name to value, and one origin for each name."""
+    """Return the plan as JSON objects: name to value, and name to origin."""
     built = msgspec.to_builtins(plan)
     settings = (*plan.environment, *plan.cmake)
     return {
@@ -40,7 +40,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def lasting_json(plan: Plan) -> dict[str, Any]:
-    """Without what another folder or another hour would change, and without secrets."""
+    """Return the plan without secrets and without what depends on the folder or the time."""
     plan = without_secrets(plan)
     passing = {setting.name for setting in plan.environment if _is_passing(setting)}
     whole = {key: value for key, value in plan_json(plan).items() if key not in _MOMENTARY}
@@ -52,7 +52,7 @@ def lasting_json(plan: Plan) -> dict[str, Any]:
 
 
 def without_secrets(plan: Plan) -> Plan:
-    """As it may be written down: values that look secret are hidden, also in commands."""
+    """Return the plan with secrets hidden, also in its commands."""
 
     def settings(given: tuple[Setting, ...]) -> tuple[Setting, ...]:
         return tuple(replace(s, value=hide(s.name, s.value)) for s in given)
@@ -73,7 +73,7 @@ def as_recorded(
     *,
     where: str,
 ) -> Plan:
-    """The plan with exactly these settings, but for what depends on the moment or was hidden."""
+    """Return the plan with these settings, except those that depend on the time or were hidden."""
     origin = Origin(kind=OriginKind.FILE, where=where)
     today = {setting.name: setting for setting in (*plan.environment, *plan.cmake)}
 
@@ -97,12 +97,12 @@ def as_recorded(
 
 
 def _is_passing(setting: Setting) -> bool:
-    """The number of jobs, which memory and CPUs of the moment decide."""
+    """Tell whether a setting is the number of jobs, which depends on free memory and CPUs."""
     return setting.origin.kind is OriginKind.MACHINE and setting.name.endswith(("JOBS", "LEVEL"))
 
 
 class Difference(Value, frozen=True, kw_only=True):
-    """``None`` on a side that does not set it at all."""
+    """A setting that differs. ``None`` means that a plan does not set it."""
 
     place: Place
     name: str
@@ -111,7 +111,7 @@ class Difference(Value, frozen=True, kw_only=True):
 
 
 def compare(before: Plan, after: Plan) -> tuple[Difference, ...]:
-    """Settings that are not the same in both, in order of place and name."""
+    """Return the settings that differ, in order of place and name."""
     old = {(s.place, s.name): s.value for s in (*before.environment, *before.cmake)}
     new = {(s.place, s.name): s.value for s in (*after.environment, *after.cmake)}
     return tuple(

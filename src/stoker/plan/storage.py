@@ -1,7 +1,7 @@
-"""What of a build may lie in memory instead of on disk, and how much disk must stay free. Pure.
+"""Decides where temporary files go, how much disk must stay free, and what can be removed. Pure.
 
-Files in memory count in every limit that holds for the build, and no step's own size shows them: to
-the governor they are a neighbour. So only a small share of memory is theirs, and only of much.
+Files in memory count towards every memory limit of the build, but not towards any step, so the
+governor sees them as the memory of other processes. They get a small share, if there is plenty.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,19 +11,19 @@ from stoker.model.errors import UsageError
 from stoker.model.machine import Disk, Scratch, Tmp
 from stoker.model.units import size
 
-_SHARE = 10  # the part of memory that temporary files may fill: a tenth
-_TREE_SHARE = 2  # the part of free memory that a whole build tree may: half
-_LEAST = 256 << 20  # bytes; less is full at once
-_LEAST_FOR_A_CPU = 64 << 20  # what a large C++ file is before its assembler takes it
-_LEAST_FREE = 256 << 20  # bytes of disk that the end of a build takes: logs, records, links
-_LEAST_FREE_SHARE = 100  # of a small disk a hundredth
+_SHARE = 10  # temporary files may fill a tenth of memory
+_TREE_SHARE = 2  # a build tree may fill half of the free memory
+_LEAST = 256 << 20  # bytes; a smaller place fills up immediately
+_LEAST_FOR_A_CPU = 64 << 20  # bytes; the assembler's input for a large C++ file
+_LEAST_FREE = 256 << 20  # bytes of disk that the end of a build needs for logs, records and links
+_LEAST_FREE_SHARE = 100  # of a small disk, a hundredth is enough
 _NO_TREE = "leave out --build-in-ram"
 
 
 def choose_scratch(
     wish: Tmp, places: Sequence[Disk], *, named: bool, memory: int, cpus: int
 ) -> Scratch:
-    """``places`` begin with the usual one; the user may have ``named`` it."""
+    """Choose among ``places``, of which the first is the default or was ``named`` by the user."""
     usual, paths = places[0], tuple(place.path for place in places)
     on_disk = [place for place in places if not place.in_memory]
     disk = usual if named or not on_disk else on_disk[0]
@@ -38,9 +38,9 @@ def choose_scratch(
 
 
 def room_for_tree(expected: float | None, places: Iterable[Disk], *, free: int) -> tuple[str, int]:
-    """Where in memory a build tree can grow, and how far, with ``free`` bytes of memory.
+    """Return the place in memory for a build tree and its maximum size, given ``free`` memory.
 
-    An error where the ``expected`` bytes would leave too little for the build itself.
+    Raises UsageError if the ``expected`` size leaves too little memory for the build itself.
     """
     ram = _largest_in_memory(places)
     if ram is None:
@@ -60,12 +60,12 @@ def _largest_in_memory(places: Iterable[Disk]) -> Disk | None:
 
 
 def least_free(*, total: int, free: int) -> int:
-    """Bytes that must stay free on a disk with ``free`` at the beginning: less stops the build."""
+    """Return the bytes that must stay free on a disk; with less, the build stops."""
     return min(_LEAST_FREE, total // _LEAST_FREE_SHARE, free // 2)
 
 
 def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
-    """All last used before a time, except what is busy, a link, or of the ``keep`` newest."""
+    """Choose what was last used before a time, except busy ones, links and the ``keep`` newest."""
     chosen: list[CleanupItem] = []
     spared: list[CleanupItem] = []
     seen = dict.fromkeys(Kind, 0)

@@ -1,4 +1,4 @@
-"""What a plan is about: every fact and wish it rests on, as one value."""
+"""The input of a plan: every fact and every setting of the user, as one value."""
 
 from collections.abc import Mapping
 
@@ -18,31 +18,31 @@ _NEWEST_GCC = "15.1"
 
 
 class Subject(Value, frozen=True, kw_only=True):
-    """``defines`` are the user's own -D options, ``exported`` the variables already set outside."""
+    """``defines`` are the user's -D options; ``exported`` are the environment variables."""
 
     variant: Variant
     name: str
-    origins: dict[str, Origin]  # of the variant's parts that were asked for
+    origins: dict[str, Origin]  # origins of the parts of the variant that were asked for
     machine: Machine
     toolbox: Toolbox
     tree: SourceTree | None = None
     defines: tuple[Setting, ...] = ()
     exported: Mapping[str, str] = {}
-    cmake_variables: frozenset[str] = frozenset()  # those CMake itself knows
+    cmake_variables: frozenset[str] = frozenset()  # variables that CMake itself defines
 
     @property
     def kind(self) -> ProjectKind:
-        """Without a tree, people mean PyTorch."""
+        """The kind of the tree; PyTorch if no tree is given."""
         return self.tree.kind if self.tree else ProjectKind.PYTORCH
 
     @property
     def release(self) -> TorchRelease | None:
-        """The release of PyTorch that the tree is, if it is one we know."""
+        """The PyTorch release of the tree, if it is a known one."""
         return torch_release(self.tree.version) if self.tree and self.is_pytorch else None
 
     @property
     def is_pytorch(self) -> bool:
-        """A real tree of PyTorch, not merely a plan for one."""
+        """Whether a PyTorch tree was given."""
         return self.tree is not None and self.tree.kind is ProjectKind.PYTORCH
 
     @property
@@ -58,12 +58,12 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def here(self) -> bool:
-        """The plan is for a machine of this kind, so what is installed here counts."""
+        """Whether the plan is for this platform, so that what is installed here matters."""
         return self.platform == self.machine.platform
 
     @property
     def toolkit(self) -> CudaToolkit | None:
-        """The CUDA toolkit on this machine that fits the variant."""
+        """The CUDA toolkit of this machine that fits the variant and makes its targets, if any."""
         if self.variant.backend is not Backend.CUDA or not self.here:
             return None
         wanted = self.variant.toolkit
@@ -85,7 +85,7 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> tuple[GpuTarget, ...]:
-        """The targets asked for, else those of the GPUs in this machine."""
+        """The targets that were asked for, or else those of the GPUs in this machine."""
         if self.variant.gpus or self.variant.backend is not Backend.CUDA or not self.here:
             return self.variant.gpus
         archs = {gpu.capability for gpu in self.machine.gpus} & set(gpus())
@@ -100,7 +100,7 @@ class Subject(Value, frozen=True, kw_only=True):
         return self.origins.get("toolkit", Origin(kind=OriginKind.MACHINE))
 
     def build_tool(self, name: str) -> Tool | None:
-        """The first CMake or ninja that works and is new enough for the tree, else the first."""
+        """Return the first CMake or ninja that works and is new enough, or else the first one."""
         found = [tool for tool in self.toolbox.tools if tool.name == name]
         fitting = (tool for tool in found if not tool.problem and not self.is_too_old(tool))
         return next(fitting, found[0] if found else None)
@@ -113,27 +113,27 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def compiler(self) -> tuple[str, str]:
-        """Kind and version of the C++ compiler a build would take: ``("gcc", "12.2.0")``."""
+        """Kind and version of the C++ compiler that a build uses: ``("gcc", "12.2.0")``."""
         for name in ("cxx", "g++", "clang++"):
             tool = self.toolbox.tool(name)
             if tool and tool.version and not tool.problem:
                 name = tool.path.rpartition("/")[2]
-                # On macOS every compiler that does not say otherwise is clang.
+                # On macOS, a compiler is clang unless its name says otherwise.
                 clang = "clang" in name or (self.machine.os.system == "macos" and "g++" not in name)
                 return ("clang" if clang else "gcc"), tool.version
         return "gcc", _NEWEST_GCC
 
     def origin(self, part: str) -> Origin:
-        """Who asked for a part of the variant; nobody, where it is the default."""
+        """Return the origin of a part of the variant; the default if it was not asked for."""
         return self.origins.get(part, Origin(kind=OriginKind.DEFAULT))
 
     @property
     def has_front_end(self) -> bool:
-        """Python's build interface stands before CMake; without bindings CMake is called itself."""
+        """Whether a Python build back end calls CMake. Without bindings, stoker calls it."""
         return not self.platform_row.mobile and self.feature("bindings") is not False
 
     def feature(self, name: str) -> bool | None:
-        """Asked for, refused, or left to the project."""
+        """Return True if asked for, False if switched off, None if left to the project."""
         return next((f.on for f in self.variant.features if f.name == name), None)
 
 
@@ -143,13 +143,13 @@ def _makes_all(cuda: CudaToolkit, targets: tuple[GpuTarget, ...]) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """As many as CMake compares."""
+    """Return the three numbers of a version that CMake compares."""
     numbers = [int(part) for part in version.split(".")[:3] if part.isdecimal()]
     return (*numbers, 0, 0, 0)[:3]
 
 
 def target_platform(variant: Variant, here: Platform) -> Platform:
-    """What the variant says, else what its parts imply, else a machine like this one."""
+    """Return the platform that the variant names or implies, or else that of this machine."""
     if variant.platform is not None:
         return variant.platform
     if variant.backend is Backend.MPS and here.os != "macos":
@@ -160,7 +160,7 @@ def target_platform(variant: Variant, here: Platform) -> Platform:
 
 
 def platforms_families(platform: Platform) -> tuple[str, ...]:
-    """CPU families whose code runs on a platform; none where the platform is not one we know."""
+    """Return the CPU families whose code runs on a platform; none for an unknown platform."""
     row = platforms().get(platform)
     return row.families if row else ()
 

@@ -1,4 +1,4 @@
-"""The variant a user wants: its name, and the parts said apart from it, each by its rank."""
+"""Combines the words of a variant with the parts that are given as separate options."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,10 +20,10 @@ def wanted_variant(
     features: Iterable[Said],
     machine: Machine | None,
 ) -> tuple[Variant, dict[str, Origin]]:
-    """The variant and who asked for each of its parts, and for each of its features by name.
+    """Return the variant, and the origin of each of its parts and features.
 
-    What the command line says apart from the name wins over the name; what the file or the
-    environment says fills only what the name leaves open.
+    Options on the command line override the words; settings of the file and the environment only
+    fill in what the words leave open.
     """
     words, spoken = text
     variant = parse(words, machine)

@@ -5,7 +5,7 @@ from stoker.model.secrets import redact
 
 
 def error_text(error: StokerError) -> str:
-    """The message, then each hint on a line of its own."""
+    """Return the message, and each hint on a line of its own."""
     lines = [f"stoker: {error}"]
     if isinstance(error, CommandError) and error.output:
         lines += [f"    {line}" for line in error.output.splitlines()]

@@ -1,4 +1,4 @@
-"""Options of a tree as a list: default, condition, help, and the line each stands on."""
+"""Renders the options of a tree: default, condition, help, and where each is declared."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -30,7 +30,7 @@ def _lines(item: ListedOption, *, pytorch: bool) -> list[RenderableType]:
     if option.within:
         lines.append(_note(f"declared where {option.within}", "cyan"))
     if pytorch and item.variable is None:
-        lines.append(_note("not handed on by the front end: set it with cmake -D", "yellow"))
+        lines.append(_note("not passed on by the front end: set it with cmake -D", "yellow"))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A plan as a terminal page, as shell lines or as a .env file."""
+"""Renders a plan as a page, a shell script or a .env file, and the findings of doctor."""
 
 import shlex
 
@@ -30,7 +30,7 @@ def shell_lines(plan: Plan) -> str:
 
 
 def dotenv_lines(plan: Plan) -> str:
-    """A .env file; double quotes, because those readers do not know the shell's single ones."""
+    """Return a .env file. It has double quotes, because its readers do not know single quotes."""
     return "".join(f'{s.name}="{_escaped(s.value)}"\n' for s in plan.environment)
 
 
@@ -49,7 +49,7 @@ def plan_page(plan: Plan) -> RenderableType:
         parts.append(_settings("CMake", only_cmake))
     if plan.cmake and len(only_cmake) < len(plan.cmake):
         names = ", ".join(s.name for s in plan.cmake if s.name in forwarded)
-        parts.append(Indented(Text(f"handed on to CMake: {names}", style="dim"), 2))
+        parts.append(Indented(Text(f"passed on to CMake: {names}", style="dim"), 2))
     parts += [Text(), Text("Commands", style="bold")]
     parts += [whole(f"  {shlex.join(command.words)}") for command in plan.commands]
     parts += [Text(), _estimate(plan)]
@@ -107,7 +107,7 @@ def differences_page(
     for item in differences:
         change = item.name, item.before, item.after
         if change in said:
-            continue  # an option and the variable that hands it on change as one
+            continue  # an option and its environment variable change together
         said.add(change)
         sign = "+" if item.before is None else "-" if item.after is None else "~"
         table.add(sign, item.name, item.before or "", item.after or "")

@@ -1,4 +1,4 @@
-"""-D options and exported variables: known, misspelt, handed on or lost."""
+"""-D options and exported variables: known, misspelt, passed on or lost."""
 
 import pytest
 from hypothesis import given, settings

@@ -110,8 +110,8 @@ def test_options_with_condition_and_place() -> None:
 
 def test_an_option_that_the_front_end_loses_is_said_of_pytorch_only() -> None:
     listed = (ListedOption(option=cmake_option("ODD"), variable=None),)
-    assert "not handed on" in rendered(options_page(pytorch_tree(), listed))
-    assert "not handed on" not in rendered(options_page(cmake_tree(), listed))
+    assert "not passed on" in rendered(options_page(pytorch_tree(), listed))
+    assert "not passed on" not in rendered(options_page(cmake_tree(), listed))
 
 
 def test_notes_of_the_tree_and_odd_texts() -> None:

@@ -1,4 +1,4 @@
-"""The host compiler, nvcc and the driver: can they do what the plan asks?"""
+"""Checks that the host compiler, the GPU toolkit and the driver can do what the plan needs."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def compiler(planned: PlannedBuild) -> Iterator[Finding]:
         yield error("compiler-missing", "no C++ compiler found", fix=planned.install("cxx"))
         return
     if tool.problem or tool.version is None:
-        problem = tool.problem or "does not say its version"
+        problem = tool.problem or "does not print its version"
         yield error("compiler-broken", f"{tool.path} {problem}", fix=planned.install("cxx"))
         return
     kind, version = planned.subject.compiler
@@ -58,7 +58,7 @@ def compiler(planned: PlannedBuild) -> Iterator[Finding]:
 
 
 def _host_compiler(planned: PlannedBuild, tool: Tool) -> Iterator[Finding]:
-    """nvcc refuses host compilers newer than it knows."""
+    """Check the host compiler: nvcc refuses those that are newer than it knows."""
     release = cuda_releases().get(planned.subject.cuda_version or "")
     if planned.subject.variant.backend is not Backend.CUDA or release is None:
         return
@@ -120,7 +120,7 @@ def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
 
 
 def _toolkit_fix(planned: PlannedBuild) -> tuple[str, ...]:
-    """The index has a compiler from CUDA 13 on; before, only the distribution has one."""
+    """Return the command that installs a toolkit. The index has compilers from CUDA 13 on."""
     targets = {target.arch for target in planned.subject.gpus}
     able = [version for version, row in cuda_releases().items() if targets <= set(row.archs)]
     if not able:

@@ -1,4 +1,4 @@
-"""Features and BLAS: what would switch itself off because a library is missing."""
+"""Checks the libraries of features and BLAS: without them, features switch themselves off."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from stoker.plan.planning import PlannedBuild
 
 
 def switched_off(planned: PlannedBuild) -> Iterator[Finding]:
-    """Features whose library is missing switch themselves off without a word."""
+    """Yield features whose library is missing: the build switches them off silently."""
     for row in features().values():
         if not _would_be_on(planned, row) or _served(planned, row):
             continue
@@ -60,7 +60,7 @@ def _found_of(library: Library | None) -> str:
 
 
 def _elsewhere(row: FeatureRow) -> tuple[str, ...]:
-    """For those who have the library where nobody looks."""
+    """Return the variable to set if the library is installed elsewhere."""
     known = next((known for known in table().library if known.name == row.library), None)
     variable = known.variables[0] if known and known.variables else "CMAKE_PREFIX_PATH"
     return (f"export {variable}=FOLDER   # if it is installed elsewhere",) if row.library else ()

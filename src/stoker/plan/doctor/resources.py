@@ -1,4 +1,4 @@
-"""Memory, disk, and who would kill the build."""
+"""Checks memory and disk, and what would kill the build when memory runs out."""
 
 import shlex
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from stoker.model.units import size
 from stoker.plan.planning import PlannedBuild
 
 _GIB = 1024**3
-_ENOUGH_DISK = 1_000_000_000  # less than this and not even a small project links
+_ENOUGH_DISK = 1_000_000_000  # less than this is too little even for a small project
 
 
 def memory(planned: PlannedBuild) -> Iterator[Finding]:

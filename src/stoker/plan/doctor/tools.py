@@ -1,4 +1,4 @@
-"""Build tools, Python and the completeness of the tree."""
+"""Checks the build tools, Python, and whether the source tree is complete."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ def _from_index(name: str) -> str:
 def _problem(name: str, tool: Tool | None) -> str:
     if tool is None:
         return f"no {name} found"
-    return f"{tool.path} {tool.problem or 'does not say its version'}"
+    return f"{tool.path} {tool.problem or 'does not print its version'}"
 
 
 def python(planned: PlannedBuild) -> Iterator[Finding]:
@@ -112,7 +112,9 @@ def _between(version: str, bounds: tuple[str, str]) -> bool:
 
 
 def requirements(planned: PlannedBuild) -> Iterator[Finding]:
-    """Of CMake projects that are Python packages, the builder asks: they may be built apart."""
+    """Check the build requirements. `stoker build` checks those of CMake projects, which may be
+    built in an environment of their own.
+    """
     if planned.subject.tree is None or planned.subject.kind is ProjectKind.CMAKE:
         return
     lines, python = planned.subject.tree.requirements, planned.subject.toolbox.python
@@ -132,7 +134,7 @@ def requirements_missing(missing: Sequence[str], python: PythonInstallation) -> 
 
 
 def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list[str]:
-    """Those of the requirements that are not installed, without their markers."""
+    """Return the requirements that are not installed, without their markers."""
     from packaging.utils import canonicalize_name
 
     from stoker.model.distribution import read_requirement
@@ -169,11 +171,11 @@ def submodules(planned: PlannedBuild) -> Iterator[Finding]:
             fix=(f"git -C {shlex.quote(path)} submodule update --init --recursive --depth 1",),
         )
     else:
-        yield ok("submodules", f"all {len(planned.subject.tree.submodules)} submodules are there")
+        yield ok("submodules", f"all {len(planned.subject.tree.submodules)} submodules are present")
 
 
 def protobuf(planned: PlannedBuild) -> Iterator[Finding]:
-    """PyTorch builds its own protobuf unless told to take the system's."""
+    """Check the bundled protobuf, which PyTorch builds unless it is told to use the system's."""
     tree = planned.subject.tree
     if tree is None or tree.own_protobuf is not False:
         return
@@ -181,7 +183,7 @@ def protobuf(planned: PlannedBuild) -> Iterator[Finding]:
     if value is None or is_on(value):
         yield error(
             "protobuf-missing",
-            "the tree's own protobuf is not there, but the plan builds it",
+            "the plan builds the bundled protobuf, but the tree does not have it",
             evidence="third_party/protobuf is missing or empty",
             fix=("stoker plan ... -D BUILD_CUSTOM_PROTOBUF=OFF", *planned.install("protobuf")),
         )

@@ -15,13 +15,13 @@ class Recipe(Protocol):
     jobs_variable: str
 
     def settings(self, subject: Subject) -> Iterable[Setting]:
-        """Everything the build is told, before the user's own -D options."""
+        """Yield the settings of the build, without the user's own -D options."""
 
     def variable(self, name: str) -> str | None:
-        """The environment variable through which the front end hands a CMake option on, if any."""
+        """Return the environment variable by which the front end sets a CMake option, if any."""
 
     def commands(self, subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
-        """The stages, in order, given the options CMake is told."""
+        """Return the stages in order, given the CMake options."""
 
 
 def recipe(kind: ProjectKind) -> Recipe:

@@ -13,7 +13,7 @@ jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
 
 
 def variable(name: str) -> str | None:  # noqa: ARG001
-    """CMake is called by us: no front end stands between."""
+    """Return None: CMake is called directly, without a front end."""
     return None
 
 
@@ -45,13 +45,11 @@ def _cuda(subject: Subject) -> Iterator[Setting]:
     if toolkit := subject.toolkit:
         origin = subject.toolkit_origin
         yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
-        yield option(
-            "CUDAToolkit_ROOT", toolkit.home, origin, "find_package(CUDAToolkit) looks there"
-        )
+        yield option("CUDAToolkit_ROOT", toolkit.home, origin, "for find_package(CUDAToolkit)")
 
 
 def _cmake_arch(target: GpuTarget) -> str:
-    """CMake's ``90-real`` is machine code only; plain ``90`` holds PTX beside it."""
+    """Return CMake's form of a target: ``90-real`` is machine code, ``90`` also contains PTX."""
     number = target.arch.replace(".", "")
     return number if target.ptx else f"{number}-real"
 

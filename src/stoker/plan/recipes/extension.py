@@ -15,14 +15,14 @@ jobs_variable = "MAX_JOBS"
 
 
 def variable(name: str) -> str | None:
-    """cpp_extension knows no CMake: an option can only be a variable its setup.py reads."""
+    """Return the name itself: without CMake, setup.py reads options from the environment."""
     return name
 
 
 def settings(subject: Subject) -> Iterator[Setting]:
     backend = subject.variant.backend
     if backend is Backend.CUDA:
-        yield environment("FORCE_CUDA", "1", _ORIGIN, "builds the kernels though no GPU is visible")
+        yield environment("FORCE_CUDA", "1", _ORIGIN, "builds kernels even if no GPU is visible")
         yield from cuda_settings(subject)
     if backend is Backend.ROCM and subject.gpus:
         archs = ";".join(target.arch for target in subject.gpus)
@@ -37,7 +37,7 @@ def settings(subject: Subject) -> Iterator[Setting]:
 
 
 def _own(subject: Subject) -> Iterator[Setting]:
-    """What this one project wants besides."""
+    """Yield the variables that only this project reads."""
     row = projects().get((subject.tree.name if subject.tree else "").replace("-", "_"))
     archs = ";".join(target.arch.replace(".", "") for target in subject.gpus)
     for name, template in row.environment.items() if row else ():

@@ -1,6 +1,6 @@
 """PyTorch itself, by setup.py (up to 2.13) or scikit-build-core (from 2.14).
 
-Both front ends read the environment and hand a part of it to CMake, so every option is set there
+Both front ends read the environment and pass a part of it to CMake, so every option is set there
 too: a plan printed with --shell works without stoker.
 """
 
@@ -80,14 +80,14 @@ def _cuda(subject: Subject) -> Iterator[Setting]:
 
 
 def cuda_settings(subject: Subject) -> Iterator[Setting]:
-    """What torch's own CUDA support reads, in PyTorch and in extensions alike."""
+    """Yield the variables that torch's CUDA support reads, in PyTorch and in extensions."""
     if subject.gpus:
         archs = (target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
         yield environment("TORCH_CUDA_ARCH_LIST", ";".join(archs), subject.gpus_origin)
     if toolkit := subject.toolkit:
         origin = subject.toolkit_origin
         yield environment("CUDA_HOME", toolkit.home, origin, f"CUDA {toolkit.version} found there")
-        yield environment("CUDACXX", toolkit.nvcc, origin, "CMake takes this compiler")
+        yield environment("CUDACXX", toolkit.nvcc, origin, "CMake uses this compiler")
 
 
 def _blas(subject: Subject) -> Iterator[Setting]:
@@ -95,7 +95,7 @@ def _blas(subject: Subject) -> Iterator[Setting]:
         yield option("BLAS", blas_libraries()[blas].value, subject.origin("blas"))
     elif subject.platform_row.mobile:
         yield option(
-            "BLAS", "Eigen", _ORIGIN, "comes with the tree: nothing to install on a device"
+            "BLAS", "Eigen", _ORIGIN, "bundled with the tree, so nothing has to be installed"
         )
     elif subject.platform.os == "linux" and subject.platform.cpu != "x86_64":
         yield option("BLAS", "OpenBLAS", _ORIGIN, "the tree's default, MKL, exists for x86-64 only")
@@ -129,7 +129,7 @@ def _platform(subject: Subject) -> Iterator[Setting]:
 def _version(subject: Subject) -> Iterator[Setting]:
     if subject.tree and subject.tree.version and not subject.platform_row.mobile:
         public = subject.tree.version.partition("+")[0]
-        why = "the wheel says which variant it is"
+        why = "the version of the wheel names the variant"
         yield environment(
             "PYTORCH_BUILD_VERSION", f"{public}+{label(subject.variant)}", _ORIGIN, why
         )

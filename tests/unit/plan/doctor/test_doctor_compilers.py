@@ -39,7 +39,7 @@ def test_no_compiler() -> None:
     ("found", "says"),
     [
         (tool("cxx", problem="was killed by signal 11"), "was killed by signal 11"),
-        (tool("cxx"), "does not say its version"),
+        (tool("cxx"), "does not print its version"),
     ],
 )
 def test_a_broken_compiler(found: Tool, says: str) -> None:
