@@ -328,8 +328,9 @@ class Governor:
             if fresh and prediction.basis is not Basis.EXACT:
                 prediction = self._predictor.predict(entry.step)
             path = _seconds(entry.path, prediction)
-            entry.request = replace(request, prediction=prediction, path=path)
-            self._queue.add(entry.request)
+            if prediction is not request.prediction or path != request.path:
+                entry.request = replace(request, prediction=prediction, path=path)
+                self._queue.add(entry.request)
 
     def _admit(self, entry: _Entry, now: float, *, on_trial: bool = False) -> None:
         self._queue.remove(entry.request.id)

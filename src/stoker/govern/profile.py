@@ -72,6 +72,8 @@ class Recorder:
 
 def profile_of(record: StepRecord) -> Profile:
     """Return the recorded profile, or a climb with the measured mean; empty if neither is known."""
+    if len(record.profile) == PARTS:
+        return record.profile
     if record.profile:
         return tuple(_parts(record.profile, len(record.profile)))
     return climb(record.mean / record.peak, record.step.rounds) if record.mean else ()

@@ -230,8 +230,6 @@ class _Simulation:
             case "fail":
                 self._failed.append(self._steps[index].step.output)
                 self._end(index)
-            case "release":
-                self._end(index)
 
     def _end(self, index: int) -> None:
         self._asked -= 1
@@ -297,6 +295,7 @@ class _Simulation:
         for index in ended:
             usage = self._processes.pop(index).usage()
             self._governor.ended(index, Done(status=0, signal=0, usage=usage, tail=b""), self._now)
+            self._end(index)
 
     def _use_memory(self) -> None:
         for index, process in self._processes.items():
