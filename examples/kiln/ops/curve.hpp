@@ -1,4 +1,4 @@
-// A function as a table of points, with a straight line from each point to the next.
+// A function as a table of points, with linear interpolation between them.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace kiln {
 
-constexpr double steps = 32767;  // of a value between 0 and 1
+constexpr double steps = 32767;  // the resolution of values between 0 and 1
 
 struct Point {
   std::int16_t value, rise;
 };
 
-// The points stand for arguments from 0 to 1; beyond, the first or last one counts.
+// The points cover arguments from 0 to 1; other arguments use the first or the last point.
 template <std::size_t size>
 void follow(const Point (&curve)[size], Tensor& tensor) {
   for (std::size_t i = 0; i < tensor.size(); ++i) {

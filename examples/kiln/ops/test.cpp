@@ -1,4 +1,4 @@
-// Applies every small operator once, add_N adds N, and follows one curve.
+// Applies every small operator once (add_N adds N), and checks one curve.
 #include <cmath>
 #include <cstdio>
 

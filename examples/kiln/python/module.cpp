@@ -1,4 +1,4 @@
-// kiln._kiln: operators(), and apply(name, numbers), by Python's own C API.
+// kiln._kiln: operators() and apply(name, numbers), written with Python's C API.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

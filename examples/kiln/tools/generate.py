@@ -1,4 +1,4 @@
-"""Writes the operators and the list of them: generate.py FOLDER --operators N --points N."""
+"""Generates the operators and their list: generate.py FOLDER --operators N --points N."""
 
 import argparse
 import math
