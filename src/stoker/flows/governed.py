@@ -39,12 +39,12 @@ from stoker.plan.storage import choose_scratch
 Show = Callable[[AnyEvent], None]
 Echo = Callable[[bytes], None]
 
-_SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can go on working
+_SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
-_LOOK = 0.05  # seconds between looks at a command, where the system does not tell of its end
+_LOOK = 0.05  # seconds between looks at a command, where the system does not report its end
 _LOOK_ROUND = 0.5  # seconds between looks at what fills up
-_MORE_ROOM = ("what was built stays, and the same command goes on from there", "stoker gc")
+_MORE_ROOM = ("what was built stays, and the same command continues from there", "stoker gc")
 
 
 class Via(StrEnum):
@@ -67,7 +67,11 @@ class RunOptions(Value, frozen=True, kw_only=True):
 
 
 class Session:
-    """Commands that belong to one run of the governor's, one after another."""
+    """Runs commands one after another as one run of the governor.
+
+    The commands run even if there is no governor or if it is lost: then a warning is shown, and
+    compiles take turns. ``finish`` ends the run and returns its summary.
+    """
 
     def __init__(
         self,
@@ -263,7 +267,7 @@ class Session:
 
     @contextmanager
     def _signals_passed_on(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
-        """We end after the command, whoever is signalled."""
+        """Pass signals to the command, so that this process always ends after it."""
 
         def pass_on(number: int, _: object) -> None:
             self.stopped_by = number
@@ -318,7 +322,7 @@ def _client(
     command: str,
     directory: str,
 ) -> Client | NoGovernor:
-    """A build that cannot be governed goes on by itself, and is told so."""
+    """Return a client; if a build cannot be governed, show why and let it run without."""
     try:
         asked = replace(asked, socket=str(socket_path(limit.where)))
         return Client(asked, run=run, command=command, directory=directory)

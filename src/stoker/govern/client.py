@@ -25,7 +25,7 @@ from stoker.model.secrets import redact
 from stoker.outside import locks
 from stoker.outside.folders import data, private_folder
 
-_PATIENCE = 10.0  # seconds for a governor to answer
+_ANSWER_TIMEOUT_S = 10.0  # seconds for a governor to answer
 _SILENCE = 20.0  # seconds after which a governor hangs; it speaks every second
 _LONGEST_LOOK = 1.0  # seconds of silence that count between two looks: we may have been stopped
 _MOST_LOSSES = 3  # governors that are replaced when they die; one that always dies has a fault
@@ -38,7 +38,7 @@ def socket_path(limit: str) -> Path:
 
     It measures one control group and knows processes by their numbers, so containers that share a
     folder have one each, although every one of them sees its own group at the same path. Another
-    version of stoker has its own, to which this one is a neighbour.
+    version of stoker has its own, and each counts the other's steps as other processes.
     """
     home = os.environ.get("STOKER_HOME", "")
     what = "\0".join((__version__, home, *_scope(limit)))
@@ -149,7 +149,7 @@ class Client:
     def _gave_up(self, connection: socket.socket, waited: float) -> bool:
         """Return whether waiting for an answer is useless, after having acted on the reason."""
         if _is_governor(connection):
-            if waited < _PATIENCE:
+            if waited < _ANSWER_TIMEOUT_S:
                 return False
             if kill_behind(connection):
                 self._deadline = time.monotonic() + START
@@ -205,7 +205,7 @@ class Client:
     def replaced(self) -> bool:
         """Find or await another governor in place of one that is gone. False: it is given up.
 
-        Steps that wait ask the new one. What runs goes on, and counts as memory in use.
+        Steps that wait ask the new one. Steps that run continue, and count as memory in use.
         """
         self.losses += 1
         if self.losses > _MOST_LOSSES:
@@ -251,7 +251,7 @@ class Client:
         """Ask for the summary; gives what happened until it came, or the governor hangs."""
         if self._activation and self._activation.withdraw():
             return
-        self._socket.settimeout(_PATIENCE if self._answered else START)
+        self._socket.settimeout(_ANSWER_TIMEOUT_S if self._answered else START)
         try:
             self._socket.sendall(encode("finish", status))
         except OSError:
@@ -314,7 +314,7 @@ class NoGovernor:
 
 def _try(path: str) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_PATIENCE)  # one that hangs may have a full queue
+    connection.settimeout(_ANSWER_TIMEOUT_S)  # one that hangs may have a full queue
     try:
         connection.connect(path)
     except OSError:

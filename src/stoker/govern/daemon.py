@@ -1,4 +1,4 @@
-"""The governor's process: sockets, clock, meter and history round the state machine.
+"""The governor's process: sockets, clock, meter and history around the state machine.
 
 One for each user, binding memory limit, pid namespace and boot. It begins with the first step of a
 `stoker run`, which listens in its place until then (activation.py), and ends with the last run.
@@ -62,8 +62,8 @@ _EVENTS = 0.1  # seconds for which events are gathered: each message wakes the r
 _CHUNK = 1 << 14  # bytes that are read at once
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 _LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
-_PATIENCE = 30.0  # seconds that a governor without clients waits for its first
-_FORGOTTEN = 7 * 86400.0  # seconds after which nobody takes turns any more
+_FIRST_CLIENT_TIMEOUT_S = 30.0  # a governor without clients ends after this time
+_FORGOTTEN = 7 * 86400.0  # seconds after which no launcher takes turns any more
 _MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
 
 
@@ -115,6 +115,14 @@ class Peer:
 
 
 class Daemon:
+    """Serves launchers and runs over their sockets until the last run has ended.
+
+    It passes every message to the ``Governor`` with the time, sends what that decides, and writes
+    what was measured to the history. A launcher that sends a message that is not in the protocol
+    loses its connection; the other connections are not affected. If a launcher disappears while its
+    command runs, the daemon kills the command's process group.
+    """
+
     def __init__(
         self,
         options: GovernorOptions,
@@ -194,7 +202,7 @@ class Daemon:
         return peer is not None and peer.run is not None
 
     def _over(self) -> bool:
-        return not self._clients and (self._had_clients or self._now() > _PATIENCE)
+        return not self._clients and (self._had_clients or self._now() > _FIRST_CLIENT_TIMEOUT_S)
 
     def _turn(self) -> None:
         """After every batch of messages and every tick."""
@@ -282,7 +290,7 @@ class Daemon:
             except BlockingIOError:
                 return
             except OSError:
-                # No file descriptor for one more: those outside wait until somebody leaves.
+                # No file descriptor for one more: new connections wait until one is closed.
                 self._selector.unregister(self._listener)
                 return
             self._add(stream)
@@ -499,7 +507,7 @@ def main() -> None:
 def _sweep(folder: Path) -> None:
     """Remove what governors have left that will never be again: every container has its own.
 
-    A build whose governor was killed still takes turns in a folder of it, hence the long wait.
+    A build whose governor was killed still takes turns in its folder, so the wait is long.
     """
     for lock in folder.glob(f"*.sock{LOCK}"):
         with suppress(OSError):

@@ -121,6 +121,13 @@ class Slope:
 
 
 class Governor:
+    """Decides which steps run, through its policy, and keeps the phase of every step.
+
+    A step that has asked gets a permit in the end, whatever the policy says about memory: at least
+    one step runs at any time. A step that the policy kills, or that runs out of memory, waits again
+    and keeps its place. Every attempt that ended is passed to ``keep`` once.
+    """
+
     def __init__(
         self,
         *,

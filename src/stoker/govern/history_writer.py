@@ -20,8 +20,8 @@ from stoker.model.value import Value
 _MOST_PENDING = 4096  # attempts that wait to be written; those that come then are not kept
 _GATHER = 0.5  # seconds in which attempts are gathered: a transaction costs more than an attempt
 _RETRY = 1.0  # seconds until the next try
-_PATIENCE = 5.0  # seconds for which the thread waits for a lock
-_PATIENCE_AT_START = 1.0  # seconds: the first run waits for its governor
+_LOCK_TIMEOUT_S = 5.0  # seconds for which the thread waits for a lock
+_START_LOCK_TIMEOUT_S = 1.0  # seconds: the first run waits for its governor
 _LAST_WRITES = 2.0  # seconds that the end of the governor waits for what is pending
 
 
@@ -48,7 +48,7 @@ class _Write(Value, frozen=True, kw_only=True):
 class HistoryWriter:
     """``problem`` says why nothing is written, and is ``None`` again when the writes succeed."""
 
-    def __init__(self, path: Path | None = None, *, patience: float = _PATIENCE):
+    def __init__(self, path: Path | None = None, *, patience: float = _LOCK_TIMEOUT_S):
         self.problem: str | None = None
         self._path = path
         self._patience = patience
@@ -62,7 +62,9 @@ class HistoryWriter:
     def recent(self) -> tuple[StepRecord, ...]:
         """What the history has to learn from; nothing where it cannot be read."""
         try:
-            with History(self._path, patience=min(self._patience, _PATIENCE_AT_START)) as history:
+            with History(
+                self._path, patience=min(self._patience, _START_LOCK_TIMEOUT_S)
+            ) as history:
                 return history.recent()
         except StokerError as error:
             self._fail(error)

@@ -1,7 +1,7 @@
 """The words that launcher and governor exchange: one line each, fields separated by tabs.
 
-The same bytes are spoken by launcher/protocol.c; tests hold both to the same examples. Knows
-nothing of what the words cause.
+The same bytes are spoken by launcher/protocol.c; tests hold both to the same examples. What
+a word causes is decided elsewhere.
 """
 
 import re

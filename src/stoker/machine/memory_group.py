@@ -1,6 +1,6 @@
 """One memory cgroup of version 1 or 2: its limit, what is used of it, and how it fares.
 
-Knows neither the groups round it nor the machine's own memory.
+The groups around it and the machine's own memory are read elsewhere.
 """
 
 import re

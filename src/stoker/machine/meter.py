@@ -87,7 +87,7 @@ class Meter:
         return physical or ask_c_library()
 
     def _kills_group(self, binding: int) -> bool:
-        """A group set to die as one does so when memory runs out in it or in a group round it."""
+        """A group set to die as one does so when memory runs out in it or in one around it."""
         return any(group.dies_as_one for group in self._groups[max(0, binding - 1) :])
 
     def _read_pressure(self, binding: int) -> Pressure | None:

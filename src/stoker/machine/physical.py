@@ -1,6 +1,6 @@
 """The machine's own memory and swap, from /proc/meminfo or, where there is none, its stand-ins.
 
-Knows nothing of control groups.
+Control groups are read elsewhere.
 """
 
 import os
