@@ -114,6 +114,19 @@ def published(variant: str, **changes: Any) -> PublishedWheel:
     return msgspec.structs.replace(whole_entry, **changes)
 
 
+def releases(count: int, variant: str = "cu128-sm90") -> list[PublishedWheel]:
+    """Entries of one variant that differ in their version only, 25 to each minor release."""
+    first = published(variant, version="2.0.0")
+    return [
+        msgspec.structs.replace(
+            first,
+            version=first.version.replace("2.0.0", version),
+            file=first.file.replace("2.0.0", version),
+        )
+        for version in (f"2.{number // 25}.{number % 25}" for number in range(count))
+    ]
+
+
 AVX2 = ("avx", "avx2", "bmi1", "bmi2", "cx16", "f16c", "fma", "movbe", "popcnt", "sse4_2", "ssse3")
 AVX512 = (*AVX2, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 

@@ -65,7 +65,9 @@ def _begin(store: Store) -> None:
     """Make an empty catalogue, unless there is one or the place holds something else."""
     if store.read(CATALOGUE) is not None:
         return
-    if any(not path.startswith(f"{OWN}/") for path, _ in store.below("")):
+    strangers = any(not path.startswith(f"{OWN}/") for path, _ in store.below(""))
+    # Another publisher may have begun the catalogue in the meantime.
+    if strangers and store.read(CATALOGUE) is None:
         raise UsageError(
             f"{store.name} is not a catalogue: it holds other files and no {CATALOGUE}",
             hints=["name a new folder, or one that `stoker publish` has made"],
@@ -223,7 +225,8 @@ def _update(
                 store.write_expected(CATALOGUE, pages.encoded(new), version)
             except ConflictError:
                 continue
-            _settle(store, groups, written, people)
+            # Without turns, another publisher may have written an older page since.
+            _settle(store, groups, written if store.takes_turns else {}, people)
         for path in abandoned:
             store.delete(path)
         return new

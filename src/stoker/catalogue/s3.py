@@ -23,6 +23,8 @@ _TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 class S3Store:
     """Below ``s3://bucket/prefix``."""
 
+    takes_turns = False
+
     def __init__(self, place: str):
         self.name = place.rstrip("/")
         bucket, _, prefix = place.removeprefix("s3://").partition("/")

@@ -30,6 +30,10 @@ class Store(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether `exclusive` keeps other publishers out."""
+
     def exclusive(self, say: Say) -> AbstractContextManager[None]: ...
 
     def read(self, path: str) -> tuple[bytes, str] | None:
@@ -55,6 +59,8 @@ class Store(Protocol):
 
 class FolderStore:
     """A folder. Publishers take turns by a lock; a killed one leaves it free."""
+
+    takes_turns = True
 
     def __init__(self, root: Path):
         self.root = root

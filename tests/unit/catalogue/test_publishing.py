@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from catalogue_stores import FailingStore, KilledError, check_settled, check_whole, people, upload
-from catalogue_wheels import published
+from catalogue_wheels import published, releases
 from small_disks import small_disk
+from stoker.catalogue.pages import decoded, encoded, with_wheels
 from stoker.catalogue.publishing import Upload, prune, publish, unpublish
 from stoker.catalogue.store import FolderStore, Store
 from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.published import PublishedCatalogue
 
 Act = Callable[[Store], object]
 
@@ -48,6 +50,22 @@ def test_publish_is_idempotent_and_incremental(tmp_path: Path, wheels: dict[str,
     assert replaced <= sm90 | {"catalogue.json", "index.html"}
     assert "cu128-sm90/torch/index.html" in replaced
     assert len(check_settled(root).wheels) == 3
+
+
+def test_one_more_in_a_large_catalogue(tmp_path: Path) -> None:
+    """A thousand wheels are not touched: only the pages of one variant and the two lists are."""
+    root = tmp_path / "index"
+    variants = [f"cu128-sm{arch}" for arch in (75, 80, 86, 89, 90, 120)] + ["cpu", "cpu-avx2"]
+    many = [wheel for variant in variants for wheel in releases(125, variant)]
+    large = encoded(with_wheels(PublishedCatalogue(), many))
+    FolderStore(root).write("catalogue.json", large)
+    store = FailingStore(root, 0)
+    add(store, upload(tmp_path / "made", published("cpu", version="3.0.0")))
+    marker, wheel, metadata, pages, lists = 2, 1, 1, 4, 2
+    assert store.changes == marker + wheel + metadata + pages + lists
+    assert len(decoded((root / "catalogue.json").read_bytes(), "").wheels) == 1001
+    links_of = (root / "cpu/torch/index.html").read_text().count("<a ")
+    assert links_of == 126
 
 
 def test_another_wheel_of_the_same_name(tmp_path: Path, wheels: dict[str, Upload]) -> None:
