@@ -195,8 +195,8 @@ def test_a_member_with_a_wrong_checksum(
 @pytest.mark.parametrize(
     ("name", "content", "status", "words"),
     [
-        ("a.whl", b"PK\x05\x06 no", 1, "no zip file"),
-        ("a.whl", b"", 1, "no zip file"),
+        ("a.whl", b"PK\x05\x06 no", 1, "not a zip file"),
+        ("a.whl", b"", 1, "not a zip file"),
         ("a.so", b"MZ", 2, "neither a wheel nor an ELF file"),
         ("a.so", b"\x7fELF\x02\x01", 1, "a.so at byte 0"),
         ("a/b.whl", None, 2, "no file or folder at"),

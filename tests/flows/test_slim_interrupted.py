@@ -95,7 +95,7 @@ def test_two_at_once(folder: Path, stoker: Stoker, second: str) -> None:
         assert tree(folder) == before
 
 
-def test_one_that_waits_for_nobody(folder: Path, stoker: Stoker) -> None:
+def test_one_that_does_not_wait(folder: Path, stoker: Stoker) -> None:
     (folder / ".stoker-slim").mkdir()
     holder = subprocess.Popen(
         ["flock", str(folder / ".stoker-slim" / "lock"), "sh", "-c", "echo held; cat"],

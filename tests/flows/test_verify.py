@@ -129,7 +129,7 @@ def test_what_is_piped_has_no_blanks_at_the_ends_of_lines(
 
 
 def _lacking(folder: Path, need: Need, *names: str) -> Path:
-    """A wheel with a library that needs others, which nobody has."""
+    """A wheel with a library that needs others, which no package has."""
     for name in names:
         build(need, folder, f"-Wl,-soname,{name}", source="int a;", name=name)
     library = build(

@@ -57,7 +57,7 @@ def bare(official: Path, into: Path, work: Path) -> Path:
 
 
 def without_path(wheel: Wheel, library: LibraryFacts, work: Path) -> Content:
-    """Not even its text is left behind, so that it has to be written anew."""
+    """Not even its text is left behind, so that it has to be written again."""
     path = work / Path(library.path).name
     with path.open("wb") as stream:
         stream.writelines(wheel.stream(library.path))

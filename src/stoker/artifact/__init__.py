@@ -1,1 +1,1 @@
-"""What a built thing is: wheels, ELF files, device code; and the mechanics of rewriting them."""
+"""Reads wheels, ELF files and device code, and rewrites wheels and ELF files."""

@@ -1,7 +1,6 @@
-"""Where every library that others need by name comes from. Pure: files are asked for by a function.
+"""Finds the origin of every needed library. Pure: the caller passes a function that tests paths.
 
-What the loader takes from LD_LIBRARY_PATH or its cache is a property of one machine, not of the
-thing inspected, and is left out.
+It ignores LD_LIBRARY_PATH and the loader's cache, which belong to one machine, not to the artifact.
 """
 
 import posixpath
@@ -23,10 +22,10 @@ def resolve(
     files: Collection[str],
     requires: Sequence[str] = (),
 ) -> tuple[Dependency, ...]:
-    """One row for each needed name and origin, missing ones first.
+    """Return one row for each needed name and origin, missing ones first.
 
-    ``holds`` says whether there is a file at a path as installed; ``files`` are the names of all
-    files, without folders; ``requires`` are PEP 508 requirements.
+    ``holds`` tells whether an installed path exists; ``files`` are the names of all files, without
+    folders; ``requires`` are PEP 508 requirements.
     """
     known = {*files, *(library.soname for library in libraries if library.soname)}
     wanted: dict[tuple[LibraryOrigin, str], list[str]] = {}
@@ -44,12 +43,12 @@ _ORDER = list(reversed(LibraryOrigin))
 
 
 def installed_path(path: str) -> str:
-    """Where a member of a wheel ends up, relative to the packages folder."""
+    """Return the installed path of a member of a wheel, relative to site-packages."""
     return _DATA.sub("", path, count=1) if _DATA.match(path) else path
 
 
 def search_folders(library: LibraryFacts) -> list[str]:
-    """Where the loader looks for what a library needs, by what the library itself says."""
+    """Return the folders in the library's own search path, relative to site-packages."""
     here = posixpath.dirname(installed_path(library.path)) or "."
     return [
         posixpath.normpath(_ORIGIN.sub(lambda _: here, folder))
@@ -83,7 +82,7 @@ def _dependency(
 
 
 def _requirement_for(row: Bringer, required: dict[str, set[str]]) -> str | None:
-    """The required package that brings the libraries of ``row``."""
+    """Return the required package that contains the libraries of ``row``."""
     for name, extras in required.items():
         if name == row.name or re.fullmatch(rf"{re.escape(row.name)}-cu\d+", name):
             return name
@@ -93,7 +92,7 @@ def _requirement_for(row: Bringer, required: dict[str, set[str]]) -> str | None:
 
 
 def _required(requires: Sequence[str]) -> dict[str, set[str]]:
-    """Names and extras, whatever their markers say."""
+    """Return required names with their extras; markers are ignored."""
     from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
 

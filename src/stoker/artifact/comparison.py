@@ -1,4 +1,4 @@
-"""What differs between two built things. Pure."""
+"""Compares the facts of two artifacts. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from stoker.model.units import size as in_words
 
 
 def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
-    """Facts that are not the same in both: of the whole first, then library by library."""
+    """Return all facts that differ: of the whole artifact first, then of each library."""
     old, new = {"": _whole(before)}, {"": _whole(after)}
     old |= {library.path: _library(library) for library in before.libraries}
     new |= {library.path: _library(library) for library in after.libraries}

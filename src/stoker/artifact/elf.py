@@ -1,8 +1,7 @@
-"""ELF files: headers, sections, segments, the dynamic section, needed versions and notes.
+"""Reads ELF files: headers, sections, segments, the dynamic section, needed versions and notes.
 
-Headers are read at once, the rest when it is asked for. Nothing in the file is believed: the
-reader checks every offset, tables beyond any real size are refused, and no walk over linked
-records is longer than the records have room. Knows nothing of device code, nor of relocations.
+Headers are read at once, everything else on request. No value in the file is trusted: the reader
+checks every offset, oversized tables are refused, and the number of linked records is bounded.
 """
 
 import operator
@@ -25,7 +24,7 @@ READABLE = 4  # a flag of segments
 SECTION_NOTE = 7
 NEEDED, STRING_TABLE, STRING_TABLE_SIZE, SONAME, RPATH, RUNPATH = 1, 5, 10, 14, 15, 29  # tags
 VERSIONS_NEEDED = 0x6FFFFFFE
-# Tags whose values are addresses of what the loader reads.
+# Tags whose values are addresses of tables that the loader reads.
 _GNU_HASH, _VERSIONS, _VERSIONS_DEFINED = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFC
 TABLES = {3, 4, STRING_TABLE, 6, 7, 12, 13, 17, 23, 25, 26, 32, 36} | {
     *(_GNU_HASH, _VERSIONS, _VERSIONS_DEFINED, VERSIONS_NEEDED)
@@ -45,14 +44,14 @@ MACHINES = {
 _PPC64 = 21
 _NOTE_HEADER = 12
 
-# The largest page that a system of the machine may use: segments have to start on one.
+# The largest page size of the machine: segments have to start at a multiple of it.
 _PAGES = {"x86_64": 0x1000}
 _LARGEST_PAGE = 0x10000
 
 _MOST_SECTIONS = 1 << 16
 _MOST_SEGMENTS = 1 << 10
 _MOST_NOTES = 64  # note segments or sections
-_MOST_OVERLAP = 2  # times the size of the file that sections may have together
+_MOST_OVERLAP = 2  # the total size of all sections, as a multiple of the file size
 _LARGEST_TABLE = 64 << 10  # bytes of a dynamic section, of version records, of notes
 _LARGEST_STRINGS = 64 << 20  # bytes of a string table; libtorch_cuda.so has 7 MB
 
@@ -132,12 +131,12 @@ class Elf:
 
     @property
     def page(self) -> int:
-        """The largest page that a system of its machine may use."""
+        """Return the largest page size of its machine."""
         return _PAGES.get(self.machine, _LARGEST_PAGE)
 
     @property
     def is_wide_and_little(self) -> bool:
-        """64-bit and little-endian, as every machine with GPUs is today: others are only read."""
+        """Return whether it is 64-bit and little-endian; other files can only be read."""
         return self.is_64_bit and self._order == "<"
 
     def _struct(self, narrow: str, wide: str) -> struct.Struct:
@@ -154,17 +153,17 @@ class Elf:
         layout = self._struct("10I", "IIQQQQIIQQ")
         if size != layout.size:
             raise self.reader.error(f"section headers of {size} bytes", offset)
-        # A count that has no room in the header stands in the first section.
+        # A count that does not fit into the header is in the first section.
         count = self.header.section_count or Section(*self._one(layout, offset)).size
         sections = tuple(Section(*row) for row in self._rows(layout, offset, count, _MOST_SECTIONS))
         for index, section in enumerate(sections):
             if section.offset + section.file_size > self.reader.size and section.file_size:
                 raise self.reader.error(
-                    f"section {index} reaches beyond the end of the file", section.offset
+                    f"section {index} extends beyond the end of the file", section.offset
                 )
-        # Who reads them all must not read the same bytes again and again.
+        # This bounds the work of reading all sections by the size of the file.
         if sum(section.file_size for section in sections) > _MOST_OVERLAP * self.reader.size:
-            raise self.reader.error("sections that overlap again and again", offset)
+            raise self.reader.error("too many overlapping sections", offset)
         return sections
 
     def _segments(self) -> tuple[Segment, ...]:
@@ -177,7 +176,7 @@ class Elf:
         segments = [self._segment(row) for row in self._rows(layout, offset, count, _MOST_SEGMENTS)]
         for segment in segments:
             if segment.offset + segment.file_size > self.reader.size and segment.file_size:
-                raise self.reader.error("a segment reaches beyond the end of the file", offset)
+                raise self.reader.error("a segment extends beyond the end of the file", offset)
         return tuple(segments)
 
     def _segment(self, row: tuple[int, ...]) -> Segment:
@@ -198,11 +197,11 @@ class Elf:
 
     @cached_property
     def section_names(self) -> tuple[str, ...]:
-        """Of every section, in order."""
+        """Return the names of all sections, in order."""
         if not self.sections:
             return ()
         index = self.header.names_index
-        if index == 0xFFFF:  # no room in the header, as with the count
+        if index == 0xFFFF:  # it does not fit into the header, as with the count
             index = self.sections[0].link
         if index >= len(self.sections):
             raise self.reader.error(f"section names in section {index} of {len(self.sections)}")
@@ -210,7 +209,7 @@ class Elf:
         return tuple(table.string(section.name_offset) for section in self.sections)
 
     def named(self, *names: str) -> list[tuple[str, Section]]:
-        """The sections of those names that have bytes in the file."""
+        """Return the sections with these names that have bytes in the file."""
         both = zip(self.section_names, self.sections, strict=True)
         return [(name, section) for name, section in both if name in names and section.file_size]
 
@@ -218,14 +217,14 @@ class Elf:
         return [segment for segment in self.segments if segment.type == kind]
 
     def offset_of(self, address: int) -> int:
-        """Where in the file the byte lies that is loaded at an address."""
+        """Return the file offset of the byte that is loaded at an address."""
         segment = self._by_address.find(address)
         if segment is None:
             raise self.reader.error(f"address {address:#x} is not loaded from the file")
         return segment.offset + address - segment.address
 
     def load_at(self, offset: int) -> Segment | None:
-        """The segment that loads the byte at an offset of the file."""
+        """Return the segment that loads the byte at a file offset."""
         return self._by_offset.find(offset)
 
     @cached_property
@@ -238,7 +237,7 @@ class Elf:
 
     @cached_property
     def dynamic(self) -> tuple[tuple[int, int], ...]:
-        """Tags and values for the loader, in order. Empty for objects and static programs."""
+        """Return the dynamic tags and values in order; empty for objects and static programs."""
         found = self.segments_of(DYNAMIC)
         if not found or not found[0].file_size:
             return ()
@@ -259,7 +258,7 @@ class Elf:
         return next((value for found, value in self.dynamic if found == tag), None)
 
     def strings(self, tag: int) -> tuple[str, ...]:
-        """The dynamic strings with that tag."""
+        """Return the dynamic strings with a tag."""
         return tuple(
             self.dynamic_strings.string(value) for found, value in self.dynamic if found == tag
         )
@@ -273,7 +272,7 @@ class Elf:
 
     @cached_property
     def needed_versions(self) -> tuple[str, ...]:
-        """Every version of a symbol that other libraries must have: ``GLIBC_2.28``, ..."""
+        """Return the symbol versions needed from other libraries, such as ``GLIBC_2.28``."""
         address = self.value(VERSIONS_NEEDED)
         if address is None:
             return ()
@@ -282,14 +281,14 @@ class Elf:
         return tuple(dict.fromkeys(self._version_names(self._table(offset, length))))
 
     def _version_names(self, table: Table) -> Iterator[str]:
-        """A chain of libraries, and from each a chain of versions, linked by relative offsets."""
+        """Yield the versions of all libraries; both are lists linked by relative offsets."""
         position = steps = 0
         while True:
             _, count, _, versions, following = table.record("HHIII", position)
             version = position + versions
             steps += 1 + count
             if steps > _LARGEST_TABLE // 16:
-                raise table.error("version records without end", position)
+                raise table.error("too many version records", position)
             for _ in range(count):
                 _, _, _, name, step = table.record("IHHII", version)
                 yield self.dynamic_strings.string(name)
@@ -299,14 +298,14 @@ class Elf:
             position += following
 
     def notes(self) -> Iterator[Note]:
-        """Of the note segments; of the note sections where there are no segments."""
+        """Yield the notes of the note segments, or of the note sections if there are none."""
         sections = [part for part in self.sections if part.type == SECTION_NOTE]
         parts: list[Segment] | list[Section] = self.segments_of(NOTE) or sections
         if len(parts) > _MOST_NOTES:
             raise self.reader.error(f"{len(parts)} tables of notes")
         room = _LARGEST_TABLE
         for part in parts:
-            if part.file_size <= room:  # more is of an annotated object: nothing for the loader
+            if part.file_size <= room:  # larger notes are annotations that the loader ignores
                 room -= part.file_size
                 table = self._table(part.offset, part.file_size)
                 yield from _notes(table, 8 if part.alignment == 8 else 4)
@@ -318,7 +317,7 @@ class Elf:
 
 
 class _Loads:
-    """Segments by where their bytes start; bisected where they are in order and apart."""
+    """Segments by start; a bisection finds them if they are ordered and do not overlap."""
 
     def __init__(self, segments: Iterable[tuple[int, Segment]]):
         self._segments = [(start, segment) for start, segment in segments if segment.file_size]
@@ -327,7 +326,7 @@ class _Loads:
         self._are_apart = all(map(operator.le, ends, self._starts[1:]))
 
     def find(self, place: int) -> Segment | None:
-        """The first that holds a place."""
+        """Return the first segment that contains a place."""
         near = self._segments
         if self._are_apart:
             index = bisect_right(self._starts, place) - 1

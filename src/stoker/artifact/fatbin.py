@@ -1,7 +1,7 @@
-"""Device code inside a library: regions of entries, one entry for each architecture and kind.
+"""Reads device code inside a library: regions of entries, one for each architecture and kind.
 
-Reads headers only and never looks at the code itself. Anything that does not fit the format as it
-is known is an error with its offset, because who cuts device code must not guess.
+Only headers are read, never the code itself. Anything unknown is an error with its offset, because
+`stoker slim` must not guess.
 
     region   u32 mark, u16 version, u16 header size, u64 bytes that follow; then entries
     entry    64 bytes or more of header, then its payload, padded to 8 bytes
@@ -15,8 +15,8 @@ from typing import NamedTuple
 from stoker.artifact.reader import Reader
 from stoker.model.artifact import Compression, DeviceKind
 
-# The sections that hold regions. Those of LINKED run; those of RELOCATABLE are left over from
-# linking device code; in SCATTERED regions stand among other data.
+# The sections that contain regions. Code in LINKED runs; code in RELOCATABLE is left over from
+# linking device code; SCATTERED contains regions between other data.
 LINKED, RELOCATABLE, SCATTERED = ".nv_fatbin", "__nv_relfatbin", ".cask_resource"
 SECTIONS = (LINKED, RELOCATABLE, SCATTERED)
 
@@ -25,11 +25,11 @@ HEADER_SIZE = _REGION.size
 _REGION_START = struct.pack("<IHH", 0xBA55ED50, 1, _REGION.size)
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ENTRY_VERSION = 0x0101
-_LARGEST_HEADER = 4096  # 64 to 120 bytes were seen
+_LARGEST_HEADER = 4096  # real ones have 64 to 120 bytes
 _WINDOW = 512  # more than a region's header, an entry's header and the padding between regions
 _BLOCK = 1 << 20
 MOST_ENTRIES = 1 << 17  # of one file; the largest libraries have some ten thousand
-_MOST_KEPT = 1 << 15  # headers that are kept while a library streams by: half a kilobyte each
+_MOST_KEPT = 1 << 15  # headers kept in memory while a library is streamed, half a kilobyte each
 
 _LARGEST_NUMBER = 999  # of an architecture
 
@@ -40,7 +40,7 @@ _ARCHITECTURE_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
 
 
 class FatbinEntry(NamedTuple):
-    """``offset`` is that of the header in the file; sizes are in bytes, the payload's padded."""
+    """``offset`` is the file offset of the header; sizes are bytes, the payload padded."""
 
     offset: int
     kind: DeviceKind
@@ -59,7 +59,7 @@ class FatbinEntry(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """As nvcc's ``-gencode code=`` writes it: ``sm_90a``, ``compute_90``, ``lto_90``."""
+        """Return the name as nvcc writes it: ``sm_90a``, ``compute_90``, ``lto_90``."""
         return f"{_PREFIXES[self.kind]}_{self.number}{self.suffix}"
 
     @property
@@ -82,12 +82,12 @@ class Region(NamedTuple):
 
 
 def region_header(size: int) -> bytes:
-    """Of a region with ``size`` bytes of entries."""
+    """Return the header of a region with ``size`` bytes of entries."""
     return _REGION_START + struct.pack("<Q", size)
 
 
 def zstd_entry(header: bytes, payload: bytes) -> bytes:
-    """An entry as its header says, but for the payload, which is packed by zstd."""
+    """Return an entry with the given header and a payload that is compressed with zstd."""
     fields = list(_ENTRY.unpack_from(header))
     fields[3] = -(-len(payload) // 8) * 8
     fields[4] = len(payload)
@@ -97,7 +97,7 @@ def zstd_entry(header: bytes, payload: bytes) -> bytes:
 
 
 def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterator[Region]:
-    """Every region of a section that lies at ``start``."""
+    """Yield the regions of a section that starts at ``start``."""
     position, end, left = start, start + size, MOST_ENTRIES
     while (found := _next_region(reader, section, position, end)) is not None:
         region = _read_region(reader, found, end, left)
@@ -109,7 +109,7 @@ def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterato
 
 
 def _next_region(reader: Reader, section: str, position: int, end: int) -> int | None:
-    """Where the next region starts. Only zeros stand before it, unless regions are scattered."""
+    """Return the start of the next region; only zeros may precede it, unless scattered."""
     length = _WINDOW
     while position < end:
         data = reader.read(position, min(length, end - position))
@@ -121,7 +121,7 @@ def _next_region(reader: Reader, section: str, position: int, end: int) -> int |
         elif (at := data.find(_REGION_START)) >= 0:
             return position + at
         else:
-            # A mark may be cut in two by the end of what was read.
+            # A mark may continue after the bytes that were read.
             position += len(data) if position + len(data) == end else len(data) - 7
         length = _BLOCK
     return None
@@ -130,10 +130,10 @@ def _next_region(reader: Reader, section: str, position: int, end: int) -> int |
 def _read_region(reader: Reader, offset: int, limit: int, most: int) -> Region:
     header = reader.read(offset, _REGION.size)
     if not header.startswith(_REGION_START):
-        raise reader.error("no region of device code here", offset)
+        raise reader.error("this is not a region of device code", offset)
     end = offset + _REGION.size + _REGION.unpack(header)[3]
     if end > limit:
-        raise reader.error(f"device code reaches {end - limit} bytes beyond its section", offset)
+        raise reader.error(f"device code extends {end - limit} bytes beyond its section", offset)
     entries: list[FatbinEntry] = []
     position = offset + _REGION.size
     while position < end:
@@ -147,7 +147,7 @@ def _read_region(reader: Reader, offset: int, limit: int, most: int) -> Region:
 
 def _read_entry(reader: Reader, offset: int, limit: int) -> FatbinEntry:
     if limit - offset < _ENTRY.size:
-        raise reader.error("an entry of device code is cut short", offset)
+        raise reader.error("an entry of device code is truncated", offset)
     # fmt: off
     (kind, version, header_size, payload_size, compressed_size, _, _, _, number, _, _, flags, _,
      unpacked_size) = _ENTRY.unpack(reader.read(offset, _ENTRY.size))
@@ -173,18 +173,18 @@ def _read_entry(reader: Reader, offset: int, limit: int) -> FatbinEntry:
 
 
 class FatbinLookout:
-    """Keeps the headers of device code while a library streams by, and skips the code itself.
+    """Keeps the headers of device code while a library is streamed, and skips the code itself.
 
-    Sections are not known yet at that point, their table stands at the end of the file: a region
-    is recognised by its first eight bytes. ``read_regions`` checks everything afterwards.
+    The section table is at the end of the file, so a region is recognised by its first eight
+    bytes. ``read_regions`` checks everything afterwards.
     """
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
         self._pieces: list[bytes] = []
-        self._data = b""  # seen, and still to be looked at
+        self._data = b""  # received, but not processed
         self._start = 0  # offset of its first byte
-        self._next = 0  # where something is expected, or where to search on
+        self._next = 0  # offset of the next header, or where the search continues
         self._region_end: int | None = None  # None: between regions
 
     def see(self, data: bytes) -> None:
@@ -209,7 +209,7 @@ class FatbinLookout:
         return piece if len(piece) == length else None
 
     def _advance(self) -> bool:
-        """Take one step; False where more bytes are needed for it."""
+        """Process one header; return False if more bytes are needed."""
         at = self._next - self._start
         if self._region_end is None:
             at = self._data.find(_REGION_START, at)
@@ -234,7 +234,7 @@ class FatbinLookout:
         _, _, header_size, payload_size, *_ = _ENTRY.unpack_from(window)
         following = self._next + header_size + payload_size
         if header_size < _ENTRY.size or following > (self._region_end or 0):
-            self._region_end = None  # no region after all
+            self._region_end = None  # it was not a region
         else:
             self._next = following
 

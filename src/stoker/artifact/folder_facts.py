@@ -1,4 +1,4 @@
-"""The facts of libraries that lie on disk: of one file, of all in a folder."""
+"""Reads the facts of libraries on disk: of one file, or of all files in a folder."""
 
 import os
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from stoker.model.errors import StorageError
 
 
 def read_file(path: Path, name: str) -> LibraryFacts | None:
-    """The facts of an ELF file, under a name; None of a file of another kind."""
+    """Return the facts of an ELF file, or None for other files. ``name`` is used in messages."""
     with open_file(path, name) as reader:
         return read_library(reader) if reader.read_at(0, len(MAGIC)) == MAGIC else None
 
 
 def files_of(folder: Path) -> tuple[str, ...]:
-    """Every file under a folder, links too, relative to it."""
+    """Return all files in a folder and its subfolders, with links, relative to it."""
 
     def fail(error: OSError) -> None:
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
@@ -31,7 +31,7 @@ def files_of(folder: Path) -> tuple[str, ...]:
 
 
 def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
-    """Of the ELF files among ``files``; a link is another name for a file, and left out."""
+    """Return the facts of the ELF files among ``files``; links are skipped."""
     libraries = []
     for name in files:
         path = root / name

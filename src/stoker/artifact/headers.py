@@ -1,7 +1,4 @@
-"""METADATA and WHEEL: their fields, and as text in which what is not asked for keeps its bytes.
-
-Pure.
-"""
+"""Reads and edits the fields of METADATA and WHEEL; everything else keeps its bytes. Pure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,12 +19,12 @@ def read_fields(content: bytes) -> Message:
 
 
 class Headers:
-    """The fields before the first empty line, in order; the body stays as it is."""
+    """The fields before the first empty line, in order; the body stays unchanged."""
 
     def __init__(self, content: bytes):
         end = _BLANK.search(content)
         head, self._body = (content, b"") if end is None else _split(content, end.start())
-        # A line that starts with white space goes on with the field before it.
+        # A line that starts with white space continues the previous field.
         self._lines = re.findall(rb"[^\r\n]+(?:\r?\n[ \t][^\r\n]*)*", head)
         self._end = b"\r\n" if b"\r\n" in content else b"\n"
 
@@ -38,7 +35,7 @@ class Headers:
         return [_value(line) for line in self._lines if _is(line, name)]
 
     def replace(self, name: str, values: Sequence[str]) -> None:
-        """All fields of a name at once, where the first of them was, else at the end."""
+        """Replace all fields of a name, at the place of the first, else at the end."""
         places = [index for index, line in enumerate(self._lines) if _is(line, name)]
         place = places[0] if places else len(self._lines)
         self.drop(name, lambda _: True)
@@ -50,7 +47,7 @@ class Headers:
         ]
 
     def insert(self, name: str, values: Sequence[str], *, before: Sequence[str] = ()) -> None:
-        """After the last field of the name and before the first of the names ``before``."""
+        """Insert fields after the last of that name, and before the first of ``before``."""
         end = next(
             (i for i, line in enumerate(self._lines) if any(_is(line, n) for n in before)),
             len(self._lines),

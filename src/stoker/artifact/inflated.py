@@ -1,9 +1,9 @@
-"""A deflated member of an archive, read at any offset without unpacking it.
+"""Reads a compressed member of an archive at any offset, without unpacking it to disk.
 
-One pass inflates everything, checks its length and checksum, and bookmarks the state every few
-MiB: a read later on starts from the bookmark before it. A lookout sees all bytes of that pass and
-keeps those it believes will be asked for, so that most reads cost nothing; a wrong belief costs
-time, never a wrong answer.
+One pass inflates everything, checks length and checksum, and stores the state every few MiB. A
+later read starts from the state before it. A lookout receives all bytes of the first pass and
+keeps those that will probably be read, so that most reads are fast. A wrong guess costs time, but
+never gives a wrong result.
 """
 
 from bisect import bisect_right
@@ -20,14 +20,14 @@ _STRIDE = 4 << 20  # between bookmarks; each takes some 45 kB, and a read inflat
 
 class Lookout(Protocol):
     def see(self, data: bytes) -> None:
-        """The next bytes, in order."""
+        """Receive the next bytes, in order."""
 
     def kept(self, offset: int, length: int) -> bytes | None:
-        """Those bytes, if they were kept."""
+        """Return a range of bytes, or None if they were not kept."""
 
 
 class _Bookmark:
-    """``inflate`` has given everything before ``offset`` and wants what follows ``consumed``."""
+    """The state of ``inflate`` at an ``offset`` of the output and after ``consumed`` input."""
 
     def __init__(self, offset: int, consumed: int, inflate: Any):
         self.offset = offset
@@ -41,7 +41,7 @@ class InflatedReader(Reader):
         self._packed = packed
         self._lookout = lookout
         self._bookmarks: list[_Bookmark] = []
-        self._block = (0, b"")  # the last stretch between two bookmarks that was read
+        self._block = (0, b"")  # the last block between two bookmarks that was read
         self._inflate_all(crc)
 
     def _inflate_all(self, expected: int) -> None:
@@ -62,7 +62,7 @@ class InflatedReader(Reader):
             raise self.error("the bytes do not match their checksum")
 
     def _step(self, inflate: Any, consumed: int, offset: int) -> tuple[bytes, int]:
-        """The bytes that the next piece makes, and how much is consumed after it."""
+        """Inflate the next piece; return its bytes, and how much input is consumed so far."""
         piece = self._packed.read_at(consumed, _PIECE)
         try:
             data: bytes = inflate.decompress(piece)

@@ -1,4 +1,4 @@
-"""The facts of an installed distribution, as its dist-info folder tells them."""
+"""Reads the facts of an installed distribution from its dist-info folder."""
 
 import os
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _MOST_FILES = 1 << 20
 
 
 def find_distribution(name: str, folders: Iterable[str]) -> Path | None:
-    """Its dist-info folder, in the first of the folders that has one."""
+    """Return the dist-info folder of a distribution, from the first folder that has one."""
     wanted = canonicalize_name(name)
     for folder in folders:
         for found in sorted(Path(folder).glob("*.dist-info")):
@@ -25,7 +25,7 @@ def find_distribution(name: str, folders: Iterable[str]) -> Path | None:
 
 
 def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:
-    """What a distribution says of itself, and its files, relative to where it is installed."""
+    """Return the metadata of a distribution, and its files relative to site-packages."""
     root = dist_info.parent
     listed = _record(dist_info / "RECORD")
     files = tuple(file for file in listed if os.path.lexists(root / file))
@@ -43,7 +43,7 @@ def _record(path: Path) -> Iterable[str]:
         return record.parse(path.read_bytes(), most=_MOST_FILES)
     except FileNotFoundError:
         raise ArtifactError(
-            "it was installed without a list of its files", file=str(path)
+            "the distribution has no RECORD, so its files are unknown", file=str(path)
         ) from None
     except ValueError as error:
         raise ArtifactError(str(error), file=str(path)) from None

@@ -1,4 +1,4 @@
-"""The facts of one ELF file: what the loader is told, what it was made for, its device code."""
+"""Reads the facts of one ELF file: loader information, machine, symbol versions, device code."""
 
 import re
 import struct
@@ -20,14 +20,14 @@ from stoker.model.artifact import (
 )
 from stoker.model.errors import ArtifactError
 
-_MOST_DEVICE_SECTIONS = 4  # one of each name, in any real library
-_MOST_FOLDERS = 256  # of a search path: every needed name is looked for in each
+_MOST_DEVICE_SECTIONS = 4  # real libraries have at most one of each name
+_MOST_FOLDERS = 256  # of a search path: every needed name is searched in each
 
 _VERSION = re.compile(r"([A-Z]+)_([0-9]{1,9}(?:\.[0-9]{1,9})*)")
 _RELATIVE_RELOCATIONS = "GLIBC_ABI_DT_RELR"  # a version by name only, of glibc 2.36
 
-# In mangled names: the inline namespace of the C++11 std::string, and the abbreviation of the old.
-_ENOUGH_NAMES = 1 << 20  # bytes of names that tell the C++ ABI; there are up to 7 MB
+# Parts of mangled names: the inline namespace of the C++11 std::string, and the old abbreviation.
+_ENOUGH_NAMES = 1 << 20  # bytes of names that suffice to find the C++ ABI
 _CXX11_NAME = b"__cxx11"
 _OLD_NAMES = (b"RKSs", b"_ZNSs", b"_ZNKSs")
 
@@ -40,7 +40,7 @@ _PROPERTY_BITS = {  # by machine and type of property
 
 
 def read_library(reader: Reader) -> LibraryFacts:
-    """Everything that can be read. A malformed file gives its path, size and problem."""
+    """Return everything that can be read; for a malformed file: path, size and problem."""
     try:
         return _read(Elf(reader))
     except ArtifactError as error:
@@ -78,7 +78,7 @@ def _read(file: Elf) -> LibraryFacts:
 def _kind(file: Elf) -> ElfKind:
     if file.header.type == elf.RELOCATABLE:
         return ElfKind.OBJECT
-    # A position-independent program is a shared object that names its loader; so does libc.
+    # A position-independent program is a shared object that names its loader, as libc does too.
     if file.header.type == elf.EXECUTABLE or (
         file.segments_of(elf.INTERPRETER) and not file.strings(elf.SONAME)
     ):
@@ -94,7 +94,7 @@ def _folders(file: Elf, tag: int) -> tuple[str, ...]:
 
 
 def newest_versions(names: Iterable[str]) -> dict[str, str]:
-    """Of each series the newest: ``GLIBC_2.5``, ``GLIBC_2.17`` -> ``{"GLIBC": "2.17"}``."""
+    """Return the newest of each series: ``GLIBC_2.5``, ``GLIBC_2.17`` -> ``{"GLIBC": "2.17"}``."""
     newest: dict[str, str] = {}
     for name in names:
         match = _VERSION.fullmatch("GLIBC_2.36" if name == _RELATIVE_RELOCATIONS else name)
@@ -105,7 +105,7 @@ def newest_versions(names: Iterable[str]) -> dict[str, str]:
 
 
 def _cxx_abi(names: bytes) -> CxxAbi | None:
-    """By majority: what gcc's toolsets link in statically may speak of the other one."""
+    """Return the ABI of the majority: code of gcc's toolsets, linked statically, may differ."""
     new = names.count(_CXX11_NAME)
     old = sum(names.count(name) for name in _OLD_NAMES)
     if not new and not old:
@@ -114,7 +114,7 @@ def _cxx_abi(names: bytes) -> CxxAbi | None:
 
 
 def _isa(machine: str, properties: bytes) -> Iterator[str]:
-    """The names of the bits that a property note sets."""
+    """Yield the names of the bits that are set in a property note."""
     position = 0
     while len(properties) - position >= 12:
         kind, size, bits = struct.unpack_from("<III", properties, position)
@@ -133,7 +133,7 @@ def _section_sizes(file: Elf) -> dict[str, int]:
 
 
 def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
-    """Every region of device code and the section it lies in, in the order of the file."""
+    """Yield all regions of device code with their sections, in file order."""
     sections = file.named(*fatbin.SECTIONS)
     if len(sections) > _MOST_DEVICE_SECTIONS:
         raise file.reader.error(f"{len(sections)} sections of device code")
@@ -147,7 +147,7 @@ def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
 
 
 def _device_code(regions: Iterable[tuple[str, Region]]) -> tuple[DeviceCode, ...]:
-    """Summed up by section, kind and architecture, in that order."""
+    """Return the totals by section, kind and architecture, in that order."""
     groups: dict[tuple[int, DeviceKind, int, str], list[FatbinEntry]] = {}
     for section, region in regions:
         for entry in region.entries:
@@ -170,7 +170,7 @@ def _sum(section: str, entries: list[FatbinEntry]) -> DeviceCode:
 
 
 def _patterns(regions: Iterable[tuple[str, Region]]) -> tuple[RegionPattern, ...]:
-    """The most frequent first."""
+    """Return the combinations of architectures, the most frequent first."""
     counts = Counter(
         tuple(dict.fromkeys(entry.arch for entry in region.entries))
         for section, region in regions

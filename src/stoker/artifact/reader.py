@@ -1,7 +1,7 @@
-"""Bytes at any offset, of a file or of a part of one. Knows nothing of what they mean.
+"""Reads bytes at any offset of a file or of a part of a file.
 
-Reads go through ``pread``, never a memory map: the pages of a map count as memory of the process,
-and a library of a gigabyte would too.
+It uses ``pread`` and no memory map, because mapped pages of a large library would count as memory
+of the process.
 """
 
 import os
@@ -17,7 +17,7 @@ _CHUNK = 1 << 20
 
 
 class Reader(ABC):
-    """Something of known size. A read gives exactly what was asked for, or an error with place."""
+    """Bytes of known size. A read returns exactly the requested bytes, or raises an error."""
 
     def __init__(self, *, size: int, file: str, member: str | None = None):
         self.size = size
@@ -35,11 +35,11 @@ class Reader(ABC):
         return self._read(offset, length) if length else b""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """As ``read``, but what lies past the end is left out."""
+        """Read like ``read``, but only up to the end."""
         return self.read(offset, min(length, max(0, self.size - offset)))
 
     def chunks(self, offset: int, length: int) -> Iterator[bytes]:
-        """A stretch of any length, part by part."""
+        """Yield a range of any length in parts."""
         for start in range(offset, offset + length, _CHUNK):
             yield self.read(start, min(_CHUNK, offset + length - start))
 
@@ -48,11 +48,11 @@ class Reader(ABC):
 
     @abstractmethod
     def _read(self, offset: int, length: int) -> bytes:
-        """Called with a range that lies within the size."""
+        """Read a range that lies within the size."""
 
 
 class FileReader(Reader):
-    """An open file, or the part of it from ``start`` on."""
+    """An open file, or a part of it that begins at ``start``."""
 
     def __init__(
         self, handle: int, *, size: int, file: str, member: str | None = None, start: int = 0
@@ -62,7 +62,7 @@ class FileReader(Reader):
         self._start = start
 
     def part(self, *, start: int, size: int, member: str) -> "FileReader":
-        """A piece of this file, under a name of its own."""
+        """Return a part of this file with its own name."""
         return FileReader(
             self._handle, size=size, file=self.file, member=member, start=self._start + start
         )
@@ -72,16 +72,17 @@ class FileReader(Reader):
             data = os.pread(self._handle, length, self._start + offset)
         except OSError as error:
             raise StorageError(f"cannot read {self.file}: {error.strerror}") from error
-        if len(data) < length:  # the file shrank under us, or the read is larger than 2 GiB
+        if len(data) < length:  # the file shrank, or the read is larger than 2 GiB
             raise self.error(f"only {len(data)} of {length} bytes could be read here", offset)
         return data
 
 
 @contextmanager
 def open_file(path: Path, name: str | None = None) -> Iterator[FileReader]:
-    """A file for reading; ``name`` is what errors call it."""
+    """Open a file for reading; errors use ``name``."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # not to wait for a pipe
+        # O_NONBLOCK: opening a named pipe would wait for a writer.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     try:

@@ -1,7 +1,6 @@
-"""Pointers that the loader sets when it loads a library: the RELA and RELR tables, and symbols.
+"""Reads the pointers that the loader sets in a library: the RELA and RELR tables, and symbols.
 
-Only what a file says of itself: a pointer that code computes has no relocation. Knows the numbers
-of x86-64 and aarch64, 64-bit and little-endian.
+Pointers that code computes have no relocation. It supports x86-64 and aarch64.
 """
 
 import struct
@@ -17,7 +16,7 @@ _REL_SIZE = 18
 _PLT, _PLT_SIZE, _PLT_KIND = 23, 2, 20
 _RELR, _RELR_SIZE = 36, 35
 _ENTRY = struct.Struct("<QIIq")  # place, type, symbol, number to add
-_ADDEND = 16  # where the number stands in an entry
+_ADDEND = 16  # offset of the number in an entry
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMBOL_VALUE = 8
 _WORD = 8
@@ -26,7 +25,7 @@ _MOST_POINTERS = 1 << 22  # a bitmap of eight bytes makes 63
 
 
 class Pointer(NamedTuple):
-    """Eight bytes that will hold an address. ``addend``: offset in the file of the number."""
+    """Eight bytes that will contain an address. ``addend`` is the file offset of the number."""
 
     place: int
     target: int
@@ -35,14 +34,14 @@ class Pointer(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """One that the file defines. ``slot``: offset in the file of its address."""
+    """A symbol that the file defines. ``slot`` is the file offset of its address."""
 
     address: int
     slot: int
 
 
 def read_pointers(file: Elf, within: range) -> Iterator[Pointer]:
-    """Those into ``within``, of every relocation that adds to the load address, not to a symbol."""
+    """Yield the pointers into ``within`` that are relative to the load address, not a symbol."""
     if file.value(_REL_SIZE) or (file.value(_PLT_KIND) or _RELA) != _RELA:
         raise file.reader.error("relocations of a kind that its machine does not use")
     if file.value(_RELA_ENTRY) not in (None, _ENTRY.size):
@@ -62,14 +61,14 @@ def _with_addends(file: Elf, address: int, size: int, within: range) -> Iterator
 
 
 def _packed(file: Elf, within: range) -> Iterator[Pointer]:
-    """Places alone, an address or a bitmap of the 63 words that follow; numbers stand there."""
+    """Yield the pointers of a RELR table: addresses, and bitmaps of the 63 words after them."""
     _, content = _table(file, _RELR, _RELR_SIZE, _WORD)
     for place, bits in _bitmaps(file, content):
         yield from _marked(file, place, bits, within)
 
 
 def _marked(file: Elf, place: int, bits: int, within: range) -> Iterator[Pointer]:
-    """The pointers among the words from ``place`` on, the first of which is the lowest bit."""
+    """Yield the pointers among the words that start at ``place``; the lowest bit is the first."""
     last = bits.bit_length() - 1
     offset = file.offset_of(place)
     if file.offset_of(place + _WORD * last) != offset + _WORD * last:  # of two segments
@@ -84,7 +83,7 @@ def _marked(file: Elf, place: int, bits: int, within: range) -> Iterator[Pointer
 
 
 def _bitmaps(file: Elf, content: bytes) -> Iterator[tuple[int, int]]:
-    """The first place that is marked, and bits for it and the words that follow."""
+    """Yield the first marked place, and the bits for it and the words after it."""
     following, count = 0, 0
     for (word,) in struct.iter_unpack("<Q", content):
         start, bits = (following, word >> 1) if word & 1 else (word, 1)
@@ -108,7 +107,7 @@ def _table(file: Elf, address: int, size: int, entry: int) -> tuple[int, bytes]:
 
 
 def read_symbols(file: Elf, kind: int, within: range) -> Iterator[Symbol]:
-    """Those that sections of one kind, ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS``, define there."""
+    """Yield the symbols of all ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS`` sections in ``within``."""
     for section in file.sections:
         if section.type != kind or not section.file_size:
             continue

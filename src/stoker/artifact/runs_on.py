@@ -1,4 +1,4 @@
-"""What libraries run on: GPUs, drivers, systems. Pure."""
+"""Finds the GPUs, drivers and systems that libraries run on. Pure."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -11,14 +11,14 @@ from stoker.model.variant import Backend, GpuTarget
 
 
 def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:
-    """Every GPU architecture that at least one library has code for."""
+    """Return every GPU architecture that at least one library has code for."""
     cuda = [gpu for gpu in gpus().values() if gpu.backend is Backend.CUDA]
     rows = [_served(gpu, [library for library in libraries if library.regions]) for gpu in cuda]
     return tuple(row for row in rows if row)
 
 
 def _served(gpu: Gpu, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
-    """How the regions of libraries are served: each by its cubin, by PTX, or not at all."""
+    """Return how a GPU runs the regions of libraries: by cubin, by PTX, or not at all."""
     ways = {library.path: _ways(library, gpu.arch) for library in libraries}
     everything = {way for found in ways.values() for way in found if way}
     if not everything:
@@ -33,7 +33,7 @@ def _served(gpu: Gpu, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
 
 
 def minimum_driver(libraries: Sequence[LibraryFacts]) -> str | None:
-    """The oldest driver that unpacks all the device code, where that is a matter at all."""
+    """Return the oldest driver that decompresses all device code, or None if any driver does."""
     return oldest_driver(
         compression
         for library in libraries
@@ -44,7 +44,7 @@ def minimum_driver(libraries: Sequence[LibraryFacts]) -> str | None:
 
 
 def oldest_manylinux(libraries: Sequence[LibraryFacts]) -> str | None:
-    """The oldest tag that promises every symbol version; None where no tag fits them all."""
+    """Return the oldest tag whose systems have all symbol versions, or None if there is none."""
     found = [oldest_policy(library.machine, library.versions) for library in libraries]
     fitting = [policy for policy in found if policy is not None]
     if not fitting or len(fitting) < len(found):
@@ -53,15 +53,15 @@ def oldest_manylinux(libraries: Sequence[LibraryFacts]) -> str | None:
 
 
 def _ways(library: LibraryFacts, capability: str) -> set[DeviceKind | None]:
-    """The ways in which the regions of a library serve a GPU."""
+    """Return the kinds of code by which a GPU runs the regions of a library."""
     return {_way(pattern.archs, capability) for pattern in library.regions}
 
 
 def needed_code(archs: Iterable[str], gpus: Iterable[GpuTarget]) -> frozenset[str]:
-    """Of the architectures in one region, those that the driver may take for one of the GPUs.
+    """Return the architectures of one region that the driver may choose for one of the GPUs.
 
-    Machine code where some runs, else PTX, else LTO-IR; and the PTX that a target asks for. Empty
-    where nothing runs on any of them.
+    These are machine code if some runs, else PTX, else LTO-IR, and the PTX that a target asks for.
+    The result is empty if nothing runs on any of the GPUs.
     """
     present = frozenset(archs)
     return frozenset(arch for gpu in gpus for arch in _needed(present, gpu))
@@ -73,14 +73,14 @@ def _needed(archs: frozenset[str], gpu: GpuTarget) -> frozenset[str]:
     asked = _ptx_onwards(archs, capability) if gpu.ptx else frozenset()
     for kind in ("sm", "compute", "lto"):
         own = {arch for arch in archs if arch.startswith(f"{kind}_")}
-        # What is linked at run time follows the rules of PTX, of which it is a relative.
+        # LTO-IR is linked at run time and follows the rules of PTX.
         if fitting := {arch for arch in own if _fits(arch.replace("lto_", "compute_"), capability)}:
             return _newest(fitting) | asked
     return asked
 
 
 def _newest(archs: Iterable[str]) -> frozenset[str]:
-    """For every chip, for a family, for one chip: of each the newest. The driver may take any."""
+    """Return the newest for all chips, for a family and for one chip; the driver may take any."""
     by_suffix: dict[str, str] = {}
     for arch in sorted(archs, key=_number):
         by_suffix[arch[-1] if arch[-1] in "af" else ""] = arch
@@ -88,7 +88,7 @@ def _newest(archs: Iterable[str]) -> frozenset[str]:
 
 
 def _ptx_onwards(archs: Iterable[str], capability: str) -> frozenset[str]:
-    """PTX for GPUs that are newer: the newest that this one takes too, else the next."""
+    """Return PTX for newer GPUs: the newest that this GPU runs too, else the next."""
     plain = sorted(
         (arch for arch in archs if arch.startswith("compute_") and arch[-1].isdigit()), key=_number
     )

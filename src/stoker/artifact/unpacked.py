@@ -1,7 +1,4 @@
-"""Device code unpacked: what an entry holds once its compression is undone.
-
-Takes packages that stoker does without otherwise.
-"""
+"""Decompresses and compresses entries of device code, with optional packages."""
 
 from stoker.artifact.fatbin import FatbinEntry
 from stoker.artifact.reader import Reader
@@ -13,14 +10,14 @@ _LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
 
 
 def check_codecs() -> None:
-    """A MissingError unless the packages are here."""
+    """Raise a MissingError if a package is not installed."""
     try:
         import lz4.block  # noqa: F401
         import zstandard  # noqa: F401
     except ImportError as error:
         raise MissingError(
-            f"packing device code anew takes the package {error.name}, which is not here",
-            hints=["pip install 'stoker[recompress]'"],
+            f"recompression needs the package {error.name}, which is not installed",
+            hints=["run pip install 'stoker[recompress]'"],
         ) from None
 
 
@@ -47,14 +44,14 @@ def _decoded(packed: bytes, entry: FatbinEntry, reader: Reader) -> bytes:
         if entry.compression is Compression.LZ4:
             return bytes(lz4.block.decompress(packed, uncompressed_size=size))
         if entry.compression is Compression.ZSTD:
-            # The decompressor allocates what the frame declares, whatever it is told to expect.
+            # The decompressor allocates the declared size, whatever max_output_size is.
             declared = zstandard.frame_content_size(packed)
             if declared not in (size, -1):  # -1: the frame does not say
                 raise _broken(reader, entry, f"its frame declares {declared} bytes, not {size}")
             return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
     except (lz4.block.LZ4BlockError, zstandard.ZstdError) as error:
         raise _broken(reader, entry, str(error)) from None
-    raise _broken(reader, entry, "its compression is not known")
+    raise _broken(reader, entry, "its compression is unknown")
 
 
 def _broken(reader: Reader, entry: FatbinEntry, why: str) -> ArtifactError:

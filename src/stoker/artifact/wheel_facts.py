@@ -1,7 +1,4 @@
-"""The facts of a wheel and of the libraries in it, read as a stream: nothing is unpacked to disk.
-
-Whether they are as they should be is for others to judge.
-"""
+"""Reads the facts of a wheel and of its libraries as a stream; nothing is unpacked to disk."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +20,12 @@ from stoker.model.errors import ArtifactError
 from stoker.outside import parallel
 
 _LARGEST_METADATA = 16 << 20
-_MOST_THREADS = 4  # each holds some 50 MB while it reads a library
-_PEEK = 1024  # deflated bytes that hold the first of a file: tables of codes may come before
+_MOST_THREADS = 4  # each needs about 50 MB to read a library
+_PEEK = 1024  # compressed bytes that contain the first of a file, after the code tables
 
 
 def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
-    """What the wheel says of itself, its ELF files, and the names of all members."""
+    """Return the metadata of a wheel, the facts of its ELF files, and all member names."""
     with open_file(path) as file:
         members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
         dist_info = dist_info_of(members, path)
@@ -42,7 +39,7 @@ def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[
 
 
 def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -> WheelFacts:
-    """From the texts of METADATA and WHEEL."""
+    """Return the facts from the texts of METADATA and WHEEL."""
     said, made = _fields(metadata), _fields(wheel)
     return WheelFacts(
         name=said("Name")[0],
@@ -58,7 +55,7 @@ def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -
 
 
 def _fields(text: bytes) -> Callable[[str], list[str]]:
-    """A function that gives all fields of a name: at least one, empty where there is none."""
+    """Return a function from a name to its fields; a missing field gives one empty value."""
     try:
         headers = read_fields(text)
     except ValueError as error:
@@ -76,7 +73,7 @@ def _text(file: FileReader, members: dict[str, Member], name: str) -> bytes:
 
 
 def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFacts, ...]:
-    """Largest first, so that no thread is left alone with the largest; given back by name."""
+    """Read the largest first, to keep all threads busy; return the facts by name."""
     found = [member for member in members if _is_elf(file, member)]
     found.sort(key=lambda member: -member.size)
     with ThreadPoolExecutor(min(_MOST_THREADS, parallel.threads())) as pool:

@@ -1,6 +1,6 @@
-"""Work for all cores, results in order, only so much of it under way.
+"""Runs work on all cores in threads, with results in order and a limit on pending work.
 
-Threads: compressing, inflating and hashing all let go of the interpreter's lock.
+Threads suffice, because compressing, decompressing and hashing release the interpreter's lock.
 """
 
 import os
@@ -9,14 +9,14 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-_MOST = 32  # bounds memory too: each has work of about a megabyte in hand
+_MOST = 32  # bounds memory too: each thread works on about a megabyte
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def threads() -> int:
-    """How many of the CPUs that this process may run on to use."""
+    """Return the number of threads to use: the CPUs that this process may run on, limited."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(allowed or 1, _MOST)
 
@@ -24,7 +24,7 @@ def threads() -> int:
 def in_order(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
 ) -> Generator[Result, None, None]:
-    """``map`` on several threads that takes tasks only as fast as the results are taken."""
+    """Map tasks on several threads; take tasks only as fast as results are consumed."""
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")
     pending: deque[Future[Result]] = deque()
     try:

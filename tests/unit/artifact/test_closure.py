@@ -90,7 +90,7 @@ def test_libraries_of_packages_may_carry_versions() -> None:
     assert found["libc10.so.debug"].origin is LibraryOrigin.MISSING
 
 
-def test_what_nobody_brings_is_missing() -> None:
+def test_a_library_without_origin_is_missing() -> None:
     """As in an official wheel, whose libgfortran wants a library that is not bundled."""
     rpath = "$ORIGIN/../../nvidia/cublas/lib:$ORIGIN"
     found = _resolve(

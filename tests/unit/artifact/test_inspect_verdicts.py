@@ -83,7 +83,7 @@ def test_a_library_that_lacks_code_in_some_regions_is_named() -> None:
     assert (rows["9.0"].by, rows["9.0"].partly) == (DeviceKind.PTX, ("lib.so",))
 
 
-def test_code_left_over_from_linking_serves_nobody() -> None:
+def test_code_left_over_from_linking_serves_no_gpu() -> None:
     assert served_gpus([_library(_code("sm_90", linked=False))]) == ()
 
 

@@ -1,4 +1,4 @@
-"""Which libraries go along, which are left to others, and what is said of those nobody has."""
+"""Which libraries are bundled, which others provide, and the error for missing ones."""
 
 import pytest
 
@@ -80,9 +80,7 @@ def test_what_is_opened_goes_along_if_it_can() -> None:
         "libcublasLt.so.13",
     }
     assert found.wanted_by["libcudnn_ops.so.9"] == ("libcudnn_adv.so.9", "libcudnn.so.9")
-    left_out = (
-        "libcudnn.so.9 opens libnvrtc.so.13, which is left out: libnowhere.so.1 was not found"
-    )
+    left_out = "libcudnn.so.9 opens libnvrtc.so.13, which needs libnowhere.so.1: it was not found"
     assert left_out in found.notes
 
 
@@ -105,7 +103,7 @@ def test_with_packages_of_their_own_nvidia_libraries_stay_there() -> None:
     assert found.notes == ()
 
 
-def test_a_library_that_nobody_has() -> None:
+def test_a_library_that_is_not_found() -> None:
     wheel = built(
         library("warm/_C.so", "libfire.so.1", "libash.so.1"), library("warm/_D.so", "libfire.so.1")
     )
@@ -114,9 +112,9 @@ def test_a_library_that_nobody_has() -> None:
         closure(wheel, places(wrong))
     assert "warm/_C.so, warm/_D.so" in caught.value.message
     hints = "\n".join(caught.value.hints)
-    assert "nor were libash.so.1" in hints
+    assert "also not found: libash.so.1" in hints
     assert "/place/libfire.so.1 (for aarch64)" in hints
-    assert "looked in /place" in hints
+    assert "searched /place" in hints
     assert "--exclude libfire.so.1" in hints
     assert closure(wheel, places(wrong), exclude=("libfire.*", "libash.*")) == Closure()
 
@@ -133,7 +131,7 @@ def test_the_first_shelf_that_fits_gives() -> None:
         MACHINE,
     )
     assert closure(wheel, both).found["libfire.so.1"].source.file == "/first/libfire.so.1"
-    assert both.unfit == {"libfire.so.1": ["/script/libfire.so.1 (no ELF file)"]}
+    assert both.unfit == {"libfire.so.1": ["/script/libfire.so.1 (not an ELF file)"]}
 
 
 def test_two_libraries_of_the_same_name() -> None:
@@ -141,6 +139,6 @@ def test_two_libraries_of_the_same_name() -> None:
     two = places(
         library("libfire.so", soname="libfire.so.1"), library("libfire.so.1", soname="libfire.so.1")
     )
-    with pytest.raises(UsageError, match="two libraries are called") as caught:
+    with pytest.raises(UsageError, match="two libraries have the name") as caught:
         closure(wheel, two)
     assert "/place/libfire.so and /place/libfire.so.1" in caught.value.message

@@ -154,7 +154,7 @@ def test_pytorch_for_the_cpu_says_so(mill: Path, tmp_path: Path) -> None:
 
 
 def test_a_wheel_without_libraries(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no library or program"):
+    with pytest.raises(UsageError, match="holds no Linux library or program"):
         built(wheel(tmp_path, {"mill/__init__.py": b"x = 1\n"}))
 
 

@@ -116,13 +116,13 @@ def test_what_stays_required_is_not_touched() -> None:
 
 
 def test_packages_of_a_cuda_that_is_not_known() -> None:
-    with pytest.raises(UsageError, match="packages of CUDA 11") as caught:
+    with pytest.raises(UsageError, match="packages for CUDA 11") as caught:
         plan(built(library("warm/_C.so", "libcudart.so.11")), Mode.PYPI, places())
     assert "12 and 13" in caught.value.hints[0]
 
 
 def test_a_wheel_without_a_usable_name() -> None:
-    with pytest.raises(ArtifactError, match="no tag"):
+    with pytest.raises(ArtifactError, match="is not a tag"):
         plan(built(library("warm/_C.so"), tags=("linux_x86_64",)), Mode.PLAIN)
 
 
@@ -153,7 +153,7 @@ def test_labels_of_versions(version: str, label: str | None, expected: str) -> N
 
 
 def test_a_label_that_is_none() -> None:
-    with pytest.raises(UsageError, match="no label") as caught:
+    with pytest.raises(UsageError, match="not a local version label") as caught:
         new_version("1.0", "not a label!")
     assert "cu128.sm90" in caught.value.hints[0]
 

@@ -57,7 +57,7 @@ def test_which_cuda_a_name_tells(library: str, cuda: int | None) -> None:
 
 
 def test_what_is_opened_keeps_its_name() -> None:
-    """Otherwise nobody finds it."""
+    """Otherwise it is never found."""
     openers = ["libcudnn.so.9", "libcublasLt.so.13", "libcufft.so.12", "libcufile.so.0"]
     openers += ["libcupti.so.13", "libcusparseLt.so.0", "libnvrtc.so.13", "libnvshmem_host.so.3"]
     for opener in openers:

@@ -1,7 +1,7 @@
-"""Wheels as streams: read strictly, rewritten in one pass, the same bytes every time.
+"""Reads wheels strictly, and rewrites them in one streaming pass with reproducible bytes.
 
-``open_wheel`` reads one, ``rewrite`` and ``pack`` write one; an ``Edit`` says what changes and a
-``Content`` is where new bytes come from. What a wheel ought to hold is decided elsewhere.
+``open_wheel`` reads a wheel, ``rewrite`` and ``pack`` write one. An ``Edit`` describes the changes,
+and a ``Content`` provides new bytes.
 """
 
 from stoker.artifact.engine.content import Content

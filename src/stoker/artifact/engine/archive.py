@@ -1,6 +1,6 @@
-"""A zip file open for reading: members inflated as streams, or as the compressed bytes they are.
+"""Reads the members of a zip file as streams, decompressed or as compressed bytes.
 
-Safe to use from several threads at once. Knows nothing of wheels.
+It is safe to use from several threads at once.
 """
 
 import os
@@ -16,11 +16,11 @@ from stoker.artifact.engine.directory import Limits, Member, read_directory
 from stoker.model.errors import ArtifactError, StorageError
 
 _READ = 256 << 10
-_CHUNK = 1 << 20  # at most so much is inflated at a time
+_CHUNK = 1 << 20  # bytes that are decompressed at a time
 
 
 class SourceFile:
-    """A regular file, read at any place by any thread."""
+    """A regular file that any thread can read at any offset."""
 
     def __init__(self, path: Path, descriptor: int):
         self.name = str(path)
@@ -31,7 +31,7 @@ class SourceFile:
         self.size = status.st_size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        if offset >= self.size:  # it may be too large for the system call
+        if offset >= self.size:  # a huge offset would be an error of the system call
             return b""
         try:
             return os.pread(self._descriptor, length, offset)
@@ -40,7 +40,7 @@ class SourceFile:
 
 
 class Archive:
-    """The members of a zip file by name, in the order of the file; folders are left out."""
+    """The members of a zip file by name, in file order, without folders."""
 
     def __init__(self, file: SourceFile, limits: Limits):
         self._file = file
@@ -49,17 +49,17 @@ class Archive:
         self.members = {member.name: member for member in everything if not member.is_folder}
 
     def compressed(self, member: Member) -> Iterator[bytes]:
-        """The bytes of a member as they stand in the file."""
+        """Yield the bytes of a member as they are in the file."""
         position, end = member.data, member.data + member.compressed_size
         while position < end:
             block = self._file.read_at(position, min(_READ, end - position))
             if not block:
-                raise self.error("the file is cut short", member, position)
+                raise self.error("the file is truncated", member, position)
             yield block
             position += len(block)
 
     def stream(self, member: Member) -> Iterator[bytes]:
-        """The content of a member, in chunks; it ends only if size and checksum are as declared."""
+        """Yield the content of a member in chunks; raise an error for a wrong size or checksum."""
         blocks = self.compressed(member)
         chunks = blocks if member.method == zip_.STORED else self._inflated(blocks, member)
         size = crc = 0
@@ -91,7 +91,7 @@ class Archive:
             except zlib_ng.error as error:  # type: ignore[misc]  # its stub says: no class
                 raise self.error(f"the compressed data is broken ({error})", member) from None
         if not inflater.eof:
-            raise self.error("the compressed data is cut short", member)
+            raise self.error("the compressed data is truncated", member)
         if inflater.unused_data:
             raise self.error("bytes after the end of the compressed data", member)
 

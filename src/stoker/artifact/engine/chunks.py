@@ -1,7 +1,7 @@
-"""New content cut into chunks that can be deflated apart and put together again.
+"""Splits new content into chunks that can be compressed in parallel and concatenated.
 
-The bytes depend on the content alone: chunks have a fixed size, whoever delivers and however many
-cores work. Each is primed with the end of the one before, so that cutting costs next to nothing.
+The result depends only on the content, because chunks have a fixed size. Each chunk is primed with
+the end of the one before, so that splitting hardly affects the compression.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _LEVEL = 6
 
 
 class Chunk(NamedTuple):
-    """A part of some content. ``crc`` is that of the whole, told with the last part."""
+    """A part of a content. The last part has the ``crc`` of the whole content."""
 
     data: bytes
     before: bytes
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 
 def cut(name: str, content: Content, rows: dict[str, Row]) -> Iterator[Chunk]:
-    """The chunks of a member; when all have been taken, its row is among the rows of RECORD."""
+    """Yield the chunks of a member, then add its row to the rows of RECORD."""
     digest = hashlib.sha256()
     size = crc = 0
     before = b""
@@ -49,7 +49,7 @@ def cut(name: str, content: Content, rows: dict[str, Row]) -> Iterator[Chunk]:
 
 
 def _exact(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in parts of one size, the last one shorter; one empty part for nothing."""
+    """Yield the same bytes in parts of one size; the last is shorter, and empty for no bytes."""
     part = bytearray()
     whole = 0
     for piece in pieces:
@@ -72,6 +72,6 @@ def deflated(chunk: Chunk) -> bytes:
         deflater = zlib_ng.compressobj(*settings, zdict=chunk.before)
     else:
         deflater = zlib_ng.compressobj(*settings)
-    # A sync flush ends a part on a whole byte, so that the next one can simply follow.
+    # A sync flush ends a part at a byte boundary, so that parts can be concatenated.
     end = zlib_ng.Z_SYNC_FLUSH if chunk.crc is None else zlib_ng.Z_FINISH
     return deflater.compress(chunk.data) + deflater.flush(end)

@@ -1,4 +1,4 @@
-"""Where the bytes of a new or changed member come from: of known size, produced when written."""
+"""The content of a new or changed member: its size is known, its bytes are read when written."""
 
 import os
 import stat
@@ -8,14 +8,14 @@ from pathlib import Path
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.value import Value
 
-SMALL = 64 << 20  # what may be read at once; a library is streamed
+SMALL = 64 << 20  # bytes of a member that may be read at once; libraries are streamed
 _CHUNK = 1 << 20
 
 
 class Content(Value, frozen=True, kw_only=True):
-    """Exactly ``size`` bytes; ``chunks`` starts over at each call.
+    """Exactly ``size`` bytes; each call of ``chunks`` starts again.
 
-    Without a ``mode`` a member keeps the permissions it had, and a new one gets the usual ones.
+    Without a ``mode``, a member keeps its permissions, and a new one gets the default.
     """
 
     size: int
@@ -28,21 +28,21 @@ class Content(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of_file(cls, path: Path, *, mode: int | None = None) -> "Content":
-        """A regular file, which must not change until it is written."""
+        """Return the content of a regular file, which must not change until it is written."""
         return cls(size=regular_file(path).st_size, chunks=lambda: _read(path), mode=mode)
 
 
 def regular_file(path: Path) -> os.stat_result:
-    """The status of a file that may go into a wheel."""
+    """Return the status of a file, or raise an error if it may not be added to a wheel."""
     try:
         status = path.lstat()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
         raise ArtifactError(
-            "not a regular file: a wheel holds nothing else",
+            "not a regular file, so it cannot be added to a wheel",
             file=str(path),
-            hints=["put a copy in the place of a link"],
+            hints=["replace the link with a copy"],
         )
     return status
 

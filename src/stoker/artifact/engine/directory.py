@@ -1,7 +1,7 @@
-"""Reads the directory of a zip file and believes none of it: every claim is held against the file.
+"""Reads the central directory of a zip file and checks all of it against the file.
 
-Two readers of a zip file must never see two different files, so what is ambiguous is refused:
-overlapping members, bytes that belong to none, headers that contradict each other.
+Two programs must never read different contents from one file, so anything ambiguous is refused:
+overlapping members, bytes outside of members, headers that contradict each other.
 """
 
 import stat
@@ -21,7 +21,7 @@ _KNOWN_FLAGS = zip_.DESCRIPTOR | zip_.UTF8 | zip_.DEFLATE_HINTS
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """What a wheel may claim to unpack to: up to ``free`` always, then ``ratio`` times its size."""
+    """How large a wheel may be unpacked: ``free`` bytes, or ``ratio`` times its own size."""
 
     unpacked: int = 64 << 30
     ratio: int = 100
@@ -29,7 +29,7 @@ class Limits(Value, frozen=True, kw_only=True):
 
 
 class Member(Value, frozen=True, kw_only=True):
-    """A file in the archive. ``offset`` is that of its header, ``data`` that of its bytes."""
+    """A file in the archive. ``offset`` is where its header starts, ``data`` where its bytes do."""
 
     name: str
     size: int
@@ -46,7 +46,7 @@ class Member(Value, frozen=True, kw_only=True):
 
 
 class RandomAccess(Protocol):
-    """A file of known size, read anywhere; reading past its end gives less."""
+    """A file of known size that is read at any offset; reading past its end returns less."""
 
     @property
     def name(self) -> str: ...
@@ -56,7 +56,7 @@ class RandomAccess(Protocol):
 
 
 def read_directory(file: RandomAccess, limits: Limits) -> tuple[Member, ...]:
-    """Every member, in the order of the file."""
+    """Return all members in file order."""
     end = _end(file)
     entries = _entries(file, end)
     _check_bomb(file, entries, limits)
@@ -69,7 +69,7 @@ def read_directory(file: RandomAccess, limits: Limits) -> tuple[Member, ...]:
 
 @contextmanager
 def _at(file: RandomAccess, offset: int, member: bytes | None = None) -> Iterator[None]:
-    """What is malformed becomes an error that says where."""
+    """Turn a MalformedError into an error with the place in the file."""
     try:
         yield
     except zip_.MalformedError as error:
@@ -78,7 +78,7 @@ def _at(file: RandomAccess, offset: int, member: bytes | None = None) -> Iterato
 
 
 def _shown(name: bytes) -> str:
-    """A name for an error message, whatever it holds."""
+    """Return a name for an error message, escaped if needed."""
     text = name.decode(errors="backslashreplace")
     return text if text.isprintable() else ascii(text)
 
@@ -113,7 +113,7 @@ def _entries(file: RandomAccess, end: zip_.End) -> list[zip_.DirectoryEntry]:
 
 
 def _problem(entry: zip_.DirectoryEntry) -> str | None:
-    """What makes an entry unfit, as far as it shows in the directory."""
+    """Return why an entry of the directory is refused, or None."""
     if entry.flags & zip_.ENCRYPTED:
         return "the member is encrypted"
     if entry.flags & ~_KNOWN_FLAGS or entry.version > _NEWEST:
@@ -134,13 +134,13 @@ def _problem(entry: zip_.DirectoryEntry) -> str | None:
 
 
 def _kind_problem(entry: zip_.DirectoryEntry, name: str) -> str | None:
-    """Wheels hold files. Folders are harmless; links, devices and pipes are not."""
+    """Return why a member is refused: it is a link, a device or a pipe, or None."""
     kind = stat.S_IFMT(_unix_mode(entry))
     if kind == stat.S_IFLNK:
         return "the member is a symbolic link"
     is_folder = name.endswith("/")
     if kind not in (0, stat.S_IFDIR if is_folder else stat.S_IFREG):
-        return "the member is no regular file"
+        return "the member is not a regular file"
     return "a folder with content" if is_folder and entry.sizes.unpacked else None
 
 
@@ -164,7 +164,7 @@ def _check_names(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry]) -> 
         with _at(file, entry.offset, entry.name):
             name = entry.name.removesuffix(b"/")
             if name in seen:
-                raise zip_.MalformedError("the member is there twice")
+                raise zip_.MalformedError("the archive contains this member twice")
             seen.add(name)
     files = {entry.name.decode(): entry for entry in entries if not entry.name.endswith(b"/")}
     if clash := names.clash(files):
@@ -173,7 +173,7 @@ def _check_names(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry]) -> 
 
 
 def _member(file: RandomAccess, entry: zip_.DirectoryEntry) -> Member:
-    """An entry whose local header says the same."""
+    """Return a member, after comparing its entry with its local header."""
     with _at(file, entry.offset, entry.name):
         header = file.read_at(entry.offset, zip_.LOCAL_SIZE + len(entry.name))
         local = zip_.unpack_local(header)
@@ -209,7 +209,7 @@ def _check_layout(
     members: Iterable[Member],
     directory: int,
 ) -> None:
-    """Members stand one after the other, each followed by its descriptor where it has one."""
+    """Check that members follow one another, each with its descriptor if it has one."""
     starts = [*(entry.offset for entry in entries), directory]
     with _at(file, 0):
         if starts[0] != 0:
@@ -220,7 +220,7 @@ def _check_layout(
             if end > following:
                 raise zip_.MalformedError("the member overlaps what follows it")
             described = entry.flags & zip_.DESCRIPTOR
-            # One byte more than the longest descriptor, so that a longer gap cannot look like one.
+            # One byte more than the longest descriptor, so that a longer gap is detected.
             gap = file.read_at(end, min(following - end, 25)) if following > end else b""
             if gap not in (zip_.descriptors(entry.sizes) if described else (b"",)):
                 raise zip_.MalformedError("bytes that belong to no member")

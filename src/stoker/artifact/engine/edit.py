@@ -1,4 +1,4 @@
-"""What is to change in a wheel, recorded first; turned into the list of what will be written."""
+"""Describes changes to a wheel, and turns them into the list of members to write."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from stoker.model.value import Value
 
 
 class CopiedMember(Value, frozen=True, kw_only=True):
-    """A member whose compressed bytes go over as they are, with its row of RECORD."""
+    """A member whose compressed bytes are copied unchanged, with its row of RECORD."""
 
     archive: Archive
     member: Member
@@ -31,16 +31,16 @@ class OutputMember(Value, frozen=True, kw_only=True):
         return self.source.size if isinstance(self.source, Content) else self.source.member.size
 
     def read(self) -> bytes:
-        """The whole content of a small member."""
+        """Return the whole content of a small member."""
         if self.size > SMALL:
-            raise ArtifactError(f"{in_words(self.size)} are too much to read", member=self.name)
+            raise ArtifactError(f"{in_words(self.size)} is too large here", member=self.name)
         if isinstance(self.source, Content):
             return b"".join(self.source.chunks())
         return b"".join(self.source.archive.stream(self.source.member))
 
 
 class Edit(Value, frozen=True, kw_only=True):
-    """``contents`` are by the name the member will have: that of one kept, renamed or new."""
+    """``contents`` are by the new name of a member, which may be kept, renamed or added."""
 
     contents: dict[str, Content] = {}
     renamed: dict[str, str] = {}
@@ -48,7 +48,7 @@ class Edit(Value, frozen=True, kw_only=True):
 
 
 def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
-    """Every member but RECORD. A signature is dropped: it is of the RECORD that was."""
+    """Return all members to write, without RECORD and signatures, which apply to the old one."""
     _check_record(wheel)
     for name in (*edit.renamed, *edit.dropped):
         wheel.member(name)
@@ -77,7 +77,7 @@ def _entry(wheel: Wheel, old: str, new: str, contents: dict[str, Content]) -> Ou
 
 
 def _check_record(wheel: Wheel) -> None:
-    """Rows of members that are kept are copied, so they must be there and fit."""
+    """Raise an error if RECORD does not match, since rows of kept members are copied."""
     for mismatch in wheel.mismatches():
         member = wheel.members.get(mismatch.member)
         raise ArtifactError(
@@ -89,7 +89,7 @@ def _check_record(wheel: Wheel) -> None:
 
 
 def check_names(written: Iterable[str], file: str) -> None:
-    """What is written must be as sound as what is read."""
+    """Apply the rules for reading to the names of members that are written."""
     seen: set[str] = set()
     for name in written:
         problem = names.problem(name) or ("a file needs a name" if name.endswith("/") else None)

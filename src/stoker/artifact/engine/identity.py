@@ -1,7 +1,4 @@
-"""What a wheel is called: its file, its dist-info and its data folder, all named after METADATA.
-
-Pure: the two metadata files go in as bytes.
-"""
+"""Computes the file name, dist-info and data folder of a wheel from its metadata. Pure."""
 
 import re
 
@@ -17,7 +14,7 @@ _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
 
 
 class Identity(Value, frozen=True, kw_only=True):
-    """``stem`` is name and version; ``tags`` the compressed set, such as ``py3-none-any``."""
+    """``stem`` is name and version; ``tags`` is the compressed set, such as ``py3-none-any``."""
 
     stem: str
     tags: str
@@ -29,9 +26,9 @@ class Identity(Value, frozen=True, kw_only=True):
 
 
 def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
-    """From METADATA and WHEEL; ``present`` is a stem to keep where it says the same.
+    """Return the identity from METADATA and WHEEL; keep the ``present`` stem if it is equivalent.
 
-    What cannot be used is a ValueError in words.
+    Raise a ValueError with a message for invalid metadata.
     """
     about, kind = read_fields(metadata), read_fields(wheel)
     name, version = str(about.get("Name", "")), str(about.get("Version", ""))
@@ -42,7 +39,7 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
         raise ValueError(f"METADATA: {error}") from None
     build = str(kind.get("Build", ""))
     if build and not _BUILD.fullmatch(build):
-        raise ValueError(f"WHEEL: build number {build!r} is none")
+        raise ValueError(f"WHEEL: {build!r} is not a build number")
     fresh = f"{canonical.replace('-', '_')}-{wanted}"
     stem = present if _says(present, canonical, wanted) else fresh
     return Identity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
@@ -57,10 +54,10 @@ def _says(stem: str, name: str, version: Version) -> bool:
 
 
 def _compressed(lines: list[str]) -> str:
-    """One expression for all tags: each of the three parts a sorted set."""
+    """Return one expression for all tags; each of its three parts is a sorted set."""
     wrong = next((line for line in map(str, lines[:_MOST_TAGS]) if not read_tag(line)), None)
     if wrong is not None or len(lines) > _MOST_TAGS:
-        raise ValueError(f"WHEEL: {(wrong or '...')[:100]!r} is no tag")
+        raise ValueError(f"WHEEL: {(wrong or '...')[:100]!r} is not a tag")
     tags = read_tags(map(str, lines))
     interpreters = sorted({tag.interpreter for tag in tags})
     abis = sorted({tag.abi for tag in tags})

@@ -1,17 +1,17 @@
-"""Which names a member may have, and their order. Pure: no file is looked at."""
+"""Checks the names of members, and orders them. Pure."""
 
 import re
 from collections.abc import Iterable
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
-_LONGEST = 4096  # no path is longer on Linux
-_DEEPEST = 100  # folders in one another
+_LONGEST = 4096  # the longest path on Linux
+_DEEPEST = 100  # nested folders
 
 
 def problem(name: str) -> str | None:
-    """Why a name could end up outside the folder it is unpacked to, or None."""
+    """Return why a name is refused, for example because it leads to another folder, or None."""
     if _FORBIDDEN.search(name):
-        return "the name has a backslash, a drive letter or something that is no character"
+        return "the name has a backslash, a drive letter or an invalid character"
     if len(name) > _LONGEST:
         return "the name is too long"
     if name.startswith("/"):
@@ -27,7 +27,7 @@ def problem(name: str) -> str | None:
 
 
 def clash(names: Iterable[str]) -> str | None:
-    """A name that is also a folder of another, such as ``a`` beside ``a/b``, or None."""
+    """Return a name that is also a folder of another, such as ``a`` and ``a/b``, or None."""
     files = set(names)
     folders: set[str] = set()
     for name in files:
@@ -39,7 +39,7 @@ def clash(names: Iterable[str]) -> str | None:
 
 
 def place(name: str) -> tuple[bool, bool, str]:
-    """Sort key: dist-info last and RECORD at the very end, as the wheel format recommends."""
+    """Return a sort key: dist-info comes last and ends with RECORD, as the format recommends."""
     folder, _, rest = name.partition("/")
     in_dist_info = folder.endswith(".dist-info")
     return in_dist_info, in_dist_info and rest == "RECORD", name

@@ -1,4 +1,4 @@
-"""A zip file being written front to back. What a header could not know yet is put in at the end."""
+"""Writes a zip file from start to end; headers with unknown sizes are completed at the end."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ _UNKNOWN = zip_.Sizes(0, 0, 0)
 
 
 class ZipOutput:
-    """``moment`` is the date and time of every member, as DOS writes them."""
+    """``moment`` is the date and time of every member in DOS format."""
 
     def __init__(self, stream: BinaryIO, moment: int):
         self._stream = stream
@@ -19,10 +19,10 @@ class ZipOutput:
         self._position = 0
         self._start = self._data = 0  # of the member being written
         self._directory: list[bytes] = []
-        self._mended: list[tuple[int, bytes]] = []
+        self._completed: list[tuple[int, bytes]] = []
 
     def keep(self, entry: OutputMember, kept: CopiedMember) -> None:
-        """A whole member, as the compressed bytes it is."""
+        """Copy a member as compressed bytes."""
         member = kept.member
         sizes = zip_.Sizes(member.crc, member.compressed_size, member.size)
         header = self._header(entry, sizes, member.method)
@@ -41,7 +41,7 @@ class ZipOutput:
     def finish(self, entry: OutputMember, crc: int) -> None:
         sizes = zip_.Sizes(crc, self._position - self._data, entry.size)
         header = self._header(entry, sizes, zip_.DEFLATED)
-        self._mended.append((self._start, zip_.pack_local(header)))
+        self._completed.append((self._start, zip_.pack_local(header)))
         self._list(entry, header)
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class ZipOutput:
             self.extend(entry)
         self.extend(zip_.pack_end(zip_.End(len(self._directory), self._position - start, start)))
         self._stream.flush()
-        for offset, header in self._mended:
+        for offset, header in self._completed:
             os.pwrite(self._stream.fileno(), header, offset)
 
     def _open(self, header: zip_.MemberHeader) -> None:
@@ -59,7 +59,7 @@ class ZipOutput:
         self._data = self._position
 
     def _header(self, entry: OutputMember, sizes: zip_.Sizes, method: int) -> zip_.MemberHeader:
-        # Whether sizes need room is decided before they are known: what does not compress grows.
+        # The header format is chosen before the compressed size is known; it may exceed the size.
         wide = zip_.is_large(max(sizes.compressed, entry.size + (entry.size >> 10)))
         return zip_.MemberHeader(entry.name.encode(), method, self._moment, sizes, wide)
 

@@ -1,4 +1,4 @@
-"""Makes a wheel: from another one with an edit, or from a folder. Named after its own METADATA."""
+"""Writes a wheel from another wheel with an edit, or from a folder."""
 
 import os
 import stat
@@ -16,16 +16,15 @@ from stoker.model.errors import ArtifactError, StorageError
 
 
 def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:
-    """Write the edited wheel to the folder ``into`` and give back its path.
+    """Write the edited wheel to the folder ``into`` and return its path.
 
-    Members that are not edited are copied as compressed bytes, unread: ``wheel.wrong_hashes``
-    tells whether they are what RECORD says.
+    Unedited members are copied as compressed bytes; ``wheel.wrong_hashes`` checks their content.
     """
     return _write(edited(wheel, edit), wheel.dist_info, wheel.path, into, workers)
 
 
 def pack(folder: Path, into: Path, *, workers: int | None = None) -> Path:
-    """Write what a folder holds as a wheel to the folder ``into`` and give back its path."""
+    """Write the content of a folder as a wheel to the folder ``into`` and return its path."""
     everything = list(_walk(folder))
     check_names([entry.name for entry in everything], str(folder))
     dist_info = dist_info_of([entry.name for entry in everything], folder)
@@ -59,7 +58,7 @@ def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> Iden
 
 
 def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[OutputMember]:
-    """The dist-info and data folders follow a new name or version."""
+    """Rename the dist-info and data folders after a new name or version."""
     if stem == present:
         return entries
     folders = {f"{present}.{kind}": f"{stem}.{kind}" for kind in ("dist-info", "data")}
@@ -72,7 +71,7 @@ def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[O
 
 
 def _walk(folder: Path) -> Iterator[OutputMember]:
-    """Every file below a folder. Links are refused: what they point to may not go along."""
+    """Yield all files in a folder. Links are refused, since a wheel cannot contain them."""
     if not folder.is_dir():
         raise StorageError(f"cannot read {folder}: not a folder")
     for top, subfolders, files in os.walk(folder, onerror=_cannot_read):

@@ -1,4 +1,8 @@
-"""RECORD: what a wheel says it holds. Read, written and compared; no content is hashed here."""
+"""Reads and writes RECORD, the list of files in a wheel, and compares it with the members.
+
+It uses ``csv`` and no library: ``installer`` knows the format, but has neither a limit for rows nor
+a check for duplicates, which the strict reader needs.
+"""
 
 import base64
 import csv
@@ -9,27 +13,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from stoker.artifact.engine.directory import Member
 from stoker.model.value import Value
 
-# "sha256 or better", says the wheel format.
+# The wheel format requires sha256 or better.
 _STRONG = re.compile(r"sha256=[\w-]{43}|sha384=[\w-]{64}|sha512=[\w-]{86}", re.ASCII)
 UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")  # in dist-info; these have no hash
 
 
 class Row(Value, frozen=True, kw_only=True):
-    """``digest`` as written, ``sha256=...``; both empty for RECORD itself."""
+    """``digest`` is written as ``sha256=...``; both fields are empty for RECORD itself."""
 
     digest: str = ""
     size: int | None = None
 
 
 class Mismatch(Value, frozen=True, kw_only=True):
-    """Where RECORD and the wheel part."""
+    """A difference between RECORD and the wheel."""
 
     member: str
     problem: str
 
 
 def parse(content: bytes, *, most: int) -> dict[str, Row]:
-    """Rows by name, not more than ``most``. What cannot be read is a ValueError in words."""
+    """Return at most ``most`` rows by name, or raise a ValueError with a message."""
     rows: dict[str, Row] = {}
     try:
         lines = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
@@ -40,7 +44,7 @@ def parse(content: bytes, *, most: int) -> dict[str, Row]:
             if name in rows:
                 raise ValueError(f"line {lines.line_num}: {name} is listed twice")
             if len(rows) == most:
-                raise ValueError(f"line {lines.line_num}: more rows than could be right")
+                raise ValueError(f"line {lines.line_num}: too many rows")
             rows[name] = row
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(str(error)) from None
@@ -52,12 +56,12 @@ def _row(line: list[str], number: int) -> tuple[str, Row]:
         raise ValueError(f"line {number}: {len(line)} fields, not 3")
     name, digest, size = line
     if size and not (size.isascii() and size.isdigit() and len(size) < 20):
-        raise ValueError(f"line {number}: the size of {name} is no number")
+        raise ValueError(f"line {number}: the size of {name} is not a number")
     return name, Row(digest=digest, size=int(size) if size else None)
 
 
 def render(rows: Mapping[str, Row]) -> bytes:
-    """In the order given."""
+    """Return the text of RECORD, with rows in the given order."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for name, row in rows.items():
@@ -66,33 +70,33 @@ def render(rows: Mapping[str, Row]) -> bytes:
 
 
 def written(algorithm: str, digest: bytes) -> str:
-    """A hash as RECORD writes it."""
+    """Return a hash in the format of RECORD."""
     return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def is_strong(digest: str) -> bool:
-    """Whether a hash is one that the wheel format allows."""
+    """Return whether the wheel format allows a hash."""
     return _STRONG.fullmatch(digest) is not None
 
 
 def mismatches(
     rows: Mapping[str, Row], members: Iterable[Member], dist_info: str
 ) -> Iterator[Mismatch]:
-    """What can be told without the contents: missing and extra rows, sizes, missing hashes."""
+    """Yield the differences that need no content: missing and extra rows, sizes, hashes."""
     unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
     known = {member.name: member for member in members}
     for name, member in known.items():
         if name not in unlisted and (problem := _mismatch(rows.get(name), member)):
             yield Mismatch(member=name, problem=problem)
     for name in rows.keys() - known.keys():
-        yield Mismatch(member=name, problem="RECORD lists it, the wheel does not hold it")
+        yield Mismatch(member=name, problem="RECORD lists it, but the wheel does not contain it")
 
 
 def _mismatch(row: Row | None, member: Member) -> str | None:
     if row is None:
         return "RECORD does not list it"
     if not is_strong(row.digest):
-        return "RECORD has no hash of it that is sha256 or better"
+        return "RECORD has no hash for it that is sha256 or better"
     if row.size is not None and row.size != member.size:
         return f"RECORD says {row.size} bytes, the wheel {member.size}"
     return None

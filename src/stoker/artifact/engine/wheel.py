@@ -1,7 +1,4 @@
-"""A wheel open for reading: its members, its dist-info folder and its RECORD.
-
-What the metadata says, and whether it is right, is for others to judge.
-"""
+"""Reads a wheel: its members, its dist-info folder and its RECORD."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -20,7 +17,7 @@ from stoker.outside import parallel
 
 
 class Wheel:
-    """Members by name, in the order of the file."""
+    """An open wheel, with its members by name, in file order."""
 
     def __init__(self, archive: Archive):
         self.archive = archive
@@ -32,21 +29,23 @@ class Wheel:
         if name in self.members:
             return self.members[name]
         hints = [f"did you mean {other}?" for other in nearest(name, self.members, count=1)]
-        raise ArtifactError("no such member", file=str(self.path), member=name, hints=hints)
+        raise ArtifactError(
+            "the wheel has no such member", file=str(self.path), member=name, hints=hints
+        )
 
     def stream(self, name: str) -> Iterator[bytes]:
-        """The content of a member in chunks, checked against its declared size and checksum."""
+        """Yield the content of a member in chunks, and check its declared size and checksum."""
         return self.archive.stream(self.member(name))
 
     def read(self, name: str) -> bytes:
-        """The whole content of a small member, such as one of dist-info."""
+        """Return the whole content of a small member, such as one of dist-info."""
         member = self.member(name)
         if member.size > SMALL:
-            raise self.archive.error(f"{in_words(member.size)} are too much to read", member)
+            raise self.archive.error(f"{in_words(member.size)} is too large here", member)
         return b"".join(self.archive.stream(member))
 
     def content(self, name: str) -> Content:
-        """A member as the content of another, or to be compressed anew."""
+        """Return the content of a member, for use in another wheel."""
         member = self.member(name)
         return Content(size=member.size, chunks=lambda: self.archive.stream(member))
 
@@ -59,13 +58,13 @@ class Wheel:
             raise self.archive.error(str(error), member) from None
 
     def mismatches(self) -> Iterator[Mismatch]:
-        """Where RECORD and the wheel part, as far as can be told without the contents."""
+        """Yield the differences between RECORD and the wheel that need no content."""
         return mismatches(self.record, self.members.values(), self.dist_info)
 
     def wrong_hashes(self, *, workers: int | None = None) -> Iterator[Mismatch]:
-        """Members whose content is not what RECORD says. Broken compressed data is an error."""
+        """Yield the members whose content differs from their hash in RECORD."""
         listed = [member for name, member in self.members.items() if self._digest(name)]
-        listed.sort(key=lambda member: -member.size)  # so that the largest is not left to the end
+        listed.sort(key=lambda member: -member.size)  # the largest first, to keep all threads busy
         with ThreadPoolExecutor(workers or parallel.threads()) as pool:
             for mismatch in pool.map(self._hashed, listed):
                 if mismatch is not None:
@@ -81,7 +80,7 @@ class Wheel:
         return Mismatch(member=member.name, problem="the hash in RECORD is wrong")
 
     def _digest(self, name: str) -> str:
-        """The hash in RECORD, or nothing where there is none to compare with."""
+        """Return the hash in RECORD, or an empty string if there is none to compare with."""
         row = self.record.get(name)
         return row.digest if row and is_strong(row.digest) else ""
 
@@ -91,12 +90,12 @@ def dist_info_of(names: Iterable[str], path: Path) -> str:
     found = sorted(folder for folder in folders if folder.endswith(".dist-info"))
     if len(found) != 1:
         what = " and ".join(found) if found else "no .dist-info folder"
-        raise ArtifactError(f"not one wheel: it has {what}", file=str(path))
+        raise ArtifactError(f"not a valid wheel: it has {what}", file=str(path))
     return found[0]
 
 
 @contextmanager
 def open_wheel(path: Path, limits: Limits | None = None) -> Iterator[Wheel]:
-    """Everything but the contents is checked before it is given: names, headers, layout."""
+    """Open a wheel and check everything except the contents: names, headers, layout."""
     with open_archive(path, limits or Limits()) as archive:
         yield Wheel(archive)

@@ -1,6 +1,6 @@
-"""Writes a wheel in one pass: read, hashed and cut here, deflated on all cores, written in order.
+"""Writes a wheel in one pass: this thread reads and hashes, all cores compress.
 
-Memory is bounded by the chunks under way, whatever the size of a member.
+Only a limited number of chunks is in memory, whatever the size of a member.
 """
 
 import os
@@ -25,7 +25,7 @@ Task = tuple[OutputMember, Chunk | CopiedMember]
 def write(
     entries: Iterable[OutputMember], record_name: str, target: Path, workers: int | None
 ) -> None:
-    """All entries in the order given, then RECORD. ``target`` appears when it is complete."""
+    """Write all members in the given order, then RECORD. ``target`` appears when complete."""
     moment = _moment()
     with file_made_whole(target) as stream:
         output = ZipOutput(stream, moment)
@@ -49,13 +49,15 @@ def _put(output: ZipOutput, entry: OutputMember, chunk: Chunk, block: bytes) -> 
 
 
 def _moment() -> int:
-    """Every member's date and time, as DOS writes them: SOURCE_DATE_EPOCH, or the earliest."""
+    """Return the time of all members in DOS format: SOURCE_DATE_EPOCH, or the earliest."""
     text = os.environ.get("SOURCE_DATE_EPOCH") or "0"
     try:
         year, month, day, hour, minute, second = time.gmtime(int(text))[:6]
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"SOURCE_DATE_EPOCH is not a time: {text!r}") from None
-    if not 1980 <= year < 2108:  # what a zip file can say
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is not a time: {text!r}", hints=["set it to seconds since 1970"]
+        ) from None
+    if not 1980 <= year < 2108:  # the range of a zip file
         year, month, day, hour, minute, second = 1980, 1, 1, 0, 0, 0
     date = (year - 1980) << 9 | month << 5 | day
     return date << 16 | hour << 11 | minute << 5 | second // 2
@@ -77,7 +79,7 @@ def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
 
 
 def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
-    """Small members go together: handing over a task costs more than deflating a small file."""
+    """Group small members: passing a task to a thread costs more than compressing a small file."""
     batch: list[Task] = []
     size = 0
     for entry, part in tasks:

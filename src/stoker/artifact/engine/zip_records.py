@@ -1,6 +1,6 @@
-"""The records of a zip file, packed and unpacked; zip64 where a number needs it.
+"""Packs and unpacks the records of a zip file, with zip64 for large numbers.
 
-Knows neither files nor policy: what a member may be called, hold or weigh is judged elsewhere.
+``directory`` decides which names, sizes and flags are allowed.
 """
 
 import struct
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 STORED, DEFLATED = 0, 8
 ENCRYPTED, DESCRIPTOR, UTF8 = 1 << 0, 1 << 3, 1 << 11  # flags
-DEFLATE_HINTS = 0b110  # flags that say how hard the writer tried
+DEFLATE_HINTS = 0b110  # flags with the compression level
 UNIX = 3
 ZIP64, SECOND_NAME = 0x0001, 0x7075  # extra fields
 
-_MANY, _LARGE = 0xFFFF, 0xFFFFFFFF  # stand for "see the zip64 record"
+_MANY, _LARGE = 0xFFFF, 0xFFFFFFFF  # mean "see the zip64 record"
 _LOCAL = struct.Struct("<4s5H3L2H")
 _ENTRY = struct.Struct("<4s2B5H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
@@ -27,7 +27,7 @@ LOCAL_SIZE, END_SIZE, END64_SIZE = _LOCAL.size, _END.size, _END64.size + _LOCATO
 
 
 class MalformedError(Exception):
-    """A record is not what the format says. The reader adds where."""
+    """A record violates the format. The reader adds its place."""
 
 
 class Sizes(NamedTuple):
@@ -40,7 +40,7 @@ class DirectoryEntry(NamedTuple):
     """One entry of the central directory."""
 
     system: int
-    version: int  # of the format, that a reader must know
+    version: int  # of the format, that a reader must support
     flags: int
     method: int
     sizes: Sizes
@@ -61,7 +61,7 @@ class Local(NamedTuple):
 
 
 class MemberHeader(NamedTuple):
-    """A member to be written. ``moment`` is date and time as DOS writes them; ``wide``: zip64."""
+    """A member to write. ``moment`` is date and time in DOS format; ``wide`` means zip64."""
 
     name: bytes
     method: int
@@ -76,19 +76,19 @@ class MemberHeader(NamedTuple):
 
 
 class End(NamedTuple):
-    """Where the central directory is, and how many ``entries`` it has."""
+    """The place of the central directory, and the number of its ``entries``."""
 
     entries: int
     size: int
     offset: int
 
     def agrees(self, wide: "End") -> bool:
-        """Whether a zip64 record says the same, or what this one has no room for."""
+        """Return whether a zip64 record has the same values, or values too large for this one."""
         return self == (min(wide.entries, _MANY), min(wide.size, _LARGE), min(wide.offset, _LARGE))
 
 
 def unpack_entries(directory: bytes, count: int) -> Iterator[tuple[int, DirectoryEntry]]:
-    """Every entry with its position; anything left over or missing is an error."""
+    """Yield every entry with its position; surplus or missing bytes are an error."""
     position = 0
     for _ in range(count):
         entry, length = _unpack_entry(directory, position)
@@ -100,17 +100,17 @@ def unpack_entries(directory: bytes, count: int) -> Iterator[tuple[int, Director
 
 def _unpack_entry(directory: bytes, position: int) -> tuple[DirectoryEntry, int]:
     if len(directory) - position < _ENTRY.size:
-        raise MalformedError("the central directory is cut short")
+        raise MalformedError("the central directory is truncated")
     fields = _ENTRY.unpack_from(directory, position)
     mark, _, system, version, flags, method, _, _, crc, compressed, unpacked = fields[:11]
     name_length, extra_length, comment_length, disk, _, attributes, offset = fields[11:]
     if mark != _ENTRY_MARK:
-        raise MalformedError("no entry of the central directory here")
+        raise MalformedError("this is not an entry of the central directory")
     names = position + _ENTRY.size
     extras = names + name_length
     end = extras + extra_length + comment_length
     if end > len(directory):
-        raise MalformedError("an entry of the central directory is cut short")
+        raise MalformedError("an entry of the central directory is truncated")
     extra = unpack_extra(directory[extras : extras + extra_length])
     unpacked, compressed, offset = _widened(extra, unpacked, compressed, offset)
     if disk != 0:
@@ -134,41 +134,41 @@ def unpack_extra(extra: bytes) -> dict[int, bytes]:
     position = 0
     while position < len(extra):
         if len(extra) - position < 4:
-            raise MalformedError("an extra field is cut short")
+            raise MalformedError("an extra field is truncated")
         kind, length = struct.unpack_from("<2H", extra, position)
         position += 4 + length
         if position > len(extra) or kind in fields:
-            raise MalformedError("an extra field is cut short or there twice")
+            raise MalformedError("an extra field is truncated or duplicated")
         fields[kind] = extra[position - length : position]
     return fields
 
 
 def _widened(extra: dict[int, bytes], *numbers: int) -> list[int]:
-    """The numbers, those too large for their field taken from the zip64 field in turn."""
+    """Return the numbers; those too large for their field come from the zip64 field."""
     if _LARGE not in numbers:
         return list(numbers)
     field = extra.get(ZIP64, b"")
     wanted = numbers.count(_LARGE)
     if len(field) < 8 * wanted:
-        raise MalformedError("the zip64 field is missing or cut short")
+        raise MalformedError("the zip64 field is missing or truncated")
     wide = iter(struct.unpack_from(f"<{wanted}Q", field))
     return [next(wide) if number == _LARGE else number for number in numbers]
 
 
 def unpack_local(header: bytes) -> Local:
-    """From the first ``LOCAL_SIZE`` bytes; sizes may still stand for "see the zip64 field"."""
+    """Unpack the first ``LOCAL_SIZE`` bytes; sizes may still mean "see the zip64 field"."""
     if len(header) < _LOCAL.size:
-        raise MalformedError("the local header is cut short")
+        raise MalformedError("the local header is truncated")
     mark, _, flags, method, _, _, crc, compressed, unpacked, name_length, extra_length = (
         _LOCAL.unpack_from(header)
     )
     if mark != _LOCAL_MARK:
-        raise MalformedError("no local header here")
+        raise MalformedError("this is not a local header")
     return Local(flags, method, Sizes(crc, compressed, unpacked), name_length, extra_length)
 
 
 def local_sizes(local: Local, extra: bytes) -> Sizes:
-    """The sizes of a local header, from the zip64 field where it says so."""
+    """Return the sizes of a local header, from the zip64 field if needed."""
     _, compressed, unpacked = local.sizes
     if _LARGE in (compressed, unpacked):
         unpacked, compressed = _widened(unpack_extra(extra), unpacked, compressed)
@@ -176,7 +176,7 @@ def local_sizes(local: Local, extra: bytes) -> Sizes:
 
 
 def descriptors(sizes: Sizes) -> list[bytes]:
-    """The ways to write sizes after a member's data: narrow or wide, with or without a mark."""
+    """Return all valid descriptors after a member: narrow or wide, with or without a mark."""
     wide = struct.pack("<L2Q", *sizes)
     if max(sizes) > _LARGE:
         return [wide, _DESCRIPTOR_MARK + wide]
@@ -185,9 +185,9 @@ def descriptors(sizes: Sizes) -> list[bytes]:
 
 
 def unpack_end(record: bytes) -> End:
-    """From the last ``END_SIZE`` bytes of the file."""
+    """Unpack the last ``END_SIZE`` bytes of the file."""
     if len(record) < _END.size or record[:4] != _END_MARK:
-        raise MalformedError("no end of the central directory: cut short, or no zip file")
+        raise MalformedError("no end of the central directory: truncated, or not a zip file")
     _, disk, start, here, count, size, offset, comment = _END.unpack(record)
     if disk or start or here != count or comment:
         raise MalformedError("the archive is split over several files or has a comment")
@@ -195,20 +195,20 @@ def unpack_end(record: bytes) -> End:
 
 
 def unpack_end64(record: bytes, position: int) -> End | None:
-    """From the ``END64_SIZE`` bytes at ``position``, before the narrow end; None: not zip64."""
+    """Unpack the ``END64_SIZE`` bytes at ``position``; return None if it is not zip64."""
     if len(record) < END64_SIZE or not record.startswith(_LOCATOR64_MARK, _END64.size):
         return None
     mark, length, _, _, disk, start, here, count, size, offset = _END64.unpack_from(record)
     _, located_disk, located, disks = _LOCATOR64.unpack_from(record, _END64.size)
     if mark != _END64_MARK or length != _END64.size - 12:
-        raise MalformedError("no zip64 end record here")
+        raise MalformedError("this is not a zip64 end record")
     if located != position or disk or start or located_disk or disks != 1 or here != count:
-        raise MalformedError("the zip64 end record points elsewhere")
+        raise MalformedError("the zip64 end record has a wrong position")
     return End(count, size, offset)
 
 
 def pack_local(header: MemberHeader) -> bytes:
-    """The header before a member's data."""
+    """Pack the header before a member's data."""
     sizes = header.sizes
     extra = b""
     if header.wide:
@@ -219,7 +219,7 @@ def pack_local(header: MemberHeader) -> bytes:
 
 
 def pack_entry(header: MemberHeader, *, mode: int, offset: int) -> bytes:
-    """One entry of the central directory."""
+    """Pack one entry of the central directory."""
     numbers = (header.sizes.unpacked, header.sizes.compressed, offset)
     large = [number for number in numbers if number >= _LARGE]
     extra = struct.pack(f"<2H{len(large)}Q", ZIP64, 8 * len(large), *large) if large else b""
@@ -231,12 +231,12 @@ def pack_entry(header: MemberHeader, *, mode: int, offset: int) -> bytes:
 
 
 def _version(wide: bool) -> int:
-    """The version of the format that a reader must know."""
+    """Return the version of the format that a reader must support."""
     return 45 if wide else 20
 
 
 def pack_end(end: End) -> bytes:
-    """Every record after the central directory."""
+    """Pack all records after the central directory."""
     narrow = (min(end.entries, _MANY),) * 2 + (min(end.size, _LARGE), min(end.offset, _LARGE))
     records = _END.pack(_END_MARK, 0, 0, *narrow, 0)
     if end.entries < _MANY and max(end.size, end.offset) < _LARGE:

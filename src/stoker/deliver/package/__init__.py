@@ -1,5 +1,5 @@
-"""Makes a wheel portable: facts of the wheel and of the libraries around it, a plan, one pass.
+"""Makes a wheel portable.
 
-``read_built_wheel`` reads the wheel, ``gather`` finds what goes along, ``make_plan`` decides and
-``apply`` writes. What the user wants is a ``PackageRequest``.
+``read_built_wheel`` reads the wheel, ``gather`` finds the libraries to bundle, ``make_plan`` makes
+the plan and ``apply`` writes the new wheel. A ``PackageRequest`` holds the user's options.
 """

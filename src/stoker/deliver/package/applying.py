@@ -1,4 +1,4 @@
-"""A plan made true in one pass: what changes is edited while it streams into the new wheel."""
+"""Applies a plan in one pass: libraries are edited while they are streamed into the new wheel."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _WORK = ".work"
 
 
 def apply(plan: PackagePlan, wheel: Wheel, into: Path, *, force: bool = False) -> Packaged:
-    """Write the packaged wheel to the folder ``into``, where it appears when it is whole."""
+    """Write the packaged wheel to the folder ``into``, where it appears when it is complete."""
     debug = into / f"{plan.file_name.removesuffix('.whl')}{DEBUG_SUFFIX}"
     stripped = [change.path for change in plan.changed if change.strip]
     _check_free(wheel.path, into / plan.file_name, debug if stripped else None, force=force)
@@ -41,12 +41,12 @@ def apply(plan: PackagePlan, wheel: Wheel, into: Path, *, force: bool = False) -
 def _check_free(wheel: Path, target: Path, debug: Path | None, *, force: bool) -> None:
     if target.exists() and target.samefile(wheel):
         raise UsageError(
-            f"{target} is the wheel to be packaged, which is left as it is",
-            hints=["--out DIR: another folder", "--label LABEL: another version"],
+            f"{target} is the wheel to package, and it would be overwritten",
+            hints=["choose another folder with --out, or another version with --label"],
         )
     there = [path for path in (target, debug) if path is not None and path.exists()]
     if there and not force:
-        raise UsageError(f"{there[0]} is there already", hints=["--force replaces it"])
+        raise UsageError(f"{there[0]} already exists", hints=["replace it with --force"])
 
 
 def _packaged(path: Path, debug: Path | None = None) -> Packaged:
@@ -61,7 +61,7 @@ def _packaged(path: Path, debug: Path | None = None) -> Packaged:
 def _strip(
     members: Sequence[str], wheel: Wheel, sources: OpenSources, aside: Path
 ) -> dict[str, Source]:
-    """Stripped copies of members, by name; what was taken out of them stays in ``aside``."""
+    """Return stripped copies of members by name; the debug information stays in ``aside``."""
     tool = find_tool()
 
     def strip(member: str) -> Source:

@@ -1,4 +1,4 @@
-"""The wheel to be packaged: what it says of itself, its libraries, and what they are built for."""
+"""Reads the wheel to package: its metadata, its libraries and their machine."""
 
 import re
 from collections.abc import Collection
@@ -19,7 +19,7 @@ _LOADED = (ElfKind.LIBRARY, ElfKind.PROGRAM)
 
 
 class BuiltWheel(Value, frozen=True, kw_only=True):
-    """``libraries`` are the ELF files that a loader of the machine deals with."""
+    """``libraries`` are the ELF files that the loader of the machine can load."""
 
     path: str
     facts: WheelFacts
@@ -29,7 +29,7 @@ class BuiltWheel(Value, frozen=True, kw_only=True):
     metadata: bytes
     wheel: bytes
     dist_info: str
-    cuda: str | None = None  # as PyTorch's own wheel says
+    cuda: str | None = None  # from torch/version.py
 
     @property
     def is_torch(self) -> bool:
@@ -41,14 +41,14 @@ class BuiltWheel(Value, frozen=True, kw_only=True):
 
     @property
     def own(self) -> frozenset[str]:
-        """The names that others can find here."""
+        """Return all names of libraries in the wheel."""
         names = (PurePosixPath(member).name for member in self.members)
         sonames = (library.soname for library in self.libraries if library.soname)
         return frozenset((*names, *sonames))
 
     @property
     def is_extension(self) -> bool:
-        """Whether it is linked to PyTorch without being it."""
+        """Return whether it is linked to PyTorch and is not PyTorch itself."""
         return any(row.name == "torch" for row in map(bringer, self.needed - self.own) if row)
 
 
@@ -76,18 +76,18 @@ def _check(wheel: Wheel, libraries: Collection[LibraryFacts]) -> None:
             raise ArtifactError(library.problem)
     if not any(_is_loaded(library) for library in libraries):
         raise UsageError(
-            f"{wheel.path.name} holds no library or program of Linux: nothing ties it to a system",
-            hints=["a wheel of Python code alone runs everywhere as it is"],
+            f"{wheel.path.name} holds no Linux library or program, so there is nothing to package",
+            hints=["use it as it is: a pure Python wheel is portable"],
         )
 
 
 def _is_loaded(library: LibraryFacts) -> bool:
-    """Not objects, nor device code that lies there as a file of its own."""
+    """Return whether the loader loads it: no object file, no separate device code."""
     return library.kind in _LOADED and library.machine != "cuda"
 
 
 def _machine(tags: Collection[str], machines: Collection[str], path: Path) -> str:
-    """The one all libraries are for; of several, the one that the tags name."""
+    """Return the machine of all libraries; if there are several, the one in the tags."""
     named = [machine for machine in machines if any(tag.endswith(f"_{machine}") for tag in tags)]
     fitting = named if len(machines) > 1 else list(machines)
     if len(fitting) != 1:

@@ -1,4 +1,4 @@
-"""The libraries that a wheel takes in: where they go and what they are called there. Pure."""
+"""The bundled libraries of a wheel: their folder and their new names. Pure."""
 
 from collections.abc import Mapping
 
@@ -11,12 +11,12 @@ _TORCH_FOLDER = "torch/lib"
 
 
 def to_be_hashed(closure: Closure) -> tuple[FoundLibrary, ...]:
-    """Those whose names do not stay, because another wheel may bring another of the name."""
+    """Return the libraries to rename, because another wheel may bundle one with this name."""
     return tuple(found for found in closure.found.values() if not keeps_name(_called(found)))
 
 
 def hashed_name(name: str, digest: str) -> str:
-    """``libcudart-1a2b3c4d.so.12``"""
+    """Return a name such as ``libcudart-1a2b3c4d.so.12``."""
     stem, dot, rest = name.partition(".so")
     return f"{stem}-{digest[:8]}{dot}{rest}"
 
@@ -26,7 +26,7 @@ def _called(found: FoundLibrary) -> str:
 
 
 class BundledLibraries:
-    """``digests`` are by the name that others need."""
+    """``digests`` are by the name that other libraries need."""
 
     def __init__(self, built: BuiltWheel, closure: Closure, digests: Mapping[str, str]):
         own = built.dist_info.partition("-")[0]
@@ -38,12 +38,12 @@ class BundledLibraries:
         }
 
     def renamed(self, needed: tuple[str, ...]) -> dict[str, str]:
-        """Of the names that a library needs, those that change."""
+        """Return the needed names of a library that change, with their new names."""
         return {name: new for name in needed if (new := self.names.get(name, name)) != name}
 
     @property
     def files(self) -> dict[str, FoundLibrary]:
-        """By the new name: a file that is needed by two names goes along once."""
+        """Return the files by new name; a file that is needed by two names is bundled once."""
         return {new: self._closure.found[name] for name, new in self.names.items()}
 
     def wanted_by(self, new: str) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
-"""Which libraries a wheel has to take in: all that it needs by name and nobody else provides, what
-these need in turn, and what they open by name when they run.
+"""Finds the libraries that a wheel has to bundle.
+
+These are the libraries that it needs and nothing else provides, their own dependencies, and the
+libraries that they open by name at run time.
 """
 
 from pathlib import PurePosixPath
@@ -15,7 +17,7 @@ _MOST_PLACES = 12
 
 
 class Closure(Value, frozen=True, kw_only=True):
-    """Libraries by the name that others need, and who these are."""
+    """The libraries by the name that others need, and the libraries that need them."""
 
     found: dict[str, FoundLibrary] = {}
     wanted_by: dict[str, tuple[str, ...]] = {}
@@ -25,7 +27,7 @@ class Closure(Value, frozen=True, kw_only=True):
 def gather(
     built: BuiltWheel, providers: Providers, places: SearchPlaces, *, cuda: int | None = None
 ) -> Closure:
-    """``cuda`` is the major version: what is opened at run time must be of it."""
+    """Find all libraries to bundle. ``cuda`` selects the libraries opened at run time."""
     walk = _Walk(providers, places, cuda)
     for library in built.libraries:
         walk.need_all(library.needed, library.path)
@@ -71,7 +73,7 @@ class _Walk:
         self.offer_opened(found.name)
 
     def offer_opened(self, opener: str) -> None:
-        """A library that opens others mostly works without them, so they are no must."""
+        """Add the libraries that ``opener`` opens at run time, which are optional."""
         for pattern in opened_by(opener, self._cuda):
             names = self._places.matching(pattern)
             taken = [name for name in names if self._providers.of(name) is Provider.BUNDLE]
@@ -81,7 +83,7 @@ class _Walk:
                 self.notes.append(f"{opener} opens {pattern}, which was not found")
 
     def _offer(self, name: str, opener: str) -> None:
-        """Take it in, unless what it needs itself is not there."""
+        """Add a library, unless one of its own dependencies is missing."""
         if name in self.found:
             self.wanted_by.setdefault(name, []).append(opener)
             return
@@ -91,7 +93,7 @@ class _Walk:
         attempt._need(name, opener)
         if attempt.missing:
             lacking = ", ".join(other for other in attempt.missing if other != name)
-            self.notes.append(f"{opener} opens {name}, which is left out: {lacking} was not found")
+            self.notes.append(f"{opener} opens {name}, which needs {lacking}: it was not found")
             return
         self.found, self.wanted_by = attempt.found, attempt.wanted_by
         self.notes += attempt.notes
@@ -99,29 +101,29 @@ class _Walk:
 
 def _not_found(missing: dict[str, list[str]], places: SearchPlaces) -> MissingError:
     (name, wanting), *others = missing.items()
-    hints = [f"unfit: {file}" for file in places.unfit.get(name, ())]
+    hints = [f"not usable: {file}" for file in places.unfit.get(name, ())]
     labels = places.labels
     more = f" and {len(labels) - _MOST_PLACES} more" if len(labels) > _MOST_PLACES else ""
     hints += [
-        f"looked in {', '.join(labels[:_MOST_PLACES])}{more}",
-        "--library-folder PATH: a folder, a wheel or a folder of wheels that has it",
-        f"--exclude {name}: whoever installs the wheel provides it",
+        f"searched {', '.join(labels[:_MOST_PLACES])}{more}",
+        "name a folder, a wheel or a folder of wheels that has it with --library-folder",
+        f"use --exclude {name} if the target machine provides it",
     ]
     if others:
-        hints.insert(0, f"nor were {', '.join(other for other, _ in others)}")
+        hints.insert(0, f"also not found: {', '.join(other for other, _ in others)}")
     return MissingError(
-        f"{name} was not found, and is needed by {', '.join(dict.fromkeys(wanting))}", hints=hints
+        f"{name} was not found; it is needed by {', '.join(dict.fromkeys(wanting))}", hints=hints
     )
 
 
 def _check_sonames(found: dict[str, FoundLibrary]) -> None:
-    """The loader takes a second library of the same name for the first, whichever it is."""
+    """Raise an error for two libraries of one name, since the loader would load only one."""
     seen: dict[str, FoundLibrary] = {}
     for library in found.values():
         soname = library.facts.soname or library.name
         other = seen.setdefault(soname, library)
         if other.source != library.source:
             raise UsageError(
-                f"two libraries are called {soname}: {other.source} and {library.source}",
-                hints=[f"--exclude {library.name}: whoever installs the wheel provides it"],
+                f"two libraries have the name {soname}: {other.source} and {library.source}",
+                hints=[f"use --exclude {library.name} if the target machine provides it"],
             )

@@ -1,4 +1,4 @@
-"""What the packaged wheel is called: its version and its tags. Pure."""
+"""The version and tags of the packaged wheel. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from stoker.model.errors import UsageError
 
 
 def new_version(version: str, label: str | None) -> str:
-    """With the local label; without one where it is empty."""
+    """Return the version with the local label; an empty label removes it."""
     if label is None:
         return version
     try:
@@ -20,20 +20,20 @@ def new_version(version: str, label: str | None) -> str:
         return str(read_version(f"{public}+{label}")) if label else public
     except InvalidVersion:
         raise UsageError(
-            f"'{label}' is no label of a version",
-            hints=["letters, digits and dots, such as cu128.sm90"],
+            f"'{label}' is not a local version label",
+            hints=["use letters, digits and dots, such as cu128.sm90"],
         ) from None
 
 
 def new_tags(
     tags: Sequence[str], libraries: Sequence[LibraryFacts], machine: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tags that promise what the symbols need, and what to note. Those that do are kept."""
+    """Return tags that match the symbols, and notes. Tags that match already are kept."""
     needed = oldest_manylinux(libraries)
     if needed is None:
         newest = policies()[-1].name
         plain = tuple(dict.fromkeys(_with_platform(tag, f"linux_{machine}") for tag in tags))
-        return plain, (f"it needs newer symbols than {newest} promises: no manylinux tag fits",)
+        return plain, (f"no manylinux tag fits: it needs newer symbols than {newest} has",)
     made = [_honest(tag, needed, machine) for tag in tags]
     return tuple(dict.fromkeys(made)), ()
 
@@ -41,14 +41,14 @@ def new_tags(
 def _honest(tag: str, needed: str, machine: str) -> str:
     platform = tag.rpartition("-")[2]
     if not platform.startswith(("linux_", "manylinux")) and platform != "any":
-        raise UsageError(f"the wheel is for {platform}: only those for Linux with glibc are known")
+        raise UsageError(f"the wheel is for {platform}: only Linux with glibc is supported")
     enough = {name for row in _from(needed) for name in (row.name, *row.aliases)}
     kept = [part for part in platform.split(".") if part.removesuffix(f"_{machine}") in enough]
     return _with_platform(tag, ".".join(kept) or f"{needed}_{machine}")
 
 
 def _from(needed: str) -> Sequence[Policy]:
-    """A tag and all that are newer."""
+    """Return the policy of a tag and all newer ones."""
     names = [policy.name for policy in policies()]
     return policies()[names.index(needed) :]
 

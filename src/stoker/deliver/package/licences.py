@@ -1,5 +1,6 @@
-"""The licence texts of libraries that are taken in: of the package that owns them, of the folder
-they are in, of the system's package. Whether a licence allows it is not for a program to say.
+"""Finds the licence texts of bundled libraries: in their package, folder or system package.
+
+It does not check whether a licence allows redistribution.
 """
 
 import re
@@ -13,21 +14,21 @@ from stoker.model.errors import MissingError
 from stoker.outside import process
 
 _TEXT = re.compile(r"(licen[cs]e|copying|copyright|eula|notice)", re.IGNORECASE)
-_HEIGHT = 4  # folders above a library that may belong to it
-_SHARED = {Path("/"), Path("/usr"), Path("/usr/local"), Path("/opt")}  # belong to nobody
+_HEIGHT = 4  # parent folders that may belong to the same package
+_SHARED = {Path("/"), Path("/usr"), Path("/usr/local"), Path("/opt")}  # belong to no package
 _DOCUMENTS = Path("/usr/share/doc")
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 
 
 def find_licences(found: Iterable[FoundLibrary]) -> tuple[tuple[Licence, ...], tuple[str, ...]]:
-    """The texts, and a note for each library that none was found of."""
+    """Return the texts, and a note for each library without one."""
     licences: dict[str, Licence] = {}
     notes = []
     for library in found:
         texts = list(_licences(library.source))
         licences |= {text.path: text for text in texts}
         if not texts:
-            notes.append(f"no licence text goes along with {library.name} ({library.source})")
+            notes.append(f"no licence text was found for {library.name} ({library.source})")
     return tuple(licences[path] for path in sorted(licences)), tuple(notes)
 
 
@@ -53,7 +54,7 @@ def _of_wheel(path: Path) -> Iterator[Licence]:
 
 
 def _of_distribution(library: Path) -> Iterator[Licence]:
-    """Of the distribution whose RECORD lists the library, in a folder above it."""
+    """Search the distribution whose RECORD lists the library, in a parent folder."""
     for information in _informations(library):
         record = information / "RECORD"
         names = record.read_text(errors="replace") if record.is_file() else ""
@@ -68,11 +69,11 @@ def _of_distribution(library: Path) -> Iterator[Licence]:
 def _informations(library: Path) -> Iterator[Path]:
     for folder in _above(library):
         yield from sorted(folder.glob("*.dist-info"))
-        yield from sorted(folder.glob("dist-info/*.dist-info"))  # in a toolchain that stoker made
+        yield from sorted(folder.glob("dist-info/*.dist-info"))  # in a toolchain of stoker
 
 
 def _of_folder(library: Path) -> Iterator[Licence]:
-    """Of the nearest folder above that has any."""
+    """Search the nearest parent folder that has licence texts."""
     for folder in _above(library):
         texts = [path for path in sorted(folder.iterdir()) if _TEXT.match(path.name)]
         yield from (
@@ -87,7 +88,7 @@ def _above(library: Path) -> list[Path]:
 
 
 def _of_system(library: Path) -> Iterator[Licence]:
-    """Of the system's package, where dpkg or rpm knows it."""
+    """Search the system package that dpkg or rpm names."""
     if package := _first_word(["dpkg-query", "--search", library]):
         text = _DOCUMENTS / package.partition(":")[0] / "copyright"
         if text.is_file():
@@ -103,7 +104,7 @@ def _first_word(command: list[str | Path]) -> str:
 
 def _answer(command: list[str | Path]) -> str:
     try:
-        outcome = process.run(command, timeout=_PATIENCE)
+        outcome = process.run(command, timeout=_TIMEOUT_S)
     except MissingError:
         return ""
     return outcome.stdout if outcome.ok else ""

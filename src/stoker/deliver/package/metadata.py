@@ -1,4 +1,4 @@
-"""METADATA and WHEEL, edited as text: what is not asked for keeps its bytes. Pure."""
+"""Edits METADATA and WHEEL as text: everything else keeps its bytes. Pure."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -19,12 +19,12 @@ def edited_metadata(
     requires: Sequence[str] = (),
     licences: Sequence[str] = (),
 ) -> bytes:
-    """``drop`` are lines of Requires-Dist as they stand there."""
+    """Return the new METADATA. ``drop`` are Requires-Dist values as they are in the file."""
     headers = Headers(content)
     if version is not None:
         headers.replace("Version", [version])
     headers.drop("Requires-Dist", lambda line: line in drop)
-    # What an extra requires stands after its Provides-Extra, in the files of most builders.
+    # Most builders write the requirements of an extra after its Provides-Extra.
     headers.insert("Requires-Dist", requires, before=["Provides-Extra"])
     if licences and _knows_licence_files(headers):
         headers.insert("License-File", licences)
@@ -32,7 +32,7 @@ def edited_metadata(
 
 
 def required_name(line: str) -> str | None:
-    """The package that a requirement names, unless only an extra asks for it."""
+    """Return the package that a requirement names, or None if it belongs to an extra."""
     try:
         requirement = read_requirement(line)
     except InvalidRequirement:
@@ -43,7 +43,7 @@ def required_name(line: str) -> str | None:
 
 
 def _knows_licence_files(headers: Headers) -> bool:
-    """Since version 2.4 of the format; before, the texts lie there without being listed."""
+    """List the licence texts; before version 2.4 of the format, they are not listed."""
     version = (headers.values("Metadata-Version") or ["1.0"])[0]
     return [whole_number(n) or 0 for n in re.findall(r"\d+", version)[:2]] >= [2, 4]
 

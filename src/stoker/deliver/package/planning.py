@@ -1,6 +1,4 @@
-"""From facts to the plan of a package: what becomes of every library, and of the metadata. Pure:
-what has to be read for it is handed in.
-"""
+"""Makes the plan of a package: the changes to every library and to the metadata. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -37,7 +35,7 @@ def make_plan(
     licences: Sequence[Licence] = (),
     notes: Sequence[str] = (),
 ) -> PackagePlan:
-    """``digests`` are SHA-256 of the libraries that are bundled in under another name."""
+    """Return the plan. ``digests`` are SHA-256 of the libraries bundled under another name."""
     providers = Providers(built, request)
     bundled = BundledLibraries(built, closure, digests)
     paths = None if request.mode is Mode.PLAIN else _search_paths(built, request, bundled)
@@ -81,7 +79,7 @@ def _search_paths(
 def _package_folders(
     built: BuiltWheel, request: PackageRequest, providers: Providers
 ) -> tuple[str, ...]:
-    """Where NVIDIA's packages are, if the wheel takes any library from there."""
+    """Return the folders of NVIDIA's packages, if the wheel uses a library from there."""
     if not any(providers.of(name) is Provider.PACKAGE for name in built.needed):
         return ()
     cuda = known_cuda_of(built, request)
@@ -89,8 +87,8 @@ def _package_folders(
         return found
     known = " and ".join(map(str, known_cuda()))
     raise UsageError(
-        f"where the packages of CUDA {cuda.major} put their libraries is not known",
-        hints=[f"known are those of CUDA {known}"],
+        f"the folders of NVIDIA's packages for CUDA {cuda.major} are unknown",
+        hints=[f"use CUDA {known}, or --mode bundle"],
     )
 
 

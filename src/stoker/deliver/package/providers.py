@@ -1,4 +1,4 @@
-"""Who provides a library that the wheel needs by name. Pure."""
+"""Decides what provides each library that a wheel needs. Pure."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -12,15 +12,15 @@ from stoker.knowledge.sonames import bringer, is_of_driver
 
 
 class Provider(StrEnum):
-    WHEEL = "wheel"  # it is there already
-    SYSTEM = "system"  # whoever installs the wheel: with Linux, the driver, Python or otherwise
+    WHEEL = "wheel"  # already in it
+    SYSTEM = "system"  # the target machine: Linux, driver, Python, or excluded by the user
     TORCH = "torch"
-    PACKAGE = "package"  # one of NVIDIA's
-    BUNDLE = "bundle"  # the wheel will: it is taken in
+    PACKAGE = "package"  # a package of NVIDIA
+    BUNDLE = "bundle"  # it has to be added to the wheel
 
 
 class Providers:
-    """The same question for every name, of one wheel and one request."""
+    """The providers of all libraries, for one wheel and one request."""
 
     def __init__(self, built: BuiltWheel, request: PackageRequest):
         self._own: Collection[str] = built.own

@@ -1,4 +1,4 @@
-"""What a packaged wheel requires of others: PyTorch, NVIDIA's packages. Pure."""
+"""The requirements of a packaged wheel: PyTorch and NVIDIA's packages. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _LINUX = 'platform_system == "Linux"'
 def added_requirements(
     built: BuiltWheel, request: PackageRequest, providers: Providers
 ) -> tuple[str, ...]:
-    """Lines for METADATA: those of the user come before those we know, by package."""
+    """Return lines for METADATA; the user's line for a package replaces the known one."""
     own = tuple(_checked(line) for line in request.requires)
     names = {required_name(line) for line in own}
     known = [line for line in _known(built, request, providers) if required_name(line) not in names]
@@ -36,7 +36,7 @@ def _checked(line: str) -> str:
         read_requirement(line)
     except InvalidRequirement as error:
         raise UsageError(
-            f"'{line}' is no requirement: {error}", hints=["for example: --requires triton==3.5.1"]
+            f"'{line}' is not a requirement: {error}", hints=["use --requires triton==3.5.1"]
         ) from None
     return line
 
@@ -53,7 +53,7 @@ def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> 
 
 
 def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:
-    """NVIDIA's packages that bring what the wheel itself needs."""
+    """Return NVIDIA's packages that hold the libraries that the wheel needs."""
     names = [name for name in built.needed if providers.of(name) is Provider.PACKAGE]
     rows = {row.name: row for name in names if (row := bringer(name))}
     return [rows[name] for name in sorted(rows)]
@@ -67,7 +67,7 @@ def _of_torch(built: BuiltWheel, request: PackageRequest) -> tuple[str, ...]:
 def _of_extension(
     built: BuiltWheel, request: PackageRequest, brought: Sequence[Bringer]
 ) -> tuple[str, ...]:
-    """The PyTorch it is linked to, and of what that requires the part it needs itself."""
+    """Return the PyTorch that an extension is linked to, and NVIDIA's packages that it needs."""
     torch = _built_against(built, request)
     if torch is None:
         return ()
@@ -83,7 +83,7 @@ def _of_extension(
 
 
 def _built_against(built: BuiltWheel, request: PackageRequest) -> str | None:
-    """The version of PyTorch that an extension needs, as told or as its METADATA pins it."""
+    """Return the PyTorch version of an extension, from the user or from its METADATA."""
     if request.torch:
         _base_version(request.torch)
         return request.torch
@@ -94,14 +94,14 @@ def _built_against(built: BuiltWheel, request: PackageRequest) -> str | None:
                     return clause.version
     if request.mode is Mode.PYPI and not request.requires:
         raise UsageError(
-            f"{built.facts.name} is linked to PyTorch: to which version?",
-            hints=["--torch 2.9.1: the one it was built against"],
+            f"{built.facts.name} is linked to PyTorch, but the version is unknown",
+            hints=["name the version it was built against, for example --torch 2.9.1"],
         )
     return None
 
 
 def _part(line: str, brought: Iterable[Bringer]) -> str | None:
-    """A line of PyTorch's as far as it brings any of the packages."""
+    """Return a requirement of PyTorch, reduced to the given packages, or None."""
     requirement = read_requirement(line)
     names = {row.name for row in brought}
     if requirement.name == _TOOLKIT:
@@ -111,18 +111,18 @@ def _part(line: str, brought: Iterable[Bringer]) -> str | None:
 
 
 def _packages(line: str) -> set[str]:
-    """Names of packages and of the toolkit's extras that a line brings."""
+    """Return the names of packages and toolkit extras that a line requires."""
     requirement = read_requirement(line)
     return {_base(requirement.name), *requirement.extras}
 
 
 def _base(name: str) -> str:
-    """``nvidia-cublas`` of ``nvidia-cublas-cu12``."""
+    """Return ``nvidia-cublas`` for ``nvidia-cublas-cu12``."""
     return re.sub(r"-cu\d+$", "", canonicalize_name(name))
 
 
 def _of_toolkit(brought: Sequence[Bringer], cuda: Cuda) -> tuple[str, ...]:
-    """The parts of the toolkit from a release on, as long as names of libraries stay the same."""
+    """Return requirements for parts of the toolkit, from a release up to the next major one."""
     extras = ",".join(sorted(row.extra for row in brought if row.extra))
     which = f">={cuda.release},<{cuda.major + 1}" if cuda.is_exact else f"=={cuda.major}.*"
     lines = [f"{_TOOLKIT}[{extras}]{which}; {_LINUX}"] if extras else []
@@ -133,25 +133,25 @@ def _base_version(torch: str) -> str:
     try:
         return read_version(torch).base_version
     except InvalidVersion:
-        raise UsageError(f"'{torch}' is not a version of PyTorch") from None
+        raise UsageError(f"'{torch}' is not a PyTorch version", hints=["use 2.9.1"]) from None
 
 
 def _row(torch: str, cuda: Cuda, request: PackageRequest) -> Release | None:
-    """What a release requires, or the one that it is said to be like; None if the user says it."""
+    """Return the known requirements of a release or of --like; None if the user gives them."""
     base = _base_version(request.like or torch)
     rows = [row for row in releases() if row.torch == base]
-    # Where only the major version is known, the one that is listed first is the usual one.
+    # If only the major version is known, the first in the table is the default of that release.
     fitting = [row for row in rows if f"{row.cuda}.".startswith(f"{cuda.release}.")]
     if fitting:
         return fitting[0]
     if request.requires and not request.like:
         return None
     raise UsageError(
-        f"what PyTorch {base} requires for CUDA {cuda.release} is not known",
+        f"the requirements of PyTorch {base} for CUDA {cuda.release} are unknown",
         hints=[
-            f"known, nearest first: {', '.join(_nearest(base, cuda))}",
-            "--like RELEASE: take what another release requires",
-            "--requires NAME==VERSION: say it yourself, once for each package",
+            f"the nearest known releases are {', '.join(_nearest(base, cuda))}",
+            "use the requirements of one of these with --like RELEASE",
+            "or give each requirement with --requires NAME==VERSION",
         ],
     )
 
@@ -170,7 +170,7 @@ def _nearest(torch: str, cuda: Cuda) -> list[str]:
 def dropped_requirements(
     built: BuiltWheel, added: Iterable[str], bundled: Iterable[str]
 ) -> tuple[str, ...]:
-    """Lines of METADATA that are said anew, or about packages whose libraries are in the wheel."""
+    """Return lines of METADATA that are replaced, or whose libraries are in the wheel."""
     names = {required_name(line) for line in added}
     inside = [row for name in bundled if (row := bringer(name))]
 
@@ -184,6 +184,6 @@ def dropped_requirements(
 def _is_inside(line: str, inside: Sequence[Bringer], is_torch: bool) -> bool:
     requirement = read_requirement(line)
     if requirement.name == _TOOLKIT:
-        # PyTorch asks for more than libraries: of some parts the headers, once it is built.
+        # PyTorch requires some parts of the toolkit for their headers only.
         return bool(inside) and (is_torch or requirement.extras <= {row.extra for row in inside})
     return _base(requirement.name) in {row.name for row in inside}

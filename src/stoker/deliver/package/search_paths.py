@@ -1,4 +1,4 @@
-"""Where a library of the wheel has to look for others, as the folders of DT_RPATH. Pure."""
+"""Computes the DT_RPATH of each library in the wheel. Pure."""
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,13 +15,14 @@ _ORIGINS = (_ORIGIN, "${ORIGIN}")
 
 
 def home(path: str) -> str:
-    """The folder that a member is installed to, relative to that of all packages."""
+    """Return the folder that a member is installed to, relative to site-packages."""
     return posixpath.dirname(installed_path(path)) or "."
 
 
 class SearchPaths:
-    """``homes``: the folders in which a name is found in the wheel as it will be. ``packages``:
-    those in which NVIDIA's packages put libraries.
+    """``homes`` are the folders of the new wheel that contain a library, by its name.
+
+    ``packages`` are the library folders of NVIDIA's packages.
     """
 
     def __init__(
@@ -38,21 +39,21 @@ class SearchPaths:
         self._is_torch = is_torch
 
     def new(self, library: LibraryFacts) -> str | None:
-        """The path that a library of the wheel must get; None where its own will do."""
+        """Return the new search path of a library in the wheel; None to keep its own."""
         if path := self._torch(library):
             return None if (library.rpath, library.runpath) == (path, ()) else ":".join(path)
         wanted = self._wanted(library)
         if ".data/" in home(library.path) or _will_do(library, wanted):
-            return None  # where a script is installed to, and how far that is from here, varies
+            return None  # the folder of installed scripts, and so the path from there, varies
         origins = [f for f in (*library.runpath, *library.rpath) if f.startswith(_ORIGINS)]
         return ":".join(dict.fromkeys((*wanted, *origins)))
 
     def of_bundled(self, library: LibraryFacts) -> str:
-        """The path of a library that is taken in: beside it are the others."""
+        """Return the search path of a bundled library; the others are in the same folder."""
         return ":".join(self._torch(library) or dict.fromkeys((_ORIGIN, *self._wanted(library))))
 
     def _torch(self, library: LibraryFacts) -> tuple[str, ...] | None:
-        """As in the official wheels: the same start in both folders, though it only fits one."""
+        """Return the path of official wheels, which start it equally in both folders."""
         end = torch_search_path(posixpath.dirname(library.path)) if self._is_torch else None
         if end is None or library.kind is not ElfKind.LIBRARY:
             return None
@@ -63,7 +64,7 @@ class SearchPaths:
         return tuple(_from(here, folder) for folder in dict.fromkeys(self._folders(library)))
 
     def _folders(self, library: LibraryFacts) -> Iterator[str]:
-        """PyTorch's first, then NVIDIA's, then the wheel's own."""
+        """Return the folders of PyTorch, then of NVIDIA's packages, then of the wheel."""
         providers = {self._provider(name) for name in library.needed}
         if Provider.TORCH in providers:
             yield _TORCH_FOLDER
@@ -75,21 +76,20 @@ class SearchPaths:
 
 
 def _one_home(name: str, homes: Sequence[str], library: LibraryFacts) -> str:
-    """Of several libraries of a name the one that is found already, or the one beside."""
+    """Return the folder of a library: the one on the present path, else the same folder."""
     for folder in (*search_folders(library), home(library.path)):
         if folder in homes:
             return folder
     if len(homes) > 1:
         raise UsageError(
-            f"two libraries are called {name}, in {' and in '.join(homes)}:"
-            f" which one does {library.path} need?",
-            hints=["remove one of them from the wheel"],
+            f"{library.path} needs {name}, which is in {' and in '.join(homes)}",
+            hints=["remove one of the two from the wheel"],
         )
     return homes[0]
 
 
 def _will_do(library: LibraryFacts, wanted: Sequence[str]) -> bool:
-    """Its path leads nowhere outside, and is DT_RPATH where a library depends on it."""
+    """Return whether the present path stays inside, and is DT_RPATH if a library needs it."""
     present = (*library.rpath, *library.runpath)
     inside = all(folder.startswith(_ORIGINS) for folder in present)
     as_rpath = library.kind is ElfKind.PROGRAM or not library.runpath or not wanted

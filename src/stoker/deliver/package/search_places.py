@@ -1,4 +1,4 @@
-"""Where libraries can be taken from: folders, wheels, the system. Read here, judged elsewhere."""
+"""The places that are searched for libraries to bundle: folders, wheels, the system."""
 
 import os
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ _TOOLKIT_FOLDERS = ("targets/*/lib", "extras/CUPTI/lib64")
 
 
 class FoundLibrary(Value, frozen=True, kw_only=True):
-    """A library on a place, under the name it was looked for."""
+    """A library in one of the places, with the name it was searched by."""
 
     name: str
     source: Source
@@ -44,7 +44,7 @@ class SearchPlace(ABC):
 
     @abstractmethod
     def facts(self, name: str) -> LibraryFacts | None:
-        """None of a file that is not ELF, such as a linker's script."""
+        """Return the facts of a library; None for other files, such as linker scripts."""
 
 
 class FolderPlace(SearchPlace):
@@ -68,7 +68,7 @@ class FolderPlace(SearchPlace):
 
 
 class WheelPlace(SearchPlace):
-    """A wheel, such as one of NVIDIA's; of two members of a name the first counts."""
+    """A wheel, such as one of NVIDIA's; the first of several members with one name counts."""
 
     def __init__(self, wheel: Path):
         self._wheel = wheel
@@ -96,12 +96,12 @@ class WheelPlace(SearchPlace):
 
 
 class SearchPlaces:
-    """All of them in order: the first that has a library for the machine gives it."""
+    """All places in order; the first with a library for the right machine counts."""
 
     def __init__(self, places: Sequence[SearchPlace], machine: str):
         self._places = places
         self._machine = machine
-        self.unfit: dict[str, list[str]] = {}  # files of the name that cannot be taken
+        self.unfit: dict[str, list[str]] = {}  # files with the name that cannot be used
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class SearchPlaces:
         facts, source = place.facts(name), place.source(name)
         if facts and not facts.problem and facts.machine == self._machine:
             return FoundLibrary(name=name, source=source, facts=facts)
-        why = (facts.problem or f"for {facts.machine}") if facts else "no ELF file"
+        why = (facts.problem or f"for {facts.machine}") if facts else "not an ELF file"
         self.unfit.setdefault(name, []).append(f"{source} ({why})")
         return None
 
@@ -132,7 +132,7 @@ def find_search_places(
     machine: str,
     environment: Mapping[str, str],
 ) -> SearchPlaces:
-    """What was given first; then where the wheel's own libraries look, the toolkit, the system."""
+    """Return the user's places, then search paths of the wheel, toolkit, environment, system."""
     places = [place for path in given for place in _given(Path(path).expanduser().resolve())]
     folders = [*_searched(libraries), *_toolkit(environment), *_environment(environment)]
     folders += _system(machine)
@@ -145,14 +145,16 @@ def _given(path: Path) -> list[SearchPlace]:
         wheels = [WheelPlace(wheel) for wheel in sorted(path.glob("*.whl"))]
         return [*map(FolderPlace, _prefix(path)), *wheels]
     if not path.exists():
-        raise UsageError(f"there is no file or folder at '{path}'")
+        raise UsageError(f"there is no file or folder '{path}'", hints=["check the path"])
     if path.suffix != ".whl":
-        raise UsageError(f"'{path}' is neither a folder nor a wheel")
+        raise UsageError(
+            f"'{path}' is neither a folder nor a wheel", hints=["name the folder that contains it"]
+        )
     return [WheelPlace(path)]
 
 
 def _prefix(folder: Path) -> Iterator[Path]:
-    """The folder and those below it in which libraries are kept: lib, nvidia/cublas/lib, ..."""
+    """Yield a folder and its known library folders, such as lib or nvidia/cublas/lib."""
     yield folder
     search = table().search
     for root in ("", *search.packages, "cusparselt"):
@@ -162,7 +164,7 @@ def _prefix(folder: Path) -> Iterator[Path]:
 
 
 def _searched(libraries: Iterable[LibraryFacts]) -> list[Path]:
-    """A freshly built library still knows where it was linked."""
+    """Return the search paths of new libraries, which still contain their link folders."""
     paths = (path for library in libraries for path in (*library.rpath, *library.runpath))
     return [Path(path) for path in dict.fromkeys(paths) if _is_readable(path)]
 
@@ -174,7 +176,7 @@ def _toolkit(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _environment(environment: Mapping[str, str]) -> list[Path]:
-    """What the loader is told, and the packages of the active virtual environment."""
+    """Return LD_LIBRARY_PATH and the packages of the active virtual environment."""
     told = environment.get(_LOADER_VARIABLE, "").split(os.pathsep)
     active = environment.get("VIRTUAL_ENV")
     packages = sorted(Path(active).glob("lib/python*/site-packages")) if active else []

@@ -1,4 +1,4 @@
-"""The bytes behind a source, a file or a member of a wheel: whole, at any offset, edited."""
+"""Reads files and members of wheels by their ``Source``: whole, at any offset, or edited."""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from stoker.model.errors import StorageError
 
 
 class _NoLookout:
-    """Few reads, far apart: there is nothing to look out for."""
+    """Keeps nothing, because only a few distant places are read."""
 
     def see(self, data: bytes) -> None:
         pass
@@ -27,7 +27,7 @@ class _NoLookout:
 
 
 class OpenSources:
-    """Keeps wheels open for as long as their contents may be asked for, by any thread."""
+    """Keeps wheels open while their contents are needed. Safe to use from several threads."""
 
     def __init__(self, stack: ExitStack):
         self._stack = stack

@@ -1,4 +1,4 @@
-"""Debug information moved out of a library into a file of its own, which the library names."""
+"""Moves debug information out of a library into a separate file, which the library refers to."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ from stoker.model.errors import CommandError, MissingError
 from stoker.outside import process
 
 _TOOLS = ("objcopy", "llvm-objcopy")
-_PATIENCE = 600.0
+_TIMEOUT_S = 600.0
 DEBUG_SUFFIX = ".debug"
 
 
@@ -16,24 +16,24 @@ def find_tool() -> str:
         if tool := shutil.which(name):
             return tool
     raise MissingError(
-        f"stripping takes {' or '.join(_TOOLS)}, and neither is here",
-        hints=["apt-get install binutils, or leave out --strip"],
+        f"--strip needs {' or '.join(_TOOLS)}, and neither was found",
+        hints=["run apt-get install binutils, or leave out --strip"],
     )
 
 
 def split(library: Path, debug: Path, *, tool: str) -> None:
-    """Strip a library in place; what was taken out becomes ``debug``."""
+    """Strip a library in place; write the debug information to ``debug``."""
     stripped = library.with_name(f"{library.name}.stripped")
     try:
-        process.check([tool, "--only-keep-debug", library, debug], timeout=_PATIENCE)
+        process.check([tool, "--only-keep-debug", library, debug], timeout=_TIMEOUT_S)
         process.check(
             [tool, "--strip-unneeded", f"--add-gnu-debuglink={debug}", library, stripped],
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT_S,
         )
     except CommandError as error:
         raise CommandError(
             f"{library.name} cannot be stripped: {error.message}",
             output=error.output,
-            hints=["binutils strips libraries of its own machine; llvm-objcopy strips all"],
+            hints=["install llvm-objcopy: objcopy of binutils handles one architecture only"],
         ) from None
     stripped.replace(library)

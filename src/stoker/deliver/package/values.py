@@ -1,4 +1,4 @@
-"""What is asked for, and what will be done: values that can be printed before anything is done."""
+"""The request, the plan and the result of packaging, as values that can be printed."""
 
 from enum import StrEnum
 
@@ -6,29 +6,29 @@ from stoker.model.value import Value
 
 
 class Mode(StrEnum):
-    """Where a packaged wheel takes NVIDIA's libraries from."""
+    """Where a packaged wheel gets NVIDIA's libraries from."""
 
     PYPI = "pypi"  # from NVIDIA's own packages, which it requires
     BUNDLE = "bundle"  # from itself
-    PLAIN = "plain"  # as before: only the tags are repaired
+    PLAIN = "plain"  # unchanged: only the tags are corrected
 
 
 class PackageRequest(Value, frozen=True, kw_only=True):
-    """``None`` and nothing mean: as the wheel itself says."""
+    """The user's options; ``None`` means that the wheel decides."""
 
     mode: Mode
-    libraries: tuple[str, ...] = ()  # folders, wheels and folders of wheels to take from
-    exclude: tuple[str, ...] = ()  # patterns of names that whoever installs it provides
+    libraries: tuple[str, ...] = ()  # folders, wheels and folders of wheels to search
+    exclude: tuple[str, ...] = ()  # patterns of libraries that the target machine provides
     requires: tuple[str, ...] = ()
-    like: str | None = None  # the release of PyTorch whose requirements to take
-    torch: str | None = None  # what an extension was built against
+    like: str | None = None  # the PyTorch release whose requirements are used
+    torch: str | None = None  # the PyTorch version that an extension was built against
     cuda: str | None = None
-    label: str | None = None  # of the version; empty: none
+    label: str | None = None  # of the version; empty removes it
     strip: bool = False
 
 
 class Source(Value, frozen=True, kw_only=True, order=True):
-    """A file, or a member of the wheel that the file is."""
+    """A file, or a member of a wheel."""
 
     file: str
     member: str | None = None
@@ -38,9 +38,9 @@ class Source(Value, frozen=True, kw_only=True, order=True):
 
 
 class LibraryChange(Value, frozen=True, kw_only=True):
-    """An ELF file of the wheel that will be: what of it is written anew.
+    """The changes to an ELF file of the new wheel.
 
-    ``rpath`` None: as it was; empty: none. ``source``: where it comes from, if not the wheel.
+    ``rpath`` None keeps the search path, empty removes it. ``source`` is set for bundled files.
     """
 
     path: str
@@ -50,11 +50,11 @@ class LibraryChange(Value, frozen=True, kw_only=True):
     strip: bool = False
     source: Source | None = None
     size: int = 0
-    wanted_by: tuple[str, ...] = ()  # of a library that comes from elsewhere
+    wanted_by: tuple[str, ...] = ()  # the libraries that need a bundled one
 
 
 class Licence(Value, frozen=True, kw_only=True):
-    """A text that goes along with what it is about. ``path`` is relative to dist-info/licenses."""
+    """A licence text of a bundled library. ``path`` is relative to dist-info/licenses."""
 
     path: str
     source: Source
@@ -75,7 +75,7 @@ class PackagePlan(Value, frozen=True, kw_only=True):
 
 
 class Packaged(Value, frozen=True, kw_only=True):
-    """What was made. ``debug_files`` are those that stripping took out, beside the wheel."""
+    """The written wheel. ``debug_files`` are in a folder next to it."""
 
     path: str
     size: int

@@ -161,7 +161,7 @@ sys.stdout.buffer.write(bytes((ctypes.c_char * 100).in_dll(library, "public_name
 
 
 def test_what_was_cut_reads_as_zeros(need: Need, tmp_path: Path) -> None:
-    """Whoever reads beyond a region must not crash."""
+    """A read beyond a region must not crash."""
     path = build_library(need, tmp_path, [cubins(1, *ARCHS)])
     made = tmp_path / "made.so"
     slim(path, made, "sm_90")
@@ -302,7 +302,7 @@ def test_stripping_takes_space_that_edits_left_behind(need: Need, tmp_path: Path
 
 
 def test_nothing_is_dead_space_without_sections(need: Need, tmp_path: Path) -> None:
-    """What sections do not tell of may be anything."""
+    """Space outside of sections may contain anything."""
     path = build_library(need, tmp_path, [cubins(1, *ARCHS)])
     content = bytearray(path.read_bytes())
     with open_file(path) as reader:

@@ -1,4 +1,4 @@
-"""Device code packed anew, unpacked by the real codecs and, with nvcc, by NVIDIA's own tool."""
+"""Recompressed device code, decompressed by the real codecs and, with nvcc, by NVIDIA's tool."""
 
 import sys
 from pathlib import Path
