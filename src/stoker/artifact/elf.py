@@ -342,10 +342,11 @@ def _notes(table: Table, alignment: int) -> Iterator[Note]:
     while len(table.content) - position >= _NOTE_HEADER:
         owner_size, size, kind = table.record("III", position)
         owner = position + _NOTE_HEADER
-        content = position + _aligned(_NOTE_HEADER + owner_size, alignment)
+        content = position + up(_NOTE_HEADER + owner_size, alignment)
         yield Note(table.slice(owner, owner_size).rstrip(b"\0"), kind, table.slice(content, size))
-        position = content + _aligned(size, alignment)
+        position = content + up(size, alignment)
 
 
-def _aligned(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
+def up(position: int, step: int) -> int:
+    """Round up to a multiple of ``step``."""
+    return -(-position // step) * step

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from stoker.artifact import elf
-from stoker.artifact.elf import Elf, Segment
+from stoker.artifact.elf import Elf, Segment, up
 from stoker.artifact.elf_writing import (
     SECTION_SIZE,
     SEGMENT_SIZE,
@@ -19,7 +19,6 @@ from stoker.artifact.elf_writing import (
     loaded_end,
     overwrite,
     program_headers,
-    up,
     with_tail,
 )
 from stoker.model.value import Value

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from stoker.artifact import elf
-from stoker.artifact.elf import Elf, Section, Segment
+from stoker.artifact.elf import Elf, Section, Segment, up
 
 Overwritten = tuple[int, bytes]  # an offset and the bytes to put there
 
@@ -18,11 +18,6 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 SEGMENT_SIZE, SECTION_SIZE = _SEGMENT.size, _SECTION.size
 _SEGMENTS_OFFSET, _SECTIONS_OFFSET, _SEGMENT_COUNT = 32, 40, 56  # fields of the file header
 _HIGHEST_ADDRESS = 1 << 47  # of a process, on every system
-
-
-def up(position: int, step: int) -> int:
-    """Round up to a multiple of ``step``."""
-    return -(-position // step) * step
 
 
 def overwrite(chunk: bytes, start: int, pieces: Iterable[Overwritten]) -> bytes:

@@ -17,6 +17,14 @@ def read_file(path: Path, name: str) -> LibraryFacts | None:
         return read_library(reader) if reader.read_at(0, len(MAGIC)) == MAGIC else None
 
 
+def is_elf(path: Path) -> bool:
+    """Return whether a regular file, which is no link, is an ELF file."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with open_file(path) as reader:
+        return reader.read_at(0, len(MAGIC)) == MAGIC
+
+
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return all files in a folder and its subfolders, with links, relative to it."""
 

@@ -23,7 +23,8 @@ class Headers:
 
     def __init__(self, content: bytes):
         end = _BLANK.search(content)
-        head, self._body = (content, b"") if end is None else _split(content, end.start())
+        place = len(content) if end is None else end.start()
+        head, self._body = content[:place], content[place:]
         # A line that starts with white space continues the previous field.
         self._lines = re.findall(rb"[^\r\n]+(?:\r?\n[ \t][^\r\n]*)*", head)
         self._end = b"\r\n" if b"\r\n" in content else b"\n"
@@ -55,10 +56,6 @@ class Headers:
         own = [index for index, line in enumerate(self._lines[:end]) if _is(line, name)]
         place = own[-1] + 1 if own else end
         self._lines[place:place] = [_field(name, value) for value in values]
-
-
-def _split(content: bytes, place: int) -> tuple[bytes, bytes]:
-    return content[:place], content[place:]
 
 
 def _is(line: bytes, name: str) -> bool:

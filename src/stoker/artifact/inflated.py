@@ -36,7 +36,7 @@ class _Bookmark:
 
 
 class InflatedReader(Reader):
-    def __init__(self, packed: FileReader, *, size: int, crc: int, lookout: Lookout):
+    def __init__(self, packed: FileReader, *, size: int, crc: int, lookout: Lookout | None = None):
         super().__init__(size=size, file=packed.file, member=packed.member)
         self._packed = packed
         self._lookout = lookout
@@ -55,7 +55,8 @@ class InflatedReader(Reader):
             if offset > self.size:
                 raise self.error(f"unpacks to more than the {self.size} bytes it claims", offset)
             crc = zlib_ng.crc32(data, crc)
-            self._lookout.see(data)
+            if self._lookout:
+                self._lookout.see(data)
         if offset != self.size or not inflate.eof or consumed != self._packed.size:
             raise self.error(f"unpacks to {offset} bytes instead of {self.size}", offset)
         if crc != expected:
@@ -71,7 +72,7 @@ class InflatedReader(Reader):
         return data, consumed + len(piece) - len(inflate.unused_data)
 
     def _read(self, offset: int, length: int) -> bytes:
-        if kept := self._lookout.kept(offset, length):
+        if self._lookout and (kept := self._lookout.kept(offset, length)):
             return kept
         found = bytearray()
         while len(found) < length:

@@ -36,7 +36,7 @@ class Reader(ABC):
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Read like ``read``, but only up to the end."""
-        return self.read(offset, min(length, max(0, self.size - offset)))
+        return self.read(min(offset, self.size), min(length, max(0, self.size - offset)))
 
     def chunks(self, offset: int, length: int) -> Iterator[bytes]:
         """Yield a range of any length in parts."""

@@ -17,7 +17,7 @@ from stoker.catalogue.publishing import PeoplePage, Pruned, Upload
 from stoker.catalogue.serving import make_server
 from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.deliver.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
-from stoker.deliver.verify.wheel_under_test import Verification, WheelUnderTest
+from stoker.deliver.verify.tested import Verification, WheelUnderTest
 from stoker.flows.verifying import read_and_verify
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.finding import Severity

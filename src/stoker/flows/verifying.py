@@ -8,7 +8,7 @@ import msgspec
 
 from stoker.artifact.engine import Wheel, open_wheel
 from stoker.deliver.verify.checks import examine, worst_first
-from stoker.deliver.verify.wheel_under_test import (
+from stoker.deliver.verify.tested import (
     CodeSample,
     PlanRecord,
     SlimNote,
@@ -55,11 +55,18 @@ def read_and_verify(
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[WheelUnderTest, Verification]:
     """Return what was read of a wheel with the result of `verify`."""
+    from stoker.deliver.verify.trial import fitting_python
+
     asked = named_variant(variant) if variant else None
     with open_wheel(path) as wheel:
         tested = _read(wheel, asked)
-        python = _python_for(tested) if run else None
-        tested = _looked_through(wheel, tested)
+        python = fitting_python(tested) if run else None
+        tested = msgspec.structs.replace(
+            tested,
+            mismatches=tuple(wheel.mismatches()),
+            wrong_hashes=tuple(wheel.wrong_hashes()),
+            samples=_samples(wheel, tested),
+        )
     findings = list(examine(tested))
     if python:
         findings += _tried(path, tested, python, environment)
@@ -117,16 +124,6 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         return PlanRecord(problem=str(error))
 
 
-def _looked_through(wheel: Wheel, tested: WheelUnderTest) -> WheelUnderTest:
-    """Add what requires reading the contents of all members."""
-    return msgspec.structs.replace(
-        tested,
-        mismatches=tuple(wheel.mismatches()),
-        wrong_hashes=tuple(wheel.wrong_hashes()),
-        samples=_samples(wheel, tested),
-    )
-
-
 def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
     from stoker.deliver.verify.sampling import read_code
     from stoker.knowledge.cpus import cpu_family
@@ -137,12 +134,6 @@ def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
         return ()
     libraries = [one for one in tested.libraries if one.machine == cpu_family(cpu)]
     return read_code(wheel, libraries, beyond(cpu))
-
-
-def _python_for(tested: WheelUnderTest) -> str:
-    from stoker.deliver.verify.trial import fitting_python
-
-    return fitting_python(tested)
 
 
 def _tried(

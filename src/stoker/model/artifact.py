@@ -73,6 +73,11 @@ class LibraryFacts(Value, frozen=True, kw_only=True):
     regions: tuple[RegionPattern, ...] = ()  # of the device code that runs
     problem: str | None = None  # why it could not be read to the end
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the dynamic loader loads it: no object file, no separate device code."""
+        return self.kind in (ElfKind.LIBRARY, ElfKind.PROGRAM) and self.machine != "cuda"
+
 
 class LibraryOrigin(StrEnum):
     """Where a needed library comes from."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stoker.deliver.slim.selection import arch_order
 from stoker.model.slim import ArchSlim, LibrarySlim, SlimReport
 from stoker.model.units import size
 from stoker.report.console import Listing
@@ -83,10 +84,5 @@ def _summed(libraries: Iterable[LibrarySlim]) -> list[ArchSlim]:
             kept_bytes=sum(row.kept_bytes for row in rows),
             dropped_bytes=sum(row.dropped_bytes for row in rows),
         )
-        for arch, rows in sorted(by_arch.items(), key=lambda item: _order(item[0]))
+        for arch, rows in sorted(by_arch.items(), key=lambda item: arch_order(item[0]))
     ]
-
-
-def _order(arch: str) -> tuple[str, int, str]:
-    kind, _, name = arch.partition("_")
-    return kind, int(name.rstrip("af")), name

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.deliver.verify.checks import CHECKS
-from stoker.deliver.verify.wheel_under_test import Verification
+from stoker.deliver.verify.tested import Verification
 from stoker.model.finding import Finding, Severity
 from stoker.report.console import finding_lines
 
@@ -22,14 +22,15 @@ def page(verification: Verification) -> RenderableType:
     against = f", compared with {verification.variant}" if verification.variant else ""
     head = Text(f"{verification.name} {verification.version}", style="bold")
     head.append(f"{against}\n", style="not bold")
-    findings = [*_not_grouped(verification.findings), *_by_topic(verification.findings)]
+    grouped = {check.name for checks in CHECKS.values() for check in checks}
+    alone = [
+        one
+        for one in verification.findings
+        if one.severity is not Severity.OK or one.name not in grouped
+    ]
+    findings = [*alone, *_by_topic(verification.findings)]
     lines = [line for finding in findings for line in finding_lines(finding)]
     return Group(head, *lines, Text(), Text(verdict(verification), style="bold"))
-
-
-def _not_grouped(findings: Sequence[Finding]) -> list[Finding]:
-    grouped = {check.name for checks in CHECKS.values() for check in checks}
-    return [one for one in findings if one.severity is not Severity.OK or one.name not in grouped]
 
 
 def _by_topic(findings: Sequence[Finding]) -> list[Finding]:

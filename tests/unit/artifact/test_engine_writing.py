@@ -214,7 +214,7 @@ def test_a_new_version_renames_file_dist_info_and_data(tmp_path: Path) -> None:
 
 def test_a_bad_tag_cannot_lead_the_file_elsewhere(source: Path, tmp_path: Path) -> None:
     wheel = WHEEL.replace(b"py3-none-any", b"py3-none-../../any")
-    with pytest.raises(ArtifactError, match="no tag"):
+    with pytest.raises(ArtifactError, match="is not a tag"):
         edited(source, tmp_path / "out", of(**{f"{DIST_INFO}/WHEEL": wheel}))
 
 
@@ -284,7 +284,7 @@ def test_a_source_cut_short_while_it_is_read(source: Path, tmp_path: Path) -> No
         _ = wheel.record
         metadata = {f"{DIST_INFO}/METADATA": METADATA, f"{DIST_INFO}/WHEEL": WHEEL}
         os.truncate(source, 100)
-        with pytest.raises(ArtifactError, match=f"truncated|{PY}"):
+        with pytest.raises(ArtifactError, match=f"could be read here|{PY}"):
             rewrite(wheel, of(**metadata), tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
 

@@ -102,7 +102,7 @@ FIRST = 16  # the first entry follows the region's header
     ("content", "words", "offset"),
     [
         (_patched(8, "<Q", 2**60), "beyond its section", 0),
-        (_patched(4, "<H", 2), "no region", 0),
+        (_patched(4, "<H", 2), "not a region", 0),
         (_patched(FIRST, "<H", 7), "unknown kind 7", FIRST),
         (_patched(FIRST + 2, "<H", 3), "version 0x3", FIRST),
         (_patched(FIRST + 4, "<I", 63), "63 bytes of header", FIRST),

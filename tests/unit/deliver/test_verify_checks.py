@@ -9,7 +9,7 @@ from stoker.artifact.closure import installed_path, resolve
 from stoker.artifact.engine import Member
 from stoker.artifact.runs_on import served_gpus
 from stoker.deliver.verify.checks import CHECKS, examine
-from stoker.deliver.verify.wheel_under_test import CodeSample, PlanRecord, Use, WheelUnderTest
+from stoker.deliver.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,

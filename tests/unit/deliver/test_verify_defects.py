@@ -8,7 +8,7 @@ import pytest
 
 from conftest import missing
 from defective_wheels import DEFECTS, MACHINE, Workshop, wrong_hash
-from stoker.deliver.verify.wheel_under_test import Verification
+from stoker.deliver.verify.tested import Verification
 from stoker.flows.verifying import verify
 from stoker.model.finding import Severity
 

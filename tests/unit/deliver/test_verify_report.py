@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from stoker.deliver.verify.wheel_under_test import Verification
+from stoker.deliver.verify.tested import Verification
 from stoker.model.finding import Finding, Severity
 from stoker.report.verify import as_json, junit, page, verdict
 

@@ -4,8 +4,8 @@ import pytest
 
 from stoker.deliver.verify import programs
 from stoker.deliver.verify.code import slimmed
+from stoker.deliver.verify.tested import SlimNote, WheelUnderTest
 from stoker.deliver.verify.trial import judged_gpu
-from stoker.deliver.verify.wheel_under_test import SlimNote, WheelUnderTest
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,

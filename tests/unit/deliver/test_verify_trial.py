@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from packaging import tags
 
+from stoker.deliver.verify.tested import WheelUnderTest
 from stoker.deliver.verify.trial import fitting_python, top_modules, try_wheel
-from stoker.deliver.verify.wheel_under_test import WheelUnderTest
 from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity

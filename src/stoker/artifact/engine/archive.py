@@ -3,46 +3,24 @@
 It is safe to use from several threads at once.
 """
 
-import os
-import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from zlib_ng import zlib_ng
 
 from stoker.artifact.engine import zip_records as zip_
 from stoker.artifact.engine.directory import Limits, Member, read_directory
-from stoker.model.errors import ArtifactError, StorageError
+from stoker.artifact.reader import FileReader
+from stoker.model.errors import ArtifactError
 
 _READ = 256 << 10
 _CHUNK = 1 << 20  # bytes that are decompressed at a time
 
 
-class SourceFile:
-    """A regular file that any thread can read at any offset."""
-
-    def __init__(self, path: Path, descriptor: int):
-        self.name = str(path)
-        self._descriptor = descriptor
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ArtifactError("not a regular file", file=self.name)
-        self.size = status.st_size
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        if offset >= self.size:  # a huge offset would be an error of the system call
-            return b""
-        try:
-            return os.pread(self._descriptor, length, offset)
-        except OSError as error:
-            raise StorageError(f"cannot read {self.name}: {error.strerror}") from error
-
-
 class Archive:
     """The members of a zip file by name, in file order, without folders."""
 
-    def __init__(self, file: SourceFile, limits: Limits):
+    def __init__(self, file: FileReader, limits: Limits):
         self._file = file
         self.path = Path(file.name)
         everything = read_directory(file, limits)
@@ -52,9 +30,7 @@ class Archive:
         """Yield the bytes of a member as they are in the file."""
         position, end = member.data, member.data + member.compressed_size
         while position < end:
-            block = self._file.read_at(position, min(_READ, end - position))
-            if not block:
-                raise self.error("the file is truncated", member, position)
+            block = self._file.read(position, min(_READ, end - position))
             yield block
             position += len(block)
 
@@ -94,15 +70,3 @@ class Archive:
             raise self.error("the compressed data is truncated", member)
         if inflater.unused_data:
             raise self.error("bytes after the end of the compressed data", member)
-
-
-@contextmanager
-def open_archive(path: Path, limits: Limits) -> Iterator[Archive]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise StorageError(f"cannot open {path}: {error.strerror}") from error
-    try:
-        yield Archive(SourceFile(path, descriptor), limits)
-    finally:
-        os.close(descriptor)

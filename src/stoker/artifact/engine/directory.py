@@ -7,10 +7,10 @@ overlapping members, bytes outside of members, headers that contradict each othe
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from stoker.artifact.engine import names
 from stoker.artifact.engine import zip_records as zip_
+from stoker.artifact.reader import Reader
 from stoker.model.errors import ArtifactError
 from stoker.model.units import size as in_words
 from stoker.model.value import Value
@@ -45,17 +45,7 @@ class Member(Value, frozen=True, kw_only=True):
         return self.name.endswith("/")
 
 
-class RandomAccess(Protocol):
-    """A file of known size that is read at any offset; reading past its end returns less."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    def read_at(self, offset: int, length: int) -> bytes: ...
-
-
-def read_directory(file: RandomAccess, limits: Limits) -> tuple[Member, ...]:
+def read_directory(file: Reader, limits: Limits) -> tuple[Member, ...]:
     """Return all members in file order."""
     end = _end(file)
     entries = _entries(file, end)
@@ -68,7 +58,7 @@ def read_directory(file: RandomAccess, limits: Limits) -> tuple[Member, ...]:
 
 
 @contextmanager
-def _at(file: RandomAccess, offset: int, member: bytes | None = None) -> Iterator[None]:
+def _at(file: Reader, offset: int, member: bytes | None = None) -> Iterator[None]:
     """Turn a MalformedError into an error with the place in the file."""
     try:
         yield
@@ -83,7 +73,7 @@ def _shown(name: bytes) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def _end(file: RandomAccess) -> zip_.End:
+def _end(file: Reader) -> zip_.End:
     position = max(0, file.size - zip_.END_SIZE)
     with _at(file, position):
         end = zip_.unpack_end(file.read_at(position, zip_.END_SIZE))
@@ -101,7 +91,7 @@ def _end(file: RandomAccess) -> zip_.End:
     return end
 
 
-def _entries(file: RandomAccess, end: zip_.End) -> list[zip_.DirectoryEntry]:
+def _entries(file: Reader, end: zip_.End) -> list[zip_.DirectoryEntry]:
     entries = []
     with _at(file, end.offset):
         for position, entry in zip_.unpack_entries(file.read_at(end.offset, end.size), end.entries):
@@ -148,7 +138,7 @@ def _unix_mode(entry: zip_.DirectoryEntry) -> int:
     return entry.attributes >> 16 if entry.system == zip_.UNIX else 0
 
 
-def _check_bomb(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry], limits: Limits) -> None:
+def _check_bomb(file: Reader, entries: Iterable[zip_.DirectoryEntry], limits: Limits) -> None:
     unpacked = sum(entry.sizes.unpacked for entry in entries)
     if unpacked > min(limits.unpacked, max(limits.free, limits.ratio * file.size)):
         largest = max(entries, key=lambda entry: entry.sizes.unpacked)
@@ -158,7 +148,7 @@ def _check_bomb(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry], limi
             )
 
 
-def _check_names(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry]) -> None:
+def _check_names(file: Reader, entries: Iterable[zip_.DirectoryEntry]) -> None:
     seen: set[bytes] = set()
     for entry in entries:
         with _at(file, entry.offset, entry.name):
@@ -172,7 +162,7 @@ def _check_names(file: RandomAccess, entries: Iterable[zip_.DirectoryEntry]) -> 
             raise zip_.MalformedError("the member is both a file and a folder")
 
 
-def _member(file: RandomAccess, entry: zip_.DirectoryEntry) -> Member:
+def _member(file: Reader, entry: zip_.DirectoryEntry) -> Member:
     """Return a member, after comparing its entry with its local header."""
     with _at(file, entry.offset, entry.name):
         header = file.read_at(entry.offset, zip_.LOCAL_SIZE + len(entry.name))
@@ -204,7 +194,7 @@ def _compare(entry: zip_.DirectoryEntry, local: zip_.Local, name: bytes, sizes: 
 
 
 def _check_layout(
-    file: RandomAccess,
+    file: Reader,
     entries: list[zip_.DirectoryEntry],
     members: Iterable[Member],
     directory: int,

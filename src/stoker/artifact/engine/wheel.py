@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from stoker.artifact.engine.archive import Archive, open_archive
+from stoker.artifact.engine.archive import Archive
 from stoker.artifact.engine.content import SMALL, Content
 from stoker.artifact.engine.directory import Limits, Member
 from stoker.artifact.engine.record import Mismatch, Row, is_strong, mismatches, parse, written
+from stoker.artifact.reader import open_file
 from stoker.model.errors import ArtifactError, nearest
 from stoker.model.units import size as in_words
 from stoker.outside import parallel
@@ -97,5 +98,5 @@ def dist_info_of(names: Iterable[str], path: Path) -> str:
 @contextmanager
 def open_wheel(path: Path, limits: Limits | None = None) -> Iterator[Wheel]:
     """Open a wheel and check everything except the contents: names, headers, layout."""
-    with open_archive(path, limits or Limits()) as archive:
-        yield Wheel(archive)
+    with open_file(path) as file:
+        yield Wheel(Archive(file, limits or Limits()))

@@ -9,13 +9,12 @@ from packaging.utils import canonicalize_name
 from stoker.artifact.engine import Wheel
 from stoker.artifact.wheel_facts import read_wheel
 from stoker.knowledge.sonames import bringer
-from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
+from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value
 
 _TORCH_VERSION = "torch/version.py"
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([0-9]+\.[0-9]+)", re.MULTILINE)
-_LOADED = (ElfKind.LIBRARY, ElfKind.PROGRAM)
 
 
 class BuiltWheel(Value, frozen=True, kw_only=True):
@@ -55,7 +54,7 @@ class BuiltWheel(Value, frozen=True, kw_only=True):
 def read_built_wheel(wheel: Wheel) -> BuiltWheel:
     facts, libraries, members = read_wheel(wheel.path)
     _check(wheel, libraries)
-    loaded = [library for library in libraries if _is_loaded(library)]
+    loaded = [library for library in libraries if library.is_loaded]
     machine = _machine(facts.tags, {library.machine for library in loaded}, wheel.path)
     return BuiltWheel(
         path=str(wheel.path),
@@ -74,16 +73,11 @@ def _check(wheel: Wheel, libraries: Collection[LibraryFacts]) -> None:
     for library in libraries:
         if library.problem:
             raise ArtifactError(library.problem)
-    if not any(_is_loaded(library) for library in libraries):
+    if not any(library.is_loaded for library in libraries):
         raise UsageError(
             f"{wheel.path.name} holds no Linux library or program, so there is nothing to package",
             hints=["use it as it is: a pure Python wheel is portable"],
         )
-
-
-def _is_loaded(library: LibraryFacts) -> bool:
-    """Return whether the loader loads it: no object file, no separate device code."""
-    return library.kind in _LOADED and library.machine != "cuda"
 
 
 def _machine(tags: Collection[str], machines: Collection[str], path: Path) -> str:

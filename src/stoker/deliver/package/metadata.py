@@ -43,7 +43,7 @@ def required_name(line: str) -> str | None:
 
 
 def _knows_licence_files(headers: Headers) -> bool:
-    """List the licence texts; before version 2.4 of the format, they are not listed."""
+    """Return whether METADATA lists licence texts, as it does since version 2.4."""
     version = (headers.values("Metadata-Version") or ["1.0"])[0]
     return [whole_number(n) or 0 for n in re.findall(r"\d+", version)[:2]] >= [2, 4]
 

@@ -16,16 +16,6 @@ from stoker.deliver.package.values import Source
 from stoker.model.errors import StorageError
 
 
-class _NoLookout:
-    """Keeps nothing, because only a few distant places are read."""
-
-    def see(self, data: bytes) -> None:
-        pass
-
-    def kept(self, offset: int, length: int) -> None:
-        pass
-
-
 class OpenSources:
     """Keeps wheels open while their contents are needed. Safe to use from several threads."""
 
@@ -72,8 +62,7 @@ class OpenSources:
             if member.method == STORED:
                 yield packed
             else:
-                lookout = _NoLookout()
-                yield InflatedReader(packed, size=member.size, crc=member.crc, lookout=lookout)
+                yield InflatedReader(packed, size=member.size, crc=member.crc)
 
     def _wheel(self, file: str) -> Wheel:
         with self._lock:

@@ -12,13 +12,14 @@ from itertools import pairwise
 
 from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf, Section, Segment
-from stoker.artifact.fatbin import FatbinEntry, Region
+from stoker.artifact.fatbin import FatbinEntry
 from stoker.artifact.library import device_regions
 from stoker.artifact.reader import Reader
 from stoker.artifact.relocations import read_pointers, read_symbols
 from stoker.artifact.unpacked import unpacked
 from stoker.artifact.wrappers import REGION_FIELD, read_wrappers
 from stoker.deliver.slim.cutting import span_of
+from stoker.deliver.slim.regions import address_of
 from stoker.deliver.slim.spans import Span, Spans, without
 from stoker.model.errors import ArtifactError
 
@@ -186,7 +187,7 @@ class _Code:
     def __init__(self, file: Elf):
         self._file = file
         self.regions = [region for _, region in device_regions(file)]
-        self.addresses = [_address(file, region) for region in self.regions]
+        self.addresses = [address_of(file, region) for region in self.regions]
         self._numbers = {address: number for number, address in enumerate(self.addresses)}
         starts = self.addresses or [0]
         self._extent = range(min(starts), max(starts) + 1)
@@ -226,13 +227,6 @@ def _digest(reader: Reader, entry: FatbinEntry) -> bytes:
 
 def _number(file: Elf, offset: int) -> int:
     return int.from_bytes(file.reader.read(offset, 8), "little")
-
-
-def _address(file: Elf, region: Region) -> int:
-    load = file.load_at(region.offset)
-    if load is None or region.end > load.offset + load.file_size:
-        raise file.reader.error("the device code is not loaded", region.offset)
-    return load.address + region.offset - load.offset
 
 
 def _share_bytes(loads: Sequence[Segment]) -> bool:

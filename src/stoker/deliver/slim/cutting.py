@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from stoker.artifact import elf
-from stoker.artifact.elf import Elf, Section, Segment
+from stoker.artifact.elf import Elf, Section, Segment, up
 from stoker.artifact.elf_writing import (
     FILE_HEADER_SIZE,
     SECTION_SIZE,
@@ -21,7 +21,6 @@ from stoker.artifact.elf_writing import (
     loaded_end,
     program_headers,
     section_headers,
-    up,
     with_tail,
 )
 from stoker.deliver.slim.spans import Shift, Span, Spans, merged

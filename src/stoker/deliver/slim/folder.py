@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine.record import Row, written
-from stoker.artifact.folder_facts import files_of
+from stoker.artifact.folder_facts import files_of, is_elf
 from stoker.deliver.slim import in_place
 from stoker.deliver.slim.cuts import (
     Cut,
@@ -65,23 +64,13 @@ def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[Cut, ...]:
 def _planned(
     root: Path, names: Iterable[str], request: SlimRequest, *, owned_too: bool
 ) -> tuple[Cut, ...]:
-    files = {name: root / name for name in names if STORE not in name and _is_elf(root / name)}
+    files = {name: root / name for name in names if STORE not in name and is_elf(root / name)}
     owned: frozenset[str] = frozenset()
     if owned_too:
         nvidias = [one for one in owners(files.values()) if is_nvidia_distribution(one.name)]
         paths = {path for one in nvidias for path in one.rows}
         owned = frozenset(name for name, file in files.items() if absolute(file) in paths)
     return plan_cuts(files, request, nvidia_owned=owned)
-
-
-def _is_elf(path: Path) -> bool:
-    if path.is_symlink() or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as stream:
-            return stream.read(len(MAGIC)) == MAGIC
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def recover(store: Path) -> None:

@@ -10,8 +10,7 @@ from operator import or_
 from typing import NamedTuple
 
 from stoker.artifact import elf, fatbin
-from stoker.artifact.elf import Elf
-from stoker.artifact.elf_writing import up
+from stoker.artifact.elf import Elf, up
 from stoker.artifact.fatbin import FatbinEntry
 from stoker.deliver.slim.regions import DeviceRegion
 from stoker.deliver.slim.spans import Span, without

@@ -57,7 +57,9 @@ class DeviceRegion(NamedTuple):
 
 def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
     """Return all regions in file order; with ``pin``, none may move."""
-    found = [(section, region, _address(file, region)) for section, region in device_regions(file)]
+    found = [
+        (section, region, address_of(file, region)) for section, region in device_regions(file)
+    ]
     if not found:
         return []
     references = _References(file, [(address, region) for _, region, address in found])
@@ -83,7 +85,8 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
     return regions
 
 
-def _address(file: Elf, region: Region) -> int:
+def address_of(file: Elf, region: Region) -> int:
+    """Return the address at which a region is loaded."""
     load = file.load_at(region.offset)
     if load is None or region.end > load.offset + load.file_size:
         raise file.reader.error("the device code is not loaded", region.offset)

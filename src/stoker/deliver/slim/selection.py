@@ -65,11 +65,12 @@ def check_served(libraries: Collection[LibrarySlim], gpus: Iterable[GpuTarget]) 
         if held and not needed_code(held, [GpuTarget(arch=gpu.arch)]):
             raise UsageError(
                 f"it holds no device code that runs on {target_words([gpu])}",
-                hints=[f"choose GPUs among {' '.join(sorted(held, key=_order))}"],
+                hints=[f"choose GPUs among {' '.join(sorted(held, key=arch_order))}"],
             )
 
 
-def _order(arch: str) -> tuple[str, int, str]:
+def arch_order(arch: str) -> tuple[str, int, str]:
+    """Return a sort key: by kind, then by number."""
     kind, _, name = arch.partition("_")
     return kind, int(name.rstrip("af")), name
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from stoker.deliver.verify import code, contents, linking
-from stoker.deliver.verify.wheel_under_test import WheelUnderTest
+from stoker.deliver.verify.tested import WheelUnderTest
 from stoker.model.finding import Finding, Severity
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from stoker.artifact.runs_on import needed_code
-from stoker.deliver.verify.wheel_under_test import (
+from stoker.deliver.verify.tested import (
     CodeSample,
     Use,
     WheelUnderTest,

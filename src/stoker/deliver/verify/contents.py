@@ -6,13 +6,14 @@ from pathlib import PurePosixPath
 
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
+from packaging.version import InvalidVersion
 
-from stoker.deliver.verify.wheel_under_test import WheelUnderTest, error, note, warning
+from stoker.deliver.verify.tested import WheelUnderTest, error, note, warning
 from stoker.knowledge.manylinux import Policy, excess, policies
 from stoker.knowledge.nvidia_packages import never_bundled
 from stoker.knowledge.singletons import is_of_glibc, is_openmp, unhashed
 from stoker.model.artifact import ElfKind
-from stoker.model.distribution import read_tag
+from stoker.model.distribution import read_tag, read_version
 from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER
 from stoker.model.variant import Variant
@@ -104,10 +105,6 @@ def _name_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]
 
 
 def _normal(version: str) -> str:
-    from packaging.version import InvalidVersion
-
-    from stoker.model.distribution import read_version
-
     try:
         return str(read_version(version))
     except InvalidVersion:

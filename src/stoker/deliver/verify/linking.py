@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.artifact.closure import search_folders
-from stoker.deliver.verify.wheel_under_test import WheelUnderTest, error, milder
+from stoker.deliver.verify.tested import WheelUnderTest, error, milder
 from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding

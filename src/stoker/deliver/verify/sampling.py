@@ -17,7 +17,7 @@ from stoker.artifact.elf import Elf
 from stoker.artifact.engine import Wheel
 from stoker.artifact.reader import open_file
 from stoker.deliver.verify.symbols import LocalFunctions, read_local_functions
-from stoker.deliver.verify.wheel_under_test import CodeSample, Use
+from stoker.deliver.verify.tested import CodeSample, Use
 from stoker.knowledge.instruction_sets import InstructionSet, operand_pattern
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.outside import process
@@ -54,15 +54,11 @@ def read_code(
     deadline = time.monotonic() + _TIMEOUT_S
     samples = []
     with tempfile.TemporaryDirectory(prefix="stoker-verify-") as folder:
-        for library in sorted(libraries, key=_importance):
+        for library in sorted(libraries, key=lambda one: (one.kind is ElfKind.PROGRAM, -one.size)):
             if time.monotonic() > deadline:
                 break
             samples.append(_sample(wheel, library, sets, Path(folder) / "library", deadline))
     return tuple(samples)
-
-
-def _importance(library: LibraryFacts) -> tuple[bool, int]:
-    return library.kind is ElfKind.PROGRAM, -library.size
 
 
 def _sample(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from stoker.artifact.elf import SYMBOL_TABLE, Elf, Section
+from stoker.artifact.elf import SYMBOL_TABLE, Elf
 from stoker.artifact.table import Table
 from stoker.model.errors import ArtifactError
 
@@ -48,16 +48,15 @@ def _functions(file: Elf) -> Iterator[tuple[int, str, str]]:
     names = file.sections[table.link]
     if max(table.file_size, names.file_size) > _LARGEST:
         return
-    strings, source = Table(file.reader, "<", names.offset, _read(file, names)), ""
+    strings, source = (
+        Table(file.reader, "<", names.offset, file.reader.read(names.offset, names.file_size)),
+        "",
+    )
     # Local symbols come first; `info` is how many.
     count = min(table.info, table.file_size // _SYMBOL.size)
-    symbols = _read(file, table)[: count * _SYMBOL.size]
+    symbols = file.reader.read(table.offset, table.file_size)[: count * _SYMBOL.size]
     for name, kind, _, _, address, _ in _SYMBOL.iter_unpack(symbols):
         if kind & 15 == _FILE:
             source = strings.string(name)
         elif kind & 15 == _FUNCTION and source:
             yield address, source, strings.string(name)
-
-
-def _read(file: Elf, section: Section) -> bytes:
-    return file.reader.read(section.offset, section.file_size)

@@ -18,7 +18,7 @@ from packaging.tags import Tag
 from stoker.artifact.closure import installed_path
 from stoker.deliver.verify import programs
 from stoker.deliver.verify.programs import Program
-from stoker.deliver.verify.wheel_under_test import WheelUnderTest
+from stoker.deliver.verify.tested import WheelUnderTest
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.outside import process

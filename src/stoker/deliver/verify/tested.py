@@ -1,16 +1,18 @@
 """The wheel that is checked, with what is expected of it, and the findings that checks return."""
 
+from functools import partial
+
 import msgspec
-from packaging.requirements import InvalidRequirement
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from stoker.artifact.closure import installed_path
 from stoker.artifact.engine import Member
 from stoker.artifact.engine.record import Mismatch
+from stoker.deliver.package.metadata import required_name
 from stoker.knowledge.sonames import is_nvidias
-from stoker.model.artifact import ArtifactFacts, ElfKind, LibraryFacts, WheelFacts
-from stoker.model.distribution import read_requirement, read_tags
+from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
+from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity
 from stoker.model.slim import SlimRecord
 from stoker.model.value import Value
@@ -100,22 +102,18 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
     @property
     def requires_torch(self) -> bool:
         """Return whether it extends PyTorch, which has then loaded its libraries already."""
-        return any(_required_name(line) == "torch" for line in self.metadata.requires)
+        return any(required_name(line) == "torch" for line in self.metadata.requires)
 
     @property
     def libraries(self) -> tuple[LibraryFacts, ...]:
         """Return what the dynamic loader loads: no object files, no separate device code."""
-        loaded = (ElfKind.LIBRARY, ElfKind.PROGRAM)
-        return tuple(
-            library
-            for library in self.facts.libraries
-            if not library.problem and library.kind in loaded and library.machine != "cuda"
-        )
+        return tuple(one for one in self.facts.libraries if not one.problem and one.is_loaded)
 
     @property
     def own_libraries(self) -> tuple[LibraryFacts, ...]:
         """Return the libraries without bundled NVIDIA libraries."""
-        return tuple(library for library in self.libraries if not _is_nvidias(library))
+        names = {one.path: one.soname or one.path.rpartition("/")[2] for one in self.libraries}
+        return tuple(one for one in self.libraries if not is_nvidias(names[one.path]))
 
     @property
     def places(self) -> frozenset[str]:
@@ -137,32 +135,6 @@ class Verification(Value, frozen=True, kw_only=True):
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def _required_name(line: str) -> str | None:
-    """Return the package that a requirement names, or None if it belongs to an extra."""
-    try:
-        requirement = read_requirement(line)
-    except InvalidRequirement:
-        return None
-    optional = requirement.marker is not None and "extra" in str(requirement.marker)
-    return None if optional else canonicalize_name(requirement.name)
-
-
-def _is_nvidias(library: LibraryFacts) -> bool:
-    return is_nvidias(library.soname or library.path.rpartition("/")[2])
-
-
-def error(name: str, title: str, lines: list[str], fix: tuple[str, ...] = ()) -> Finding:
-    return _finding(Severity.ERROR, name, title, lines, fix)
-
-
-def warning(name: str, title: str, lines: list[str]) -> Finding:
-    return _finding(Severity.WARNING, name, title, lines)
-
-
-def note(name: str, title: str, lines: list[str]) -> Finding:
-    return _finding(Severity.NOTE, name, title, lines)
-
-
 def milder(finding: Finding) -> Finding:
     """Return the finding as a warning, for an error that leaves the wheel usable."""
     return msgspec.structs.replace(finding, severity=Severity.WARNING)
@@ -175,3 +147,8 @@ def _finding(
     if lines[_MOST_LINES:]:
         shown.append(f"and {len(lines) - _MOST_LINES} more")
     return Finding(name=name, severity=severity, title=title, evidence="\n".join(shown), fix=fix)
+
+
+error = partial(_finding, Severity.ERROR)
+warning = partial(_finding, Severity.WARNING)
+note = partial(_finding, Severity.NOTE)
