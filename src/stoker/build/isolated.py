@@ -1,5 +1,5 @@
-"""An environment of its own for a build back end, kept: in one made anew each time, under another
-name, nothing that was compiled would count.
+"""A virtual environment for a build back end. It is kept, because compile commands contain its
+path: with a new path each time, everything would be compiled again.
 """
 
 import json
@@ -51,7 +51,7 @@ class Isolated:
         self._execute = execute
 
     def make(self, base: str, kind: Isolation) -> None:
-        """Anew, for the interpreter ``base``."""
+        """Make the environment, replacing an old one, for the interpreter ``base``."""
         rmtree(self.folder, ignore_errors=True)
         if self._execute([base, "-m", "venv", str(self.folder)], self.folder.parent, {}):
             raise MissingError(f"{base} cannot make an environment", hints=[_NO_VENV])

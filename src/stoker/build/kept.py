@@ -46,7 +46,7 @@ def kept_of(tree: Path) -> Iterator[CleanupItem]:
 
 
 def remove(entry: CleanupItem) -> bool:
-    """Whether it is gone; what somebody uses by now is left alone."""
+    """Remove a folder unless a process uses it; return whether it was removed."""
     path, lock = Path(entry.path), Path(entry.lock)
     if not path.exists():
         return True

@@ -1,6 +1,6 @@
 """A build folder that lies in memory: where it would be, a link leads there.
 
-It stays from build to build, until it is removed or the machine starts anew.
+It stays from build to build, until it is removed or the machine restarts.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def put(build: Path, home: Path) -> None:
     if build.is_dir() and not build.is_symlink():
         raise UsageError(
             f"{build} is on disk already",
-            hints=["--fresh begins anew, in memory", "go on where it is: leave out --build-in-ram"],
+            hints=["--fresh starts again, in memory", "without --build-in-ram it resumes on disk"],
         )
     try:
         if not build.is_symlink():
@@ -57,7 +57,7 @@ def put(build: Path, home: Path) -> None:
 
 
 def take_out(build: Path) -> None:
-    """Move it to disk, where the link was; times stay, by which a build tool goes on."""
+    """Move the tree to disk, in the place of the link. Files keep the times that ninja compares."""
     home = build.readlink()
     aside = build.with_name(f".{build.name}.from-memory")
     try:

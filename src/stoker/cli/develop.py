@@ -1,4 +1,4 @@
-"""`stoker develop`: an editable build, for those who change the source."""
+"""`stoker develop`: an editable build, for work on the source."""
 
 from typing import Any
 
@@ -12,16 +12,21 @@ from stoker.settings.declared import Group
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
 @setting_options(Group.BUILD, without=("out", "mode", "label"))
-@click.option("--fresh", is_flag=True, help="Forget what earlier builds made.")
-@click.option("--verbose", is_flag=True, help="Show all output, and have the tools say all.")
-@click.option("--shell-on-failure", is_flag=True, help="A shell where a stage has failed.")
-@click.option("--json", "as_json", is_flag=True, help="The record of the build as JSON.")
+@click.option("--fresh", is_flag=True, help="Start from the beginning.")
+@click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
+@click.option("--shell-on-failure", is_flag=True, help="Open a shell when a stage fails.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the record as JSON, also on failure.",
+)
 @setting_options(Group.GOVERN)
 def command(**options: Any) -> None:
-    """Build SOURCE, or the folder we are in, and install it so that changes to it count.
+    """Build SOURCE, or the current folder, and install it in editable mode.
 
-    Repeated after a change it compiles what has changed, and links. A CMake project without Python
-    is built, and stays in its build folder.
+    After a change, the same command compiles what has changed and links. A CMake project without
+    Python is compiled and stays in its build folder.
     """
     from stoker.cli.building import perform
 

@@ -30,18 +30,23 @@ def cleaning_options(*, older_than: str) -> Callable[[F], F]:
             callback=_seconds,
             default=older_than,
             metavar="TIME",
-            help=f"Only what was not used for so long, e.g. 12h or 30d. Default: {older_than}.",
+            help=f"Only what was not used for this time, e.g. 12h or 30d. Default: {older_than}.",
         ),
         click.option(
             "--keep",
             type=click.IntRange(min=0),
             default=0,
             metavar="N",
-            help="Leave the N newest of each kind.",
+            help="Keep the N newest of each kind.",
         ),
-        click.option("--dry-run", is_flag=True, help="Only say what would go."),
+        click.option("--dry-run", is_flag=True, help="Only list what would be removed."),
         click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--json", "as_json", is_flag=True, help="What goes and what stays, as JSON."),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print what is removed and kept as JSON.",
+        ),
     ]
 
     def decorate(function: F) -> F:
@@ -53,7 +58,7 @@ def cleaning_options(*, older_than: str) -> Callable[[F], F]:
 
 
 def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Show, ask, remove."""
+    """List what would be removed, ask, and remove it."""
     from stoker.flows.cleaning import remove
     from stoker.report.cleaning import cleaning_page, nothing_text
     from stoker.report.console import print_json, show
@@ -71,7 +76,7 @@ def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) ->
 
 def _agreed(cleaning: "Cleaning") -> bool:
     if not sys.stdin or not sys.stdin.isatty():
-        raise UsageError("nothing was removed: nobody is there to ask", hints=["say it with --yes"])
+        raise UsageError("nothing was removed: there is no terminal to ask on", hints=["add --yes"])
     question = f"remove {len(cleaning.chosen)}, {size(cleaning.bytes)}?"
     return click.confirm(question, err=True)
 
@@ -80,7 +85,7 @@ def _agreed(cleaning: "Cleaning") -> bool:
 @click.argument("kinds", nargs=-1, type=click.Choice([kind.value for kind in Kind]))
 @cleaning_options(older_than="30d")
 def command(kinds: tuple[str, ...], older_than: float, keep: int, **how: Any) -> None:
-    """Remove what stoker keeps and nobody used for 30 days. What a build uses now stays.
+    """Remove what was not used for 30 days. What a running build uses stays.
 
     \b
     builds      folders that builds continue in

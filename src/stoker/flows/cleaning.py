@@ -33,7 +33,7 @@ def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
 
 
 def remove(cleaning: Cleaning) -> Cleaning:
-    """What did go, and what stayed after all since somebody began to use it."""
+    """Remove what was chosen; return what was removed and what is in use by now."""
     forgotten = [entry for entry in cleaning.chosen if entry.kind is Kind.HISTORY]
     _forget(forgotten)
     gone, problems = list(forgotten), []

@@ -1,4 +1,4 @@
-"""The last stages of a build: a wheel gets its plan, is made portable, checked, handed over."""
+"""The last stages of a build: add the plan to the wheel, make it portable, verify, deliver."""
 
 import shutil
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from stoker.model.finding import Severity
 from stoker.model.plan import PLAN_MEMBER
 from stoker.outside import files
 
-_OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling mends
+_OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling fixes
 _BUNDLE = (
     "next: --mode bundle takes these libraries into the wheel and sets its search paths; or add "
     "the packages that bring them to the project's requirements"
@@ -30,7 +30,7 @@ _BUNDLE = (
 def packed(
     wheel: Path, recorded: Mapping[str, object], request: PackageRequest, into: Path, log: StageLog
 ) -> Path:
-    """A copy with what was ``recorded`` in it, as portable as asked; alone in its folder."""
+    """Make a portable copy of a wheel that carries ``recorded``, alone in the folder ``into``."""
     shutil.rmtree(into, ignore_errors=True)
     page = msgspec.json.format(msgspec.json.encode(recorded)) + b"\n"
     with open_wheel(wheel) as opened:
@@ -44,7 +44,7 @@ def packed(
 
 
 def check(wheel: Path, log: StageLog, mode: str) -> None:
-    """Hold it against what it says itself; an error where that is wrong."""
+    """Verify a wheel; raise an error if it does not match its plan and its tags."""
     verification = verify(wheel)
     for finding in verification.findings:
         log.line(f"{finding.severity}: {finding.title}")

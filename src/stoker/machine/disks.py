@@ -1,4 +1,4 @@
-"""The file systems under the folders that a build writes to. Knows nothing of builds."""
+"""The file systems under the folders that a build writes to. Independent of builds."""
 
 import os
 import platform

@@ -1,7 +1,7 @@
 """Small files below a root: the machine's own, or a recorded tree in a test.
 
 A file that is not there is an answer; one that is there and cannot be used becomes a note.
-Knows nothing of what the files mean.
+Does not interpret the files.
 """
 
 import os
@@ -97,7 +97,7 @@ class OpenFile:
 
 
 def newest_first(paths: Iterable[Path]) -> list[Path]:
-    """By the numbers in the paths, so that cuda-12.10 stands before cuda-12.9."""
+    """Sort by the numbers in the paths, so that cuda-12.10 comes before cuda-12.9."""
 
     def key(path: Path) -> list[tuple[int, str]]:
         pieces = re.findall(r"\d{1,18}|\D+", str(path), re.ASCII)

@@ -77,7 +77,7 @@ def find_interpreter(python: str, environment: Mapping[str, str]) -> str:
 
 def ask_interpreter(path: str, probe: Probe) -> Interpreter:
     answer = probe.ask([path, "-c", QUESTIONS])
-    # What a sitecustomize prints may stand round the answer.
+    # A sitecustomize may print text before and after the answer.
     line = next((line for line in answer.printed.splitlines() if line.startswith("{")), "")
     try:
         return msgspec.json.decode(line, type=Interpreter)

@@ -13,7 +13,7 @@ from stoker.knowledge.libraries import LibraryRow, table
 from stoker.machine.file_tree import FileTree
 from stoker.model.machine import Library
 
-# The linker's name is best; pip packages have only the loader's, with a number at its end.
+# The linker's name is best; pip packages have only the loader's, which ends with a number.
 SUFFIXES = (".so", ".dylib", ".so.", ".a")
 FILE_NAME = re.compile(r"(lib.+?)(\.so|\.dylib|\.a|\.so\.)[\d.]*", re.ASCII)
 

@@ -1,4 +1,4 @@
-"""Reads /proc/self/mountinfo. Knows nothing of what is mounted there."""
+"""Reads /proc/self/mountinfo. Does not look at what is mounted."""
 
 import re
 from pathlib import PurePosixPath

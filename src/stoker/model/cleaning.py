@@ -15,7 +15,7 @@ class Kind(StrEnum):
 
 
 class CleanupItem(Value, frozen=True, kw_only=True):
-    """A folder, or a run in the history. ``busy``: somebody uses it now."""
+    """A folder, or a run in the history. ``busy``: a process uses it now."""
 
     kind: Kind
     name: str
@@ -24,7 +24,7 @@ class CleanupItem(Value, frozen=True, kw_only=True):
     used: float  # when it last was, in seconds since 1970
     busy: bool = False
     link: str = ""  # where a link of the user leads; it is never followed, nor removed
-    lock: str = ""  # the file that whoever uses it holds
+    lock: str = ""  # the lock file that its users hold
 
 
 class Cleaning(Value, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ class EngineKind(StrEnum):
 
 
 class Engine(Value, frozen=True, kw_only=True):
-    """The program that runs containers, as it tells of itself."""
+    """The program that runs containers, as its ``info`` describes it."""
 
     kind: EngineKind
     program: str

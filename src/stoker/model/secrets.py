@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 HIDDEN = "***"
-# A variable whose value nobody may see; PWD and OLDPWD are folders.
+# Names of variables with secret values; PWD and OLDPWD are folders.
 _SECRET = (
     r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|PASS(?![A-Z])|CREDENTIAL|PRIVATE|APIKEY|JWT|AUTHORIZATION|COOKIE"
     r"|(?<![A-Z])(?:KEY|AUTH|PAT)(?![A-Z])|(?<=_)PWD(?![A-Z])"
@@ -64,7 +64,7 @@ def redact(text: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody may see the value of a variable or option, by its name alone."""
+    """Return whether the name of a variable or option says that its value is secret."""
     return bool(re.search(_SECRET, name))
 
 

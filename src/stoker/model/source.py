@@ -36,7 +36,7 @@ class CMakeOption(Value, frozen=True, kw_only=True):
     line: int
     condition: str | None = None  # of a dependent option
     otherwise: str | None = None  # its value where the condition fails
-    within: str | None = None  # the if() blocks round it, outermost first
+    within: str | None = None  # the if() blocks that contain it, outermost first
 
 
 class ListedOption(Value, frozen=True, kw_only=True):

@@ -77,7 +77,7 @@ def _plain(text: str) -> str:
 
 
 def data_folder(*names: str) -> Path:
-    """Make a folder below ``data``. Nobody else can write to it, whatever the umask is: programs
+    """Make a folder below ``data``. No other user can write to it, whatever the umask is: programs
     in there run in every build.
     """
     path = data()
@@ -99,7 +99,7 @@ def _keep_others_from_writing(path: Path) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that nobody else can enter, at ``path`` or, where another user has taken that
+    """Make a folder that no other user can enter, at ``path`` or, where another user has taken that
     name, beside it.
     """
     try:

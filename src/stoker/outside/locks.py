@@ -12,12 +12,12 @@ from pathlib import Path
 
 from stoker.model.errors import StokerError, StorageError
 
-# Seconds. Whoever only looks whether a lock is held holds it for a moment.
+# Seconds. A process that only checks whether a lock is held takes it for a moment.
 _MOMENTS = (0.01, 0.05, 0.1)
 
 
 class BusyError(StokerError):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
 
 @contextmanager

@@ -114,8 +114,8 @@ def stream(
     keep_open: Collection[int] = (),
     only_errors: bool = False,
 ) -> CommandResult:
-    """Run to the end, handing over each line, output and errors mixed, as it comes; with
-    ``only_errors`` the output is nobody's.
+    """Run to the end and pass on each line of output and errors immediately; with
+    ``only_errors`` the output is dropped.
 
     The outcome has the end of the output only: a build may talk for hours.
 
@@ -271,7 +271,7 @@ def _pids() -> list[int]:
 
 
 def _carries(pid: int, mark: bytes) -> bool:
-    """Gone, somebody else's and dead ones have no environment to read."""
+    """Return nothing for processes that have ended or belong to another user."""
     with suppress(OSError):
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False
@@ -301,7 +301,7 @@ def _prepare(files: int) -> None:
 
 
 def _log_command(words: list[str]) -> None:
-    # Where nobody has imported it, nobody wants to read the log, and a run starts sooner.
+    # If logging is not imported, no log is wanted, and a run starts sooner without it.
     if logging := sys.modules.get("logging"):
         log = logging.getLogger("stoker.process")
         if log.isEnabledFor(logging.DEBUG):

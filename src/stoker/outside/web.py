@@ -46,7 +46,7 @@ class Answer(Value, frozen=True, kw_only=True):
 
 
 class UnreachableError(MissingError):
-    """Nobody answered, or only to say that it cannot be had now."""
+    """The server did not answer, or is not available now."""
 
 
 class AbsentError(MissingError):

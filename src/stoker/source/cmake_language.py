@@ -1,6 +1,6 @@
 """The CMake language: text to commands and their arguments, in one pass of one scanner.
 
-Knows nothing of what a command means, evaluates nothing and opens no file.
+Does not interpret or evaluate commands, and opens no file.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The files of one source tree: walking them, reading them as text, noting what could not be read.
 
-Knows nothing of what the files say.
+Does not interpret the files.
 """
 
 import os

@@ -183,7 +183,7 @@ def _is_changed(view: _View) -> bool:
     try:
         if view.said(*words).strip():
             return True
-    except CommandError:  # an index in several files, or a damaged one: nobody knows
+    except CommandError:  # a split or damaged index: unknown
         return True
     for path, _, _ in _submodules(view):
         with _opened(view.tree / path) as inner:

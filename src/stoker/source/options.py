@@ -1,7 +1,7 @@
 """What the CMake files of a tree let one choose: its options, its variables, its languages.
 
-Reads declarations where they stand and the if() blocks round them within the same file. Does not
-evaluate: an option whose name is computed is not seen, nor is a condition round an include().
+Reads declarations and the if() blocks that contain them in the same file. Evaluates nothing: an
+option with a computed name is not found, nor is the condition of an include().
 """
 
 import re
@@ -22,7 +22,7 @@ _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
 _SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}(?=\.\.\.|$)")
 _GPU_LANGUAGES = {"CUDA", "HIP"}
-# Characters of the condition round an option, and what each part counts besides: of very deep
+# Characters of the condition of an option, and what each part counts besides: of very deep
 # nesting only the outer part is told.
 _LONGEST, _COST_OF_PART = 1000, 20
 

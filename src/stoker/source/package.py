@@ -1,6 +1,6 @@
 """What a tree says of itself as a Python package: PKG-INFO, pyproject.toml, setup.py, __init__.py.
 
-Knows nothing of CMake, nor whether the package is one that stoker builds.
+Does not know CMake, nor whether stoker can build the package.
 """
 
 from email.parser import HeaderParser

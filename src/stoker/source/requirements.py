@@ -1,6 +1,6 @@
 """Requirement files, as pip reads them: comments, continued lines, files that include others.
 
-Knows nothing of what is installed.
+Independent of what is installed.
 """
 
 import posixpath

@@ -129,7 +129,7 @@ def _version(
 
 
 def _version_file(files: TreeFiles) -> str | None:
-    """PyTorch and many of its neighbours keep their version in a file of its own."""
+    """Return the version from version.txt, which PyTorch and related projects have."""
     text = files.text("version.txt")
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Unpacks an archive that nobody vouches for: whole and inside one folder, or not at all.
+"""Unpacks an untrusted archive into one folder, completely or not at all.
 
 No symbolic link is made before the last file is written, so nothing is ever written through one.
 Does not know how archives are packed.

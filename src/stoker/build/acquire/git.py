@@ -64,7 +64,7 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     tree.mkdir(exist_ok=True)
     git.do("init", "--quiet")
     for lock in (tree / ".git").rglob("*.lock"):
-        lock.unlink(missing_ok=True)  # of a git that was killed: nobody else is here
+        lock.unlink(missing_ok=True)  # left by a killed git: our lock excludes other processes
     git.do("config", "remote.origin.url", without_login(url))
     _fetch_commit(git, found)
     git.do("checkout", "--quiet", "--force", "--detach", found.commit)

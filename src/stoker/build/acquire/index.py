@@ -110,7 +110,7 @@ def find(package: str, version: str, index: Index) -> File:
 
 
 def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
-    """The file in ``folder``; an error if it is not the one that the index tells of."""
+    """Return the file in ``folder``; raise an error if it differs from what the index lists."""
     target = folder / file.name
     digest, arrived = hashlib.sha256(), 0
     with opened(file.url, index.web) as answer:

@@ -1,7 +1,7 @@
-"""Keeps source trees in a folder of ours, each whole, for whoever builds them again.
+"""Keeps complete source trees in stoker's cache for later builds.
 
-Each is a folder with a record and the tree, and a lock beside it: held alone by whoever makes it,
-shared by all who build it. What a killed maker left is finished, or begun anew, by the next.
+Each is a folder with a record and the tree, and a lock file beside it: exclusive while the tree is
+made, shared while it is built. The next process completes or replaces what a killed one left.
 """
 
 import hashlib
@@ -200,7 +200,7 @@ def _of_git(named: Named, say: Say) -> _Wanted:
         except (CommandError, UsageError):
             if not begun:
                 raise
-            say("what an earlier attempt left is of no use: beginning anew")
+            say("what an earlier attempt left cannot be used: starting again")
             shutil.rmtree(tree)
             commit = git.fetch(named.place, found, tree, say=say, keep_open=keep_open)
         identity = f"commit {commit}"

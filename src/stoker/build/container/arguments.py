@@ -19,7 +19,7 @@ def run_words(engine: Engine, host: Host, box: Box) -> tuple[str, ...]:
         *("--label", f"{LABEL}={box.image or box.root}", "--stop-signal", "SIGKILL"),
         # The package index and its mirrors are to be found as they are from outside.
         *("--network", "host", f"--ipc={box.ipc}"),
-        # SELinux would have to label the user's own folders anew.
+        # SELinux would have to relabel the user's own folders.
         *("--security-opt", "label=disable"),
         *_user(engine, host),
         *_limits(engine, host),

@@ -125,7 +125,7 @@ def pip_command() -> list[str]:
 
 
 def _state(package: Path, native: Iterable[Path]) -> str:
-    """Of all files, so that a stoker that is worked on is copied anew."""
+    """Return a digest of all files, so that a changed stoker is copied again."""
     state = hashlib.sha256()
     for path in (*native, *sorted(_files(package))):
         status = path.stat()

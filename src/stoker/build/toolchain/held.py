@@ -1,6 +1,6 @@
-"""Where toolchains of ours are, and the locks that keep them there while a build uses them.
+"""The folder of toolchains, and the locks that keep a toolchain while a build uses it.
 
-Every run comes here, so it knows nothing of how toolchains are made.
+Every run imports this module, so it does not import what makes toolchains.
 """
 
 from collections.abc import Iterator, Mapping

@@ -119,7 +119,7 @@ def _check_serves(there: Toolchain, request: ToolchainRequest) -> None:
         raise UsageError(
             f"{there.name} is there, but without {', '.join(lacking)}",
             hints=[
-                f"to make it anew: stoker toolchain remove {there.name}",
+                f"to install it again: stoker toolchain remove {there.name}",
                 "to make another: --into DIR",
             ],
         )
