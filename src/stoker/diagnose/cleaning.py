@@ -1,7 +1,4 @@
-"""A line of any log as the tool printed it, without what terminals and CI systems put round it.
-
-Knows nothing of errors.
-"""
+"""Restores a line as the tool printed it, without what terminals and CI systems added to it."""
 
 import re
 

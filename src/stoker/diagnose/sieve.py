@@ -151,7 +151,7 @@ def _ends(part: _Part) -> Iterator[_Part]:
 
 
 def _states(part: _Part) -> Iterator[tuple[int, bytes]]:
-    """A carriage return starts a line anew: each state of a progress bar is a line of its own."""
+    """Yield each state of a progress bar as a line: a carriage return starts the line again."""
     number = part.line
     for raw in part.content.removesuffix(b"\n").split(b"\n") if part.content else ():
         for state in raw.split(b"\r") if b"\r" in raw else (raw,):

@@ -17,7 +17,7 @@ _MOST_HITS = 1000  # of one sign that are looked into
 _MOST_PARAGRAPHS = 1000  # of CMake's messages: each is put together many times
 _Hits = Mapping[str, Mapping[int, re.Match[str]]]  # by pattern, then by line
 
-# A message goes on in the next line: clang does so after `error:`, CMake and nvcc near column 78.
+# A message continues in the next line: clang does so after `error:`, CMake and nvcc near column 78.
 _WRAPS = range(55, 86)  # characters of a line that may have been wrapped
 _CONTINUES = re.compile(r"\s{1,24}(?!\d{1,6} \|)[\w'\"`(/<]").match  # and quotes no source
 

@@ -113,9 +113,8 @@ def _fitting(command: str) -> str:
 
 
 def _counts(match: Match, steps: Steps) -> bool:
-    """What successful builds show too, and what was mended later, is no sign.
-
-    What CMake only warned of is none where it says itself why it refused the project.
+    """Return whether a match is evidence: not if successful builds print it too, or if the build
+    recovered later. A warning of CMake does not count if CMake names an error itself.
     """
     if steps.refusals and (match.sign.quiet or match.line in steps.notices):
         return any(match.line in message for message in steps.refusals.values())

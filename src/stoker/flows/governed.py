@@ -14,12 +14,12 @@ from typing import IO
 from msgspec.structs import replace
 
 from stoker.build.toolchain.held import held_for
-from stoker.govern.cache_hits import CacheHits
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
+from stoker.govern.summary import CacheHits
 from stoker.machine.counters import KillCounter, read_written
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary

@@ -1,1 +1,1 @@
-"""Who may run when: the policy, what it predicts from, the simulator, and the daemon round them."""
+"""The governor: policy, predictions and simulator, and the daemon that applies them to builds."""

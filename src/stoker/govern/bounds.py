@@ -1,4 +1,4 @@
-"""How fast a build could be at best on a machine, whoever schedules it."""
+"""Lower bounds of a build's duration on a machine, for any scheduler."""
 
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
@@ -7,8 +7,8 @@ from stoker.model.govern import Bounds, StepRecord
 
 
 def bounds(steps: Sequence[StepRecord], *, cpus: int, memory: int) -> Bounds:
-    """From durations of an uncontended run. A step whose integral of memory is not known adds
-    nothing to that term of the lower bound.
+    """Return the bounds for steps with the durations of an uncontended run. A step whose memory
+    integral is unknown adds nothing to the memory term.
     """
     lower = {
         "the longest path": critical_path(steps),
@@ -37,7 +37,7 @@ def critical_path(steps: Sequence[StepRecord]) -> float:
 
 
 def paths(steps: Sequence[StepRecord]) -> dict[str, float]:
-    """For each output, the seconds from the start of its step to the end of the build."""
+    """Return the critical-path seconds from the start of each output's step to the end."""
     seconds = {step.step.output: step.seconds for step in steps}
     users: dict[str, list[str]] = {output: [] for output in seconds}
     for step in steps:

@@ -1,4 +1,4 @@
-"""What files tell of a command: sizes of inputs, words of response files, which compiler it is.
+"""Reads the files of a command: sizes of inputs, response files, the identity of the compiler.
 
 Never runs anything: a compiler is known by its real name and size, which change with its version
 and are the same on the next machine that has the same package.
@@ -63,7 +63,7 @@ def _identity(program: str) -> str:
 
 
 class StepReader(Generic[Owner]):
-    """Makes steps in threads, so that files and long command lines hold up nobody else.
+    """Makes steps in threads, so that files and long command lines do not delay other steps.
 
     ``fileno`` becomes readable when there is something to take.
     """

@@ -90,7 +90,7 @@ class Files(Protocol):
 
 
 class NoFiles:
-    """For those who only have the command line."""
+    """Answers for callers that have the command line only."""
 
     def size(self, path: str) -> int:  # noqa: ARG002
         return 0

@@ -1,8 +1,8 @@
-"""Did memory run out? Judged by evidence, since a driver hides its compiler's death.
+"""Decides whether memory ran out, by evidence, because a driver hides its compiler's death.
 
 gcc and nvcc end normally when the kernel kills the compiler below them, and say so in one of
-several ways; that text alone could also mean somebody's `kill -9`, and a refused allocation a
-`ulimit -v`. So words count only together with what the machine shows.
+several ways. That text alone could also mean a `kill -9` by the user, and a refused allocation a
+`ulimit -v`. So the text counts only together with what the machine shows.
 """
 
 import re

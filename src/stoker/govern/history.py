@@ -67,7 +67,7 @@ _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
 # SQLite's codes for a file that is not what it must be. ERROR is a table or column that is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-_PATIENCE = 5.0  # seconds to wait for a lock
+_TIMEOUT_S = 5.0  # seconds to wait for a lock
 _RECENT = 20_000  # attempts: several builds of PyTorch
 _LARGEST_ID = (1 << 63) - 1
 
@@ -86,13 +86,13 @@ class DamagedError(StorageError):
 class History:
     """One connection. Use it in a ``with`` block: leaving it commits, unless there was an error.
 
-    ``patience``: seconds to wait for another process that has locked the file.
+    ``timeout_s``: seconds to wait for another process that has locked the file.
     """
 
-    def __init__(self, path: Path | None = None, *, patience: float = _PATIENCE):
+    def __init__(self, path: Path | None = None, *, timeout_s: float = _TIMEOUT_S):
         self.path = path or folders.state() / "history.sqlite"
-        self._patience = patience
-        self._database = _open(self.path, patience)
+        self._timeout_s = timeout_s
+        self._database = _open(self.path, timeout_s)
         self.file = _identity(self.path)
 
     def __enter__(self) -> "History":
@@ -219,7 +219,7 @@ class History:
 
     def _set_aside(self) -> bool:
         try:
-            return _set_aside(self.path, self.file, self._patience)
+            return _set_aside(self.path, self.file, self._timeout_s)
         except OSError as error:
             raise _unusable(self.path, error) from error
 
@@ -250,16 +250,16 @@ def _attempt(row: tuple[Any, ...]) -> Attempt | None:
         return None
 
 
-def _open(path: Path, patience: float) -> sqlite3.Connection:
+def _open(path: Path, timeout_s: float) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         found = _identity(path)
         try:
-            return _connect(path, patience)
+            return _connect(path, timeout_s)
         except sqlite3.DatabaseError as error:
-            if not (_is_damage(error) and _set_aside(path, found, patience)):
+            if not (_is_damage(error) and _set_aside(path, found, timeout_s)):
                 raise
-            return _connect(path, patience)
+            return _connect(path, timeout_s)
     except (sqlite3.Error, OSError) as error:
         raise _unusable(path, error) from error
 
@@ -268,8 +268,8 @@ def _unusable(path: Path, reason: Exception) -> StorageError:
     return StorageError(f"cannot use the history {path}: {reason}")
 
 
-def _connect(path: Path, patience: float) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=patience)
+def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=timeout_s)
     # A row with bytes that are no text is a matter of that row, not of the whole table.
     database.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
@@ -279,7 +279,7 @@ def _connect(path: Path, patience: float) -> sqlite3.Connection:
                 f"cannot use the history {path}: a newer stoker wrote it (schema {version}); "
                 "move it away"
             )
-        _use_log(database, patience)
+        _use_log(database, timeout_s)
         database.execute("PRAGMA synchronous = NORMAL")
         if version < _VERSION:
             _upgrade(database)
@@ -289,9 +289,9 @@ def _connect(path: Path, patience: float) -> sqlite3.Connection:
     return database
 
 
-def _use_log(database: sqlite3.Connection, patience: float) -> None:
+def _use_log(database: sqlite3.Connection, timeout_s: float) -> None:
     """Where another does the same to a new file SQLite does not wait, as it does elsewhere."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             database.execute("PRAGMA journal_mode = WAL")
@@ -304,7 +304,7 @@ def _use_log(database: sqlite3.Connection, patience: float) -> None:
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
-    """All or nothing; whoever comes second finds it done."""
+    """Upgrade wholly or not at all; a second process finds it done."""
     database.execute("BEGIN IMMEDIATE")
     for statements in _UPGRADES[_version(database) :]:
         for statement in statements:
@@ -322,9 +322,9 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _DAMAGE
 
 
-def _is_sound(path: Path, patience: float) -> bool:
+def _is_sound(path: Path, timeout_s: float) -> bool:
     """Whether the file is one of ours in which SQLite finds nothing wrong, or cannot look now."""
-    with closing(sqlite3.connect(path, timeout=patience)) as database:
+    with closing(sqlite3.connect(path, timeout=timeout_s)) as database:
         try:
             for table, columns in (("run", _RUN_COLUMNS), ("attempt", _ATTEMPT_COLUMNS)):
                 database.execute(f"SELECT {columns} FROM {table} LIMIT 0")
@@ -337,8 +337,8 @@ def _passes(database: sqlite3.Connection) -> bool:
     return list(database.execute("PRAGMA quick_check(1)")) == [("ok",)]
 
 
-def _set_aside(path: Path, damaged: _Identity, patience: float) -> bool:
-    """Keep a damaged file for those who want to examine it, with its log.
+def _set_aside(path: Path, damaged: _Identity, timeout_s: float) -> bool:
+    """Keep a damaged file and its log for examination.
 
     True where another file may take its name now: another process may have found the same damage
     first. False where the file is found to be sound.
@@ -346,7 +346,7 @@ def _set_aside(path: Path, damaged: _Identity, patience: float) -> bool:
     with locks.held(path.with_name(f"{path.name}.lock"), waiting=lambda: None):
         if _identity(path) != damaged:
             return True
-        if _is_sound(path, patience):
+        if _is_sound(path, timeout_s):
             return False
         # SQLite does not touch files of this name again where it finds that its own has moved.
         for suffix in ("", "-wal", "-shm"):

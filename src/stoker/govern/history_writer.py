@@ -63,7 +63,7 @@ class HistoryWriter:
         """What the history has to learn from; nothing where it cannot be read."""
         try:
             with History(
-                self._path, patience=min(self._patience, _START_LOCK_TIMEOUT_S)
+                self._path, timeout_s=min(self._patience, _START_LOCK_TIMEOUT_S)
             ) as history:
                 return history.recent()
         except StokerError as error:
@@ -106,7 +106,7 @@ class HistoryWriter:
             if history and history.has_moved:
                 history = self._close(history)
             try:
-                history = history or History(self._path, patience=self._patience)
+                history = history or History(self._path, timeout_s=self._patience)
                 _write(history, (self._generation, history.file), batch)
             except StokerError as error:
                 self._fail(error)

@@ -1,4 +1,4 @@
-"""The policies one can choose from: ``adaptive``, and three usual ways to compare it with."""
+"""The policies to choose from: ``adaptive``, and three common ones to compare it with."""
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nsmallest
@@ -14,7 +14,7 @@ from stoker.model.value import Value
 
 
 def make_policy(text: str, *, cpus: int) -> Policy:
-    """By its name; ``fixed`` runs as many steps as there are CPUs, ``fixed:8`` eight."""
+    """Return the policy of that name; ``fixed`` runs one step per CPU, ``fixed:8`` eight."""
     name, jobs = parse_policy(text)
     if name == "fixed":
         return Fixed(jobs=jobs or cpus)
@@ -27,18 +27,19 @@ def make_policy(text: str, *, cpus: int) -> Policy:
 
 
 class Adaptive(Value, frozen=True, kw_only=True):
-    """Admits whoever fits into what is expected to be in use at any time from now on, most urgent
-    first. When expectations prove wrong it pauses steps before memory is short, and kills when it
-    is. The oldest always goes on.
+    """Admits the steps whose predicted memory fits beside that of the running steps at every future
+    time, most urgent first. If predictions prove wrong, it pauses steps before memory runs short
+    and kills them when it does. It never pauses or kills the oldest step, so the build always
+    makes progress.
     """
 
     cushion: float = 0.01  # share of the limit that admission leaves free
     reaction: float = 0.5  # seconds until a pause or a kill has had its effect
     spurt: float = 0.25  # share of the limit by which steps may grow before one can be paused again
     longest_pause: float = 5.0  # seconds
-    foresight: float = 2.0  # seconds in which a step that goes on after a pause must find room
-    patience: float = 20.0  # seconds after which a place is kept for the most urgent step
-    endurance: float = 300.0  # seconds after which nobody passes the most urgent step
+    foresight: float = 2.0  # seconds for which a resumed step must find room
+    reserve_after: float = 20.0  # seconds after which a place is kept for the most urgent step
+    endurance: float = 300.0  # seconds after which no step passes the most urgent one
     settling: float = 10.0  # seconds after which a step of unknown size has shown what it is
     stalled: float = 10.0  # percent of time that memory pressure may cost
 
@@ -62,11 +63,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return self._admit(state)
 
     def _excess(self, state: State) -> float:
-        """Bytes by which memory in use will pass the limit before a kill could help.
+        """Return the bytes by which memory in use will pass the limit before a kill can help.
 
-        Growth goes on only as far as the running steps are expected to grow until then, and a
-        neighbour to double: a step that climbs quickly to where it was predicted to be is no
-        danger.
+        Steps are expected to grow no further than predicted, and other processes to double at
+        most: a step that climbs quickly to its predicted level is no danger.
         """
         growth = max(0.0, state.growth) * self.reaction
         if state.used + growth <= self._line(state):
@@ -75,7 +75,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return max(0.0, state.used + min(growth, to_come) - self._line(state))
 
     def _growth(self, state: State, steps: Sequence[Running], within: float) -> float:
-        """Bytes by which steps are expected to grow in so many seconds."""
+        """Return the bytes by which steps are expected to grow in so many seconds."""
         forecast = Forecast(replace(state, running=tuple(steps)), inf)
         return max(0.0, forecast.highest(within) - sum(step.current for step in steps))
 
@@ -83,8 +83,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return state.limit * (1 - self.cushion / 2)
 
     def _relieve(self, state: State, excess: float) -> Decision:
-        """While memory is not short yet, it is enough that one whose course is known stops growing
-        until others are past their peaks. What is unknown may never shrink.
+        """Pause one step whose profile is known, if memory is not short yet: it stops growing until
+        others are past their peaks. Otherwise kill, since a step of unknown size may never shrink.
         """
         short = state.used > self._line(state)
         active = (step for step in _by_loss(state) if not step.is_paused)
@@ -96,13 +96,13 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return Decision(pause=(first.id,), reason=reason, held=held)
 
     def _idle(self, state: State) -> Iterator[int]:
-        """Those whose memory is better given to others by now."""
+        """Yield the steps that have been paused so long that others should have their memory."""
         for step in _paused(state):
             if step.paused_for(state.now) > self.longest_pause:
                 yield step.id
 
     def _resumed(self, state: State) -> Iterator[int]:
-        """Those who find room for some seconds, the oldest first."""
+        """Yield the paused steps that have room to grow again, oldest first."""
         active = _active(state)
         room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
         for step in sorted(_paused(state), key=_seniority):
@@ -154,13 +154,13 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if not passed and waited > self.endurance:
                 held.update(_all(state, Reason.TURN, after=request))
                 return
-            if not passed and waited > self.patience:
+            if not passed and waited > self.reserve_after:
                 forecast.reserve(request)
             passed = True
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
-        """Steps of unknown size whose usual need fits into what is free at this moment, where the
-        worst case does not. If one has to be killed, it has cost the time of CPUs without work.
+        """Yield steps of unknown size whose usual need fits into the memory that is free now, but
+        whose worst case does not. If one has to be killed, only idle CPU time is lost.
         """
         first = next((each for each in state.waiting if each.id not in admitted), None)
         if first is None or state.now - first.asked > self.endurance:
@@ -183,7 +183,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
             yield request.id
 
     def _unsettled(self, state: State) -> int:
-        """How many steps of unknown size may be added: without history no burst at the start."""
+        """Return how many steps of unknown size may start, so that a first build has no burst."""
         fresh = sum(
             (step.on_trial or _of_unknown_size(step.request))
             and step.age(state.now) < self.settling
@@ -206,7 +206,7 @@ def _of_unknown_size(request: Request) -> bool:
 
 
 def _usual(request: Request) -> int:
-    """What a step on trial should find free. Shipped figures are wide, and a folder's narrow."""
+    """Return what a step on trial must find free. Shipped figures are wide, a folder's narrow."""
     prediction = request.prediction
     if _of_unknown_size(request):
         return prediction.peak
@@ -214,7 +214,7 @@ def _usual(request: Request) -> int:
 
 
 def _cheapest(state: State, excess: float) -> Iterator[int]:
-    """Steps to kill until so many bytes are free again."""
+    """Yield the steps to kill so that ``excess`` bytes become free."""
     excess -= sum(step.current for step in state.running if step.stopping)
     for step in _by_loss(state):
         if excess <= 0:
@@ -225,8 +225,8 @@ def _cheapest(state: State, excess: float) -> Iterator[int]:
 
 
 def _by_loss(state: State) -> list[Running]:
-    """Those first that lose the least work per byte; never the oldest, nor one that cannot be
-    started again.
+    """Return the steps that may be killed, least work lost per byte first: never the oldest, and
+    none that cannot be restarted.
     """
     oldest = _oldest(state)
     others = [
@@ -256,13 +256,15 @@ def _seniority(step: Running) -> tuple[float, int]:
 
 
 def _loss_per_byte(step: Running, state: State) -> float:
-    """Work that was lost before counts again, so that the same step is not always the victim."""
+    """Return the work lost per byte. Work lost before counts again, so that the same step is not
+    killed every time.
+    """
     work = step.age(state.now) * step.request.slots_of(state.cpus)
     return work * (1 + step.request.preemptions) / max(1, step.current)
 
 
 class Fixed(Value, frozen=True, kw_only=True):
-    """So many at once, in the order they asked, as `ninja -jN` does."""
+    """Runs a fixed number of steps in the order in which they asked, like `ninja -jN`."""
 
     jobs: int
 
@@ -275,7 +277,7 @@ class Fixed(Value, frozen=True, kw_only=True):
 
 
 class Levels(Value, frozen=True, kw_only=True):
-    """Fewer jobs the fuller memory is: a share in use, and the jobs allowed below it."""
+    """Runs fewer jobs the fuller memory is: each rung has a share in use and the jobs below it."""
 
     ladder: tuple[tuple[float, int], ...] = ((0.5, 32), (0.65, 16), (0.75, 8), (0.85, 4), (inf, 2))
 
@@ -290,8 +292,8 @@ class Levels(Value, frozen=True, kw_only=True):
 
 
 class TwoPhase(Value, frozen=True, kw_only=True):
-    """Heavy steps first, as many as fit if all were as large as the largest; then the others, as
-    many as there are CPUs. Heavy is what needs several CPUs' share of memory.
+    """Runs heavy steps first, as many as fit if all were as large as the largest, then the others,
+    one per CPU. A step is heavy if it needs the memory share of several CPUs.
     """
 
     shares: float = 2.0
@@ -311,7 +313,7 @@ class TwoPhase(Value, frozen=True, kw_only=True):
 
 
 def _first(state: State) -> tuple[int, ...]:
-    """Whatever happens, somebody runs."""
+    """Return the most urgent step, so that something always runs."""
     return tuple(request.id for request in state.waiting[:1])
 
 

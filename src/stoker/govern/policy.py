@@ -1,4 +1,4 @@
-"""What every policy is, the order in which steps wait, and how one that was killed asks again.
+"""What a policy promises, the order in which steps wait, and what a killed step asks for next.
 
 Pure: the time is in the state, and the same state always gets the same decision.
 """
@@ -20,10 +20,11 @@ _LARGER = 1.25  # what a step asks for that was killed, over what was predicted
 
 
 class Policy(Protocol):
-    """Asked after every event and every reading; what it decides is done before it is asked again.
+    """Decides which steps start, pause, resume and die, and gives the reasons.
 
-    It admits only those who wait and kills only those who run. When nothing runs and somebody
-    waits, it admits somebody.
+    It is asked after every event and every reading, and its decision is carried out before it is
+    asked again. A policy admits only waiting steps and kills only running ones. If no step runs and
+    some wait, it admits at least one.
     """
 
     @property
@@ -33,7 +34,7 @@ class Policy(Protocol):
 
 
 def parse_policy(text: str) -> tuple[str, int | None]:
-    """Return the name of a policy and the number of jobs behind it: ``fixed:8`` runs eight."""
+    """Return the name of a policy and its number of jobs, which only ``fixed:8`` has."""
     name, _, jobs = text.partition(":")
     if name not in NAMES:
         raise unknown("policy", text, NAMES)
@@ -42,17 +43,17 @@ def parse_policy(text: str) -> tuple[str, int | None]:
     return name, int(jobs) if jobs else None
 
 
-# A second of waiting counts as so many seconds of path: whoever asks much later cannot overtake.
+# A second of waiting counts as so many seconds of critical path, so that no step starves.
 _AGING = 0.1
 
 
 def urgency(request: Request) -> tuple[float, int]:
-    """Smaller is more urgent: the longest path to the end of the build, and who waits longest."""
+    """Return a sort key: a long critical path and a long wait come first."""
     return _AGING * request.asked - request.path, request.id
 
 
 class Queue(Sequence[Request]):
-    """Those who wait, most urgent first; adding and removing costs next to nothing."""
+    """The waiting steps, most urgent first. Adding and removing takes logarithmic time."""
 
     def __init__(self) -> None:
         self._requests: list[Request] = []
@@ -65,7 +66,7 @@ class Queue(Sequence[Request]):
         insort(self._requests, request, key=urgency)
 
     def remove(self, identity: int) -> Request | None:
-        """Take one out, if it is there."""
+        """Remove and return the request with this id, if there is one."""
         request = self._by_id.pop(identity, None)
         if request is not None:
             del self._requests[bisect_left(self._requests, urgency(request), key=urgency)]
@@ -108,10 +109,11 @@ class WaitClock:
 
 
 def after_preemption(step: Running) -> Request:
-    """What a step asks for when its policy has killed it: no less than it was seen to use. When it
-    had kept to what was predicted it met others at the wrong time, and asks for more only when that
-    happens again. When it was paused first, the pause did not pay: its course cannot be relied on,
-    so its peak is reserved throughout.
+    """Return the next request of a step that the policy has killed.
+
+    It asks for at least what it was seen to use. A step that stayed within its prediction only met
+    others at the wrong time, and asks for more if that happens again. If it was paused before the
+    kill, its profile cannot be relied on, so its peak is reserved throughout.
     """
     request, known = step.request, step.request.prediction
     if step.peak > known.peak or request.preemptions:
@@ -123,9 +125,8 @@ def after_preemption(step: Running) -> Request:
 
 
 def after_oom(step: Running, observed: int) -> Request | None:
-    """What it asks for when memory ran out: twice as much, then the machine for itself, then none.
-
-    ``observed`` is its peak as measured at the end.
+    """Return the next request of a step that ran out of memory: twice as much, then the whole
+    machine, then ``None``. ``observed`` is its peak as measured at the end.
     """
     request, ooms = step.request, step.request.ooms + 1
     if ooms >= MAXIMAL_OOMS:
@@ -140,6 +141,6 @@ def after_oom(step: Running, observed: int) -> Request | None:
 
 
 def _raised(prediction: Prediction, least: int) -> Prediction:
-    """At least so much and throughout: its course was not what history said."""
+    """Reserve at least this much throughout, because the step did not follow its profile."""
     peak = max(prediction.peak, least)
     return replace(prediction, peak=peak, high=max(prediction.high, peak), profile=())

@@ -1,4 +1,4 @@
-"""What a step will need, from what steps like it needed. Pure: rows are handed in.
+"""Predicts what a step will need from what similar steps needed. Pure: rows are handed in.
 
 The same command, else the same source with other flags, else the nearest folder in which steps of
 its kind were seen, else shipped figures. Rows are kept relative to the shipped figures, which know
@@ -142,7 +142,7 @@ def _group() -> deque[_Sample]:
 
 
 def _folders(step: Step) -> Iterator[str]:
-    """Its folder and those round it, innermost first; the last is the root."""
+    """Yield the step's folder and its parents, innermost first; the last is the root."""
     folder = step.folder
     while folder:
         yield folder

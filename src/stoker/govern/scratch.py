@@ -89,7 +89,7 @@ def folder_of_run(parent: Path) -> Iterator[Path]:
     base = private_folder(_base(parent))
     _sweep(base)
     path = base / f"{os.getpid()}-{os.urandom(4).hex()}"
-    # The lock comes first and goes last: a folder without one that is held is nobody's.
+    # The lock comes first and goes last: a folder without a held lock is left over.
     with locks.held(_lock_of(path)):
         try:
             path.mkdir()

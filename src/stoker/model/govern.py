@@ -1,4 +1,4 @@
-"""What the governor deals in: steps, what they need, who runs, who waits, what was measured.
+"""The values of the governor: steps, predictions, requests, what runs, what waits, measurements.
 
 Memory is in bytes, time in seconds. ``State`` and ``Decision`` are the two sides of a policy.
 """
@@ -198,7 +198,7 @@ class State(Value, frozen=True, kw_only=True):
     now: float
     cpus: int
     limit: int
-    used: int  # of the binding limit, whoever uses it
+    used: int  # of the binding limit, by all processes
     growth: float = 0.0  # of ``used``, in bytes a second
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
     pace: Pace = Pace()

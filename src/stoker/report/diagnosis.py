@@ -23,7 +23,7 @@ def page(diagnosis: Diagnosis) -> RenderableType:
 
 
 def short(diagnosis: Diagnosis) -> str:
-    """The best finding in two lines, for whoever did not ask; empty where there is none."""
+    """Return the best finding in two lines, for the end of a failed run; empty if there is none."""
     for finding in diagnosis.findings[:1]:
         evidence = _where(finding.evidence[0]) + finding.evidence[0].text.strip()[:_WIDEST]
         hint = f"`stoker explain {finding.cause}` tells what to do"

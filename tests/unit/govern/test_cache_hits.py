@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.govern.cache_hits import CacheHits
+from stoker.govern.summary import CacheHits
 
 
 def test_hits_are_counted_once(need: Callable[[str], str], tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_locked_file_is_no_damage(path: Path) -> None:
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageError, match="database is locked"):
-        History(path, patience=0.1)
+        History(path, timeout_s=0.1)
     other.close()
     assert not corrupt(path).exists()
     with History(path) as history:
