@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from stoker.diagnose.values import Diagnosis, Evidence, Finding, Status
+from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
 from stoker.diagnose.verdict import apart, finding_of
 from stoker.knowledge.failures import failures
 from stoker.model.govern import Role
@@ -69,8 +69,8 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, facts: Mapping[str, 
 
 
 def _out_of_memory(
-    findings: Sequence[Finding], measured: Measured, facts: Mapping[str, str]
-) -> Finding | None:
+    findings: Sequence[FoundCause], measured: Measured, facts: Mapping[str, str]
+) -> FoundCause | None:
     if not measured.oom_kills and not measured.killed:
         return None
     evidence = tuple(_memory(measured))

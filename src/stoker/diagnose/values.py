@@ -27,7 +27,7 @@ class Evidence(Value, frozen=True, kw_only=True):
     file: str = ""
 
 
-class Finding(Value, frozen=True, kw_only=True):
+class FoundCause(Value, frozen=True, kw_only=True):
     """A cause, with what speaks for it and what to do; the templates are filled in."""
 
     cause: str
@@ -45,6 +45,6 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     """``findings`` are best first; ``unexplained`` is the first error of a step without any."""
 
     status: Status
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FoundCause, ...] = ()
     unexplained: tuple[Evidence, ...] = ()
     lines: int = 0

@@ -12,7 +12,7 @@ from stoker.diagnose.parameters import command_in
 from stoker.diagnose.sieve import Log
 from stoker.diagnose.signs import Match, find_matches
 from stoker.diagnose.steps import Steps, find_steps
-from stoker.diagnose.values import Diagnosis, Evidence, Finding, Line, Status
+from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Line, Status
 from stoker.knowledge.failures import Failure, Fix
 from stoker.model.secrets import redact
 
@@ -52,7 +52,7 @@ def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None
 
 def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
     """Of several logs of one build."""
-    best: dict[str, Finding] = {}
+    best: dict[str, FoundCause] = {}
     for finding in sorted(_all_findings(diagnoses), key=lambda finding: -finding.confidence):
         best.setdefault(finding.cause, finding)
     statuses = {diagnosis.status for diagnosis in diagnoses}
@@ -65,12 +65,12 @@ def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
     )
 
 
-def _all_findings(diagnoses: Iterable[Diagnosis]) -> Iterator[Finding]:
+def _all_findings(diagnoses: Iterable[Diagnosis]) -> Iterator[FoundCause]:
     for diagnosis in diagnoses:
         yield from diagnosis.findings
 
 
-def apart(ranked: Iterable[Finding]) -> Iterator[Finding]:
+def apart(ranked: Iterable[FoundCause]) -> Iterator[FoundCause]:
     """No two have the same confidence."""
     limit = 1.0
     for finding in ranked:
@@ -81,8 +81,8 @@ def apart(ranked: Iterable[Finding]) -> Iterator[Finding]:
 
 def finding_of(
     cause: Failure, confidence: float, evidence: tuple[Evidence, ...], known: Mapping[str, str]
-) -> Finding:
-    return Finding(
+) -> FoundCause:
+    return FoundCause(
         cause=cause.name,
         title=cause.title,
         stage=cause.stage,

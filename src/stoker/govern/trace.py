@@ -35,7 +35,7 @@ _PARENT = re.compile(r"(?<![^/])__/")
 _OBJECT_FOLDER = re.compile(r"CMakeFiles/[^/]+\.dir/")
 
 
-class _Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
+class _TraceStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     output: str = ""
     source: str = ""
     start_s: float | None = None
@@ -62,7 +62,7 @@ class _Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
 class _File(Value, frozen=True, kw_only=True, omit_defaults=True):
     what: str = ""
     note: str = ""
-    steps: tuple[_Entry, ...]
+    steps: tuple[_TraceStep, ...]
 
 
 def read_trace(content: bytes, where: str) -> Trace:
@@ -89,7 +89,7 @@ def write_trace(trace: Trace) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file))
 
 
-def _record(entry: _Entry, where: str) -> StepRecord:
+def _record(entry: _TraceStep, where: str) -> StepRecord:
     seconds, peak = _seconds(entry), _peak(entry)
     if not (entry.output or entry.source):
         raise UsageError("neither output nor source", where=where)
@@ -112,19 +112,19 @@ def _record(entry: _Entry, where: str) -> StepRecord:
         raise UsageError(f"{what}: {error}", where=where) from error
 
 
-def _seconds(entry: _Entry) -> float | None:
+def _seconds(entry: _TraceStep) -> float | None:
     if entry.wall_s is not None or entry.start_s is None or entry.end_s is None:
         return entry.wall_s
     return entry.end_s - entry.start_s
 
 
-def _peak(entry: _Entry) -> float | None:
+def _peak(entry: _TraceStep) -> float | None:
     if entry.peak_mb is not None:
         return entry.peak_mb * 1024**2
     return entry.peak_gb * 1e9 if entry.peak_gb is not None else entry.peak_bytes
 
 
-def _step(entry: _Entry) -> Step:
+def _step(entry: _TraceStep) -> Step:
     source = entry.source or _source_of(entry.output)
     name = entry.output or " ".join([source, *entry.archs])
     return Step(
@@ -147,9 +147,9 @@ def _source_of(output: str) -> str:
     return normpath(path.removesuffix(".o"))
 
 
-def _entry(record: StepRecord) -> _Entry:
+def _entry(record: StepRecord) -> _TraceStep:
     step = record.step
-    return _Entry(
+    return _TraceStep(
         output=step.output,
         source=step.source,
         wall_s=record.seconds,

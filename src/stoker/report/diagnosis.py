@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.diagnose.values import Diagnosis, Evidence, Finding, Status
+from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
 from stoker.diagnose.verdict import filled
 from stoker.knowledge.failures import Failure, Fix
 from stoker.report.console import Indented, Listing, whole
@@ -77,7 +77,7 @@ def reference(causes: Sequence[Failure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finding(finding: Finding) -> Iterator[RenderableType]:
+def _finding(finding: FoundCause) -> Iterator[RenderableType]:
     yield _title(finding.cause, f"{finding.title}  ({finding.confidence:.0%} sure)")
     for evidence in finding.evidence:
         yield _indented(_line(evidence))
