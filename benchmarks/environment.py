@@ -23,8 +23,9 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "environment.json"
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
-from packaging.utils import parse_wheel_filename  # noqa: E402
-
+from stoker.deliver.slim.cuts import SlimRequest  # noqa: E402
+from stoker.flows.installing import may_hold_code, slim_wheel  # noqa: E402
+from stoker.flows.slimming import gpu_targets  # noqa: E402
 from stoker.model.units import size as in_words  # noqa: E402
 
 TORCH, PYTHON = "torch==2.9.1", "3.12"
@@ -51,20 +52,15 @@ def downloaded(folder: Path) -> list[Path]:
 
 
 def slimmed(wheels: list[Path], gpu: str, folder: Path) -> list[Path]:
-    """Return the same wheels, with those slimmed that may hold device code."""
+    """Return the same wheels, slimmed by the code of `stoker install --slim`."""
     folder.mkdir()
-    result = []
+    request = SlimRequest(gpus=gpu_targets(gpu), nvidia=True)
     for wheel in wheels:
-        project = parse_wheel_filename(wheel.name)[0]
-        made = None
-        if project == "torch" or project.startswith("nvidia-"):
-            stoker = [Path(sys.executable).with_name("stoker"), "slim", wheel, "--for", gpu]
-            done = subprocess.run(
-                [*stoker, "--nvidia", "--out", folder], check=True, text=True, capture_output=True
-            )
-            made = done.stdout.strip()
-        result.append(Path(made) if made else wheel)
-    return result
+        (folder / wheel.name).hardlink_to(wheel)
+    for wheel in wheels:
+        if may_hold_code(wheel, []):
+            slim_wheel(folder / wheel.name, request, print)
+    return sorted(folder.glob("*.whl"))
 
 
 @contextmanager

@@ -18,8 +18,11 @@ import zstandard
 
 import wheel_files
 from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, ZSTD, build, entry, region
+from catalogue_wheels import published
 from fuzz_targets import Member, described
+from stoker.catalogue.pages import encoded, with_wheels
 from stoker.knowledge.failures import failures
+from stoker.model.published import PublishedCatalogue
 
 _SMALL = ("-Wl,-z,max-page-size=4096", "-nostartfiles", "-s")
 _CODE = b"code of a kernel " * 4
@@ -244,6 +247,13 @@ def _page() -> Iterator[bytes]:
     yield json.dumps({"files": [file], "meta": {"api-version": "1.1"}}).encode()
 
 
+def _catalogue() -> Iterator[bytes]:
+    wheels = [published("cu128-sm90"), published("cpu-avx2"), published("cu128-sm80+ptx")]
+    extension = published("cu128-sm90", project="flash-attn", torch="2.9", requires=("torch>=2",))
+    yield encoded(with_wheels(PublishedCatalogue(), [*wheels, extension]))
+    yield encoded(with_wheels(PublishedCatalogue(), wheels[:1]))
+
+
 _SAID = (
     *(b"cu130-sm90-avx512", b"h100 with AVX-512", b"8.0;8.6;9.0+PTX", b"rocm6.4-gfx942+gfx90a"),
     *(b"cpu-native", b"python312packages.torch-cuda", b"8G", b"1.5GiB", b"30d", b"12 h", b"py3.12"),
@@ -265,6 +275,7 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "trace": _trace,
     "command": lambda: iter(_COMMANDS),
     "page": _page,
+    "catalogue": _catalogue,
 }
 
 _NAMES = (b"..", b"a/../../b", b"\x1e\n", b"\x1f", b"\x1f0\x1f33188\x1f", b"\x1f2\x1f41471\x1f")
@@ -297,5 +308,6 @@ WORDS: dict[str, tuple[bytes, ...]] = {
         b"../",
         b"sm_9",
     ),
+    "catalogue": (b"sm_", b"compute_", b"lto_90", b"9" * 30, b"-1", b"null", b"..", b"+", b"torch"),
     "page": (b"<a href=", b"http://[x", b"<base href=", b"&#", b"mill-", b".tar.gz", b'"url": "'),
 }

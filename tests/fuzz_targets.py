@@ -12,6 +12,7 @@ import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ from stoker.artifact.unpacked import unpacked
 from stoker.build.acquire import naming
 from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.index import parse_page
+from stoker.catalogue import pages as catalogue_pages
+from stoker.catalogue.choosing import choose, read_words
 from stoker.deliver.verify.symbols import read_local_functions
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
@@ -45,10 +48,13 @@ from stoker.govern.simulate import simulate
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.runs import Attempt, Outcome
+from stoker.model.selection import Host, HostGpu
 from stoker.model.units import byte_count, second_count
 from stoker.plan import grammar
 from stoker.report import diagnosis as diagnosis_report
 from stoker.report import inspect as inspect_report
+from stoker.report.catalogue import people_page
+from stoker.report.selection import selection_page
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
 from stoker.source.ninja import read_durations, read_graph
@@ -305,6 +311,27 @@ def page(data: bytes, folder: Path) -> None:  # noqa: ARG001
         file.version_of("mill")
 
 
+def catalogue(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """Read `catalogue.json` of a server, choose from it, and render its pages."""
+    found = catalogue_pages.decoded(data, "https://wheels.invalid/catalogue.json")
+    catalogue_pages.index_pages(found, catalogue_pages.groups_of(found.wheels))
+    people_page(found)
+    for gpu in ((HostGpu(name="H100", capability="9.0"),), ()):
+        host = Host(
+            os="linux",
+            cpu_family="x86_64",
+            cpu="zen4",
+            cpu_features=("avx2",),
+            python="3.12.1",
+            gpus=gpu,
+            libc="glibc 2.36",
+            driver="570.1",
+        )
+        for name in found.projects:
+            with suppress(StokerError):
+                _shown(selection_page(choose(host, found, read_words([name], found))))
+
+
 TARGETS: dict[str, Target] = {
     "elf": elf,
     "fatbin": fatbin,
@@ -319,6 +346,7 @@ TARGETS: dict[str, Target] = {
     "trace": trace,
     "command": command,
     "page": page,
+    "catalogue": catalogue,
 }
 
 

@@ -48,6 +48,13 @@ LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel
         "slim mill-1.2-py3-none-any.whl --for sm{} --dry-run",
         "verify mill-1.2-py3-none-any.whl --variant rocm6.{}",
         "inspect {}",
+        "publish mill-1.2-py3-none-any.whl --to index --variant {}",
+        "select . mill=={}",
+        "select {}",
+        "install . mill=={} --print",
+        "install mill=={} --slim --for sm{}",
+        "prune . --keep {}",
+        "serve . --port {}",
     ],
 )
 def test_no_number_is_a_traceback(stoker: Stoker, tmp_path: Path, line: str, number: str) -> None:

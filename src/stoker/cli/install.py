@@ -1,8 +1,13 @@
 """`stoker install`: the variant that suits this machine, from a catalogue or slimmed here."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from stoker.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from stoker.flows.installing import SlimInstalled
 
 
 @click.command()
@@ -74,8 +79,11 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _show_slimmed(done: object, as_json: bool) -> None:
+def _show_slimmed(done: "tuple[SlimInstalled, ...]", as_json: bool) -> None:
+    from stoker.model.units import size
     from stoker.report.console import print_json
 
     if as_json:
         print_json(done)
+    before, after = sum(one.before for one in done), sum(one.after for one in done)
+    _say(f"wheels with device code: {size(before)} -> {size(after)}")

@@ -26,6 +26,7 @@ from stoker.model.distribution import read_requirement
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.machine import Machine
 from stoker.model.selection import Host, HostGpu, Selection
+from stoker.model.units import size
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import GpuTarget, Platform
 from stoker.outside import folders, process
@@ -173,36 +174,35 @@ def slim_install(
         wheels = work / "wheels"
         run_installer(installer.download(wheels, words), installer, say)
         done = [
-            _slimmed(path, request, say)
+            slim_wheel(path, request, say)
             for path in sorted(wheels.glob("*.whl"))
-            if _may_hold_code(path, named)
+            if may_hold_code(path, named)
         ]
         pins = [f"{one.name}=={one.version}" for one in done]
         alone = all(path.suffix == ".whl" for path in wheels.iterdir())
-        rest = [word for word, name in zip(words, named, strict=True) if name not in _names(done)]
-        command = installer.install_from(wheels, [*pins, *rest], alone=alone)
+        # The pins name the slimmed versions; the words may ask for extras.
+        command = installer.install_from(wheels, [*pins, *words], alone=alone)
         run_installer(command, installer, say)
     return tuple(done)
 
 
 def _required_name(word: str) -> str:
     try:
-        return canonicalize_name(read_requirement(word).name)
+        requirement = read_requirement(word)
     except InvalidRequirement as error:
         hints = ["for example: stoker install torch==2.9.1 --slim"]
         raise UsageError(f"'{word[:60]}' is no requirement: {error}", hints=hints) from None
+    if requirement.url:
+        raise UsageError(f"'{word[:60]}' names a place: name a project of the package index")
+    return canonicalize_name(requirement.name)
 
 
-def _names(done: Sequence[SlimInstalled]) -> set[str]:
-    return {one.name for one in done}
-
-
-def _may_hold_code(path: Path, named: Sequence[str]) -> bool:
+def may_hold_code(path: Path, named: Sequence[str]) -> bool:
     project = parse_wheel_filename(path.name)[0]
     return project == "torch" or project in named or is_nvidia_distribution(project)
 
 
-def _slimmed(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
+def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     """Replace a wheel by its slimmed one, where that has anything to cut."""
     before = path.stat().st_size
     target = SlimTarget(kind=TargetKind.WHEEL, path=path)
@@ -219,5 +219,5 @@ def _slimmed(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
         path.unlink()
     name, version, _, _ = parse_wheel_filename(output.name)
     after = output.stat().st_size
-    say(f"{name} {version}: {before:,} -> {after:,} bytes")
+    say(f"{name} {version}: {size(before)} -> {size(after)}")
     return SlimInstalled(name=name, version=str(version), before=before, after=after)

@@ -1,0 +1,120 @@
+"""`stoker install --slim`: packages of an ordinary index, slimmed before they are installed."""
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from catalogue_wheels import make_wheel
+from conftest import Stoker
+from slim_libraries import build_library, cubins, listed
+
+Need = Callable[[str], str]
+
+
+@pytest.fixture
+def index(tmp_path: Path, need: Need) -> dict[str, str]:
+    """The environment that leads pip and uv to a folder of wheels and to no other index."""
+    folder = tmp_path / "index"
+    libraries = {}
+    for name, archs in {
+        "torch": (80, 90),
+        "nvidia-mill-cu12": (80, 90),
+        "nvidia-old-cu12": (80,),
+    }.items():
+        work = tmp_path / "build" / name
+        work.mkdir(parents=True)
+        libraries[name] = build_library(need, work, [cubins(1, *archs)]).read_bytes()
+    requires = ["nvidia-mill-cu12==1.0", "nvidia-old-cu12==1.0", "grain"]
+    make_wheel(
+        folder,
+        name="torch",
+        version="2.9.1",
+        library=libraries["torch"],
+        requires=[*requires, "chaff; extra == 'more'"],
+        metadata="Provides-Extra: more\n",
+    )
+    make_wheel(folder, name="chaff")
+    for name in ("nvidia-mill-cu12", "nvidia-old-cu12"):
+        make_wheel(folder, name=name, library=libraries[name])
+    make_wheel(folder, name="grain", version="3.0")
+    alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+    return {**alone, "UV_NO_CONFIG": "1"}
+
+
+def environment(folder: Path) -> str:
+    venv.create(folder, with_pip=False, symlinks=True)
+    return str(folder / "bin" / "python")
+
+
+def packages(python: str) -> Path:
+    code = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    return Path(subprocess.check_output([python, "-c", code], text=True).strip())
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_slimmed_before_it_is_installed(
+    stoker: Stoker, tmp_path: Path, stoker_home: Path, index: dict[str, str], installer: str
+) -> None:
+    """torch and NVIDIA's libraries hold code for the GPU alone; what else is required is whole."""
+    python = environment(tmp_path / "venv")
+    words = ["install", "torch[more]==2.9.1", "--slim", "--for", "h100", "--python", python]
+    done = stoker(*words, "--installer", installer, "--json", timeout=240, **index)
+    assert done.returncode == 0, done.stderr
+    site = packages(python)
+    assert listed(site / "torch/libmill.so") == [["sm_90"]]
+    assert listed(site / "nvidia_mill_cu12/libmill.so") == [["sm_90"]]
+    assert listed(site / "nvidia_old_cu12/libmill.so") == [["sm_80"]], "it has no code for an H100"
+    assert "nvidia_old_cu12-1.0" in done.stderr
+    assert (site / "grain/__init__.py").exists()
+    assert (site / "chaff/__init__.py").exists(), "it is required by an extra"
+    rows = {row["name"]: row for row in msgspec.json.decode(done.stdout)}
+    assert rows["torch"]["version"] == "2.9.1+sm90"
+    assert rows["torch"]["after"] < rows["torch"]["before"]
+    assert rows["nvidia-old-cu12"]["after"] == rows["nvidia-old-cu12"]["before"]
+    checked = [sys.executable, "-m", "pip", "--python", python, "check"]
+    subprocess.run(checked, check=True, stdout=subprocess.DEVNULL)
+    assert not list((stoker_home / "cache/install").iterdir()), "nothing of the work is left"
+    again = stoker(*words, "--installer", installer, timeout=240, **index)
+    assert again.returncode == 0, again.stderr
+
+
+def test_an_official_torch_that_is_installed_is_replaced(
+    stoker: Stoker, tmp_path: Path, index: dict[str, str]
+) -> None:
+    python = environment(tmp_path / "venv")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "torch"]
+    subprocess.run(pip, check=True, env={**os.environ, **index})
+    assert listed(packages(python) / "torch/libmill.so") == [["sm_80", "sm_90"]]
+    words = ["install", "torch", "--slim", "--for", "sm80", "--python", python]
+    done = stoker(*words, timeout=240, **index)
+    assert done.returncode == 0, done.stderr
+    assert listed(packages(python) / "torch/libmill.so") == [["sm_80"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["torch", "--slim", "--for", "t4"], 2, "sm75"),
+        (["torch==9", "--slim", "--for", "h100"], 1, "torch==9"),
+        (["torch", "--slim", "--for", "rtx9999"], 2, "rtx9999"),
+        (["torch", "--slim", "--for", "cpu"], 2, "no GPU"),
+        (["not a requirement ]", "--slim", "--for", "h100"], 2, "is no requirement"),
+        (["torch @ file:///x.whl", "--slim", "--for", "h100"], 2, "names a place"),
+        (["torch", "--slim", "--print"], 2, "--slim takes several steps"),
+        (["torch"], 2, "name a catalogue"),
+    ],
+)
+def test_what_cannot_be(
+    stoker: Stoker, tmp_path: Path, index: dict[str, str], words: list[str], status: int, said: str
+) -> None:
+    python = environment(tmp_path / "venv")
+    done = stoker("install", *words, "--python", python, timeout=240, **index)
+    assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(packages(python).glob("*.dist-info"))
