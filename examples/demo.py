@@ -50,6 +50,7 @@ def main() -> None:
     finally:
         leave_group()
     summary.append(use(folder))
+    summary.append(report(folder / "report.html"))
     title("Summary")
     print(*summary, sep="\n")
 
@@ -128,6 +129,12 @@ def use(folder: Path) -> str:
     with tempfile.TemporaryDirectory() as elsewhere:
         subprocess.run([python, "-c", TRY_IT], cwd=elsewhere, check=True)
     return f"        {os.path.relpath(wheel)}, {wheel.stat().st_size / 1e6:.1f} MB"
+
+
+def report(page: Path) -> str:
+    title("What the build did: stoker report")
+    subprocess.run(["stoker", "report", "-o", str(page)], check=True, stdout=subprocess.DEVNULL)
+    return f"        {os.path.relpath(page)}: open it in a browser"
 
 
 def title(text: str) -> None:

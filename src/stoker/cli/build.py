@@ -21,6 +21,7 @@ from stoker.settings.declared import Group
 @click.option("--from-record", metavar="FILE", help="Repeat the build of this record or wheel.")
 @click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
 @click.option("--shell-on-failure", is_flag=True, help="Open a shell when a stage fails.")
+@click.option("--report", is_flag=True, help="Write report.html into the run folder.")
 @click.option(
     "--json",
     "as_json",

@@ -12,7 +12,7 @@ from stoker.cli.request import read_request, run_options, with_settings
 
 if TYPE_CHECKING:
     from stoker.build.stages import StageError
-    from stoker.flows.building import Watcher
+    from stoker.flows.building import Built, Watcher
     from stoker.model.build import BuildRequest
     from stoker.report.progress import View
 
@@ -80,14 +80,37 @@ def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
     def echo(chunk: bytes) -> None:
         view.write(chunk.decode(errors="replace"))
 
+    def end(built: "Built") -> None:
+        if options["as_json"]:
+            print_json(built)
+        if options.get("report"):
+            _write_report(built, view)
+
     return Watcher(
         show=view.show,
         tell=lambda result: view.write(stage_line(result)),
         say=lambda text: view.write(f"stoker: {text}\n"),
-        end=print_json if options["as_json"] else lambda _: None,
+        end=end,
         echo=echo if options["verbose"] else None,
         shell_on_failure=options["shell_on_failure"],
     )
+
+
+def _write_report(built: "Built", view: "View") -> None:
+    """A build in which nothing was compiled has no run to report."""
+    from stoker.flows.reporting import make_report
+    from stoker.model.errors import StokerError
+    from stoker.outside.files import write_whole
+    from stoker.report.page import report_page
+
+    page = Path(built.folder) / "report.html"
+    try:
+        report = make_report(built.folder, say=lambda _: None)
+        write_whole(page, report_page(report), private=True)
+    except StokerError as error:
+        view.write(f"stoker: no report was written: {error}\n")
+    else:
+        view.write(f"stoker: report in {page}\n")
 
 
 def _diagnose(error: "StageError", view: "View") -> None:
