@@ -1,4 +1,4 @@
-"""The page of `stoker report` for a large run: its size, how long it takes to draw, how it responds.
+"""The page of `stoker report` for a large run: its size, and how fast it is drawn and responds.
 
     python benchmarks/report_page.py [--steps 7000]
 
@@ -19,7 +19,6 @@ sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
 from browser import Browser, opened_browser  # noqa: E402
 from generated_runs import generated_attempts, write_run  # noqa: E402
-
 from stoker.flows.reporting import make_report  # noqa: E402
 from stoker.report.page import report_page  # noqa: E402
 

@@ -1,19 +1,15 @@
-"""Runs of any size for tests and benchmarks of pages: a history and a run folder, as builds leave
-them, without building anything.
-"""
+"""Runs of any size for tests and benchmarks of pages: histories as builds leave them."""
 
 from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
 
-import msgspec
 from msgspec.structs import replace
 
 from stoker.govern.history import History
 from stoker.govern.profile import PARTS, climb
-from stoker.model.events import AnyEvent, StepEnds, StepRepeats, StepStarts, StepWaits
-from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome, RunSummary
+from stoker.model.govern import Basis, Reason, Role, Step, StepRecord
+from stoker.model.runs import Attempt, Explanation, Intervention, Outcome, RunSummary
 
 GIB = 1024**3
 CPUS = 16
@@ -32,9 +28,9 @@ def generated_attempts(count: int, *, seed: int = 1, slower: float = 1.0) -> lis
         started, cpu = heappop(free)
         done = _attempt(number, started, random, slower)
         if random.random() < _KILLED:
-            lost = replace(done, outcome=Outcome.PREEMPTED, record=_half(done.record))
+            lost = _killed(done)
             attempts.append(lost)
-            done = replace(done, started=started + lost.record.seconds + 0.5)
+            done = _again(done, lost)
         attempts.append(done)
         heappush(free, (done.started + done.record.seconds + random.uniform(0, 0.2), cpu))
     return sorted(attempts, key=lambda attempt: attempt.started)
@@ -68,11 +64,38 @@ def _attempt(number: int, started: float, random: Random, slower: float) -> Atte
         profile=(*(max(0, part - random.randrange(6)) for part in shape[:-1]), 100),
     )
     assert len(record.profile) == PARTS
-    return Attempt(record=record, started=started, outcome=Outcome.DONE)
+    waited = min(started, number % 11)
+    explanation = Explanation(
+        asked=started - waited,
+        needs=round(peak * random.uniform(0.7, 1.2)),
+        basis=random.choice((Basis.EXACT, Basis.FOLDER)),
+        waits={Reason.CPUS: waited * 0.6, Reason.MEMORY: waited * 0.4},
+    )
+    return Attempt(record=record, started=started, outcome=Outcome.DONE, explanation=explanation)
 
 
-def _half(record: StepRecord) -> StepRecord:
-    return replace(record, seconds=record.seconds / 2, cpu_seconds=record.cpu_seconds / 2)
+def _killed(done: Attempt) -> Attempt:
+    record = done.record
+    half = replace(record, seconds=record.seconds / 2, cpu_seconds=record.cpu_seconds / 2)
+    why = Intervention(
+        at=done.started + half.seconds, reason=Reason.GROWTH, used=LIMIT - GIB, limit=LIMIT
+    )
+    assert done.explanation
+    return replace(
+        done,
+        outcome=Outcome.PREEMPTED,
+        record=half,
+        explanation=replace(done.explanation, killed=why),
+    )
+
+
+def _again(done: Attempt, lost: Attempt) -> Attempt:
+    """Return the attempt after the lost one, which asks at once and starts half a second later."""
+    asked = lost.started + lost.record.seconds
+    assert done.explanation
+    waits = {Reason.MEMORY: 0.5}
+    explanation = replace(done.explanation, asked=asked, waits=waits)
+    return replace(done, started=asked + 0.5, explanation=explanation)
 
 
 def summary_of(attempts: list[Attempt]) -> RunSummary:
@@ -96,56 +119,11 @@ def summary_of(attempts: list[Attempt]) -> RunSummary:
 
 
 def write_run(home: Path, name: str, attempts: list[Attempt], *, complete: bool = True) -> int:
-    """Write a run into the history of a STOKER_HOME, with its run folder; return its number."""
+    """Write a run into the history of a STOKER_HOME and return its number."""
     with History(home / "state" / "history.sqlite") as history:
         run = history.start_run(f"stoker build {name}", "/build/pytorch")
         for attempt in attempts:
             history.add(run, attempt)
         if complete:
             history.end_run(run, summary_of(attempts))
-    folder = home / "state" / "runs" / name
-    folder.mkdir(parents=True)
-    lines = [msgspec.json.encode(event) for event in _events(attempts)]
-    (folder / "events.jsonl").write_bytes(b"\n".join(lines))
     return run
-
-
-def _events(attempts: list[Attempt]) -> list[AnyEvent]:
-    """Every step asks up to ten seconds before it starts; a killed one asks again at once."""
-    events: list[AnyEvent] = []
-    numbers: dict[str, int] = {}
-    for attempt in attempts:
-        record, title = attempt.record, attempt.record.step.source
-        again = title in numbers
-        step = numbers.setdefault(title, len(numbers) + 1)
-        asked = max(0.0, attempt.started - step % 11)
-        end = attempt.started + record.seconds
-        if not again:
-            events.append(StepWaits(at=asked, step=step, run=1, title=title, needs=record.peak))
-        waited = 0.0 if again else attempt.started - asked
-        events.append(StepStarts(at=attempt.started, step=step, run=1, title=title, waited=waited))
-        if attempt.outcome is Outcome.PREEMPTED:
-            events.append(
-                StepRepeats(
-                    at=end,
-                    step=step,
-                    run=1,
-                    title=title,
-                    why=attempt.outcome.value,
-                    seconds=record.seconds,
-                    peak=record.peak,
-                )
-            )
-        else:
-            events.append(
-                StepEnds(
-                    at=end,
-                    step=step,
-                    run=1,
-                    title=title,
-                    status=0,
-                    seconds=record.seconds,
-                    peak=record.peak,
-                )
-            )
-    return sorted(events, key=lambda event: event.at)

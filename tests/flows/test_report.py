@@ -2,15 +2,21 @@
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Stoker
+from conftest import PROJECTS, Stoker
 from generated_runs import generated_attempts, write_run
 from governed import Build, wait_until
 from stoker.govern.history import History
+
+
+def data_of(page: str) -> Any:
+    """Return the data that a page contains."""
+    return json.loads(page.partition('type="application/json">')[2].partition("</script>")[0])
 
 
 def reported(stoker: Stoker, *words: str, cwd: Path | None = None) -> Any:
@@ -63,7 +69,7 @@ def test_runs_are_found_by_number_folder_or_as_the_latest(
     assert reported(stoker, *quick)["shown"]["id"] == second
     assert reported(stoker, str(first), *quick)["shown"]["id"] == first
     folder = stoker_home / "state" / "runs" / "one"
-    assert reported(stoker, str(folder), *quick)["shown"]["id"] == first
+    assert reported(stoker, f"{folder}/", *quick)["shown"]["id"] == first
 
 
 def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:
@@ -77,6 +83,21 @@ def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) ->
     assert data["cost"] == pytest.approx(wall / 3600 * (16 * 0.5 + 32 * 0.25))
     large = next(row for row in data["what_if"] if row["name"] == "large")
     assert large["cost"] == pytest.approx(large["result"]["wall_seconds"] / 100)
+
+
+def test_a_build_writes_its_report(stoker: Stoker, need: Callable[[str], str]) -> None:
+    need("ninja")
+    words = ("build", str(PROJECTS / "mini-cmake"), "--install-tree", "--report")
+    done = stoker(*words, timeout=240)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "report in" in line]
+    page = Path(line.partition("report in ")[2])
+    assert page.parent.parent.name == "runs"
+    data = data_of(page.read_text())["shown"]
+    assert data["build"]["title"].startswith("mini")
+    assert "compile" in [stage["stage"] for stage in data["build"]["stages"]]
+    assert data["has_graph"]
+    assert data["steps"] > 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from stoker.model.analysis import (
     BuildFacts,
     LibrarySize,
     Output,
-    Pause,
     Report,
     ReportedRun,
     RunAnalysis,
@@ -29,7 +28,6 @@ from stoker.model.analysis import (
 from stoker.model.artifact import LibraryFacts
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
-from stoker.model.events import AnyEvent, StepPauses, StepRepeats, StepStarts, StepWaits
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import UNDECODABLE
@@ -41,7 +39,6 @@ Say = Callable[[str], None]
 
 _BUILD = "stoker build "  # and the name of the run folder: the command of a build's run
 _CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor
-_MOST_EARLIER = 20_000  # attempts that predictions are replayed from
 # Rows of the what-if table: a name, and factors for CPUs and memory.
 _MACHINES = (
     ("the same machine", 1.0, 1.0),
@@ -132,15 +129,10 @@ def analyse_run(run: str | None) -> RunAnalysis:
 def _find(run: Run) -> _Found:
     with History() as history:
         attempts = history.attempts(run.id)
-        earlier = _earlier(history, run)
     folder, record = _record(run)
-    asked, pauses = _waits(folder, attempts)
     machine = record.plan.machine if record else None
     summary = record.summary if record else None
     recorded = Recorded(
-        asked=asked,
-        pauses=pauses,
-        earlier=earlier,
         cpus=machine.cpus if machine else None,
         limit=machine.memory_bytes if machine else None,
         cache_hits=summary.cache_hits if summary else None,
@@ -153,16 +145,6 @@ def _find(run: Run) -> _Found:
         build=_build_facts(folder, record) if record else None,
         steps=records(analysis.spans, dependencies, run.directory),
     )
-
-
-def _earlier(history: History, run: Run) -> tuple[StepRecord, ...]:
-    """Return what the governor had to learn from when the run began, oldest first."""
-    found: list[StepRecord] = []
-    for other in history.runs():
-        if other.id < run.id and len(found) < _MOST_EARLIER:
-            done = [a.record for a in history.attempts(other.id) if a.outcome is Outcome.DONE]
-            found[:0] = done
-    return tuple(found[-_MOST_EARLIER:])
 
 
 def _dependencies(run: Run, attempts: Sequence[Attempt]) -> Dependencies:
@@ -228,49 +210,6 @@ def _by_arch(library: LibraryFacts) -> dict[str, int]:
     for code in library.device_code:
         sizes[code.arch] += code.bytes
     return dict(sorted(sizes.items()))
-
-
-def _waits(
-    folder: Path, attempts: Sequence[Attempt]
-) -> tuple[tuple[float | None, ...], tuple[tuple[Pause, ...], ...]]:
-    """Return when the step of each attempt asked, and its pauses; nothing where none are known."""
-    asked: dict[tuple[str, float], float] = {}
-    pauses: dict[tuple[str, float], list[Pause]] = defaultdict(list)
-    since: dict[int, float] = {}  # of steps that wait
-    running: dict[int, tuple[str, float]] = {}
-    for event in _events(folder):
-        match event:
-            case StepWaits() | StepRepeats():
-                since[event.step] = event.at
-            case StepStarts():
-                running[event.step] = event.title, event.at
-                asked[running[event.step]] = since.get(event.step, event.at)
-            case StepPauses():
-                if event.step in running:
-                    pauses[running[event.step]].append(Pause(at=event.at))
-    if not asked:
-        return (), ()
-    names = [(_title(attempt), attempt.started) for attempt in attempts]
-    return tuple(asked.get(n) for n in names), tuple(tuple(pauses.get(n, ())) for n in names)
-
-
-def _title(attempt: Attempt) -> str:
-    step = attempt.record.step
-    return step.source or step.output or step.compiler
-
-
-def _events(folder: Path) -> Iterator[AnyEvent]:
-    """Return what the run folder has; a build that was killed may leave half a line."""
-    decoder = msgspec.json.Decoder(AnyEvent)
-    try:
-        lines = (folder / "events.jsonl").read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            yield decoder.decode(line)
-        except UNDECODABLE:
-            continue
 
 
 # -- what if -------------------------------------------------------------------------------------

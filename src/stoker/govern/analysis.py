@@ -1,10 +1,9 @@
-"""A run and its attempts, analysed: lanes, waits, lower bounds, critical path, predictions.
+"""A run and its attempts, analysed: lanes, waits, lower bounds, critical path.
 
-Pure: rows of the history, recorded waits and pauses, and the dependency graph are passed in.
+Pure: rows of the history, the record of a build and the dependency graph are passed in.
 """
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
@@ -15,20 +14,17 @@ from msgspec.structs import replace
 
 from stoker.govern.bounds import cpu_bound, memory_bound
 from stoker.govern.dependencies import Dependencies, output_path
-from stoker.govern.predict import Predictor
 from stoker.govern.summary import uncontended
 from stoker.model.analysis import (
     Accuracy,
     CpuTime,
     LowerBound,
-    Pause,
     RunAnalysis,
     Span,
     Total,
-    Wait,
 )
-from stoker.model.govern import Basis, Prediction, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.govern import Basis, Role, Step, StepRecord
+from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.model.value import Value
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
@@ -37,15 +33,9 @@ _CLOCK_TOLERANCE = 1.0  # seconds by which an attempt may end after its run
 
 
 class Recorded(Value, frozen=True, kw_only=True):
-    """What is known of a run beside its attempts. ``asked`` has, for each attempt, the time at
-    which the step asked for permission, or nothing where no waits were recorded; ``earlier`` are
-    steps that the history had when the run began.
-    """
+    """What a build's own record knows of a run. CPUs and limit count if the run has no summary."""
 
-    asked: tuple[float | None, ...] = ()
-    pauses: tuple[tuple[Pause, ...], ...] = ()
-    earlier: tuple[StepRecord, ...] = ()
-    cpus: int | None = None  # where the run has no summary
+    cpus: int | None = None
     limit: int | None = None
     cache_hits: int | None = None
     written_bytes: int | None = None
@@ -63,7 +53,7 @@ def analyse(
     limit = (summary.limit_bytes if summary else recorded.limit) or None
     last = max((attempt.started + attempt.record.seconds for attempt in attempts), default=0.0)
     wall = summary.wall_s if summary else last
-    spans = _spans(attempts, recorded, cpus, shift=_shift(attempts, last, wall))
+    spans = _spans(attempts, shift=_shift(attempts, last, wall))
     completed = [_record(span) for span in spans if span.completed]
     path, path_s = critical_path(spans, dependencies, run.directory)
     outcomes = [span.outcome for span in spans]
@@ -84,7 +74,7 @@ def analyse(
         failed=outcomes.count(Outcome.FAILED),
         killed=outcomes.count(Outcome.PREEMPTED),
         oom_kills=max(outcomes.count(Outcome.OOM), summary.oom_kills if summary else 0),
-        pauses=max(summary.pauses if summary else 0, sum(len(span.pauses) for span in spans)),
+        pauses=summary.pauses if summary else _pauses(spans),
         policy=summary.policy if summary else "",
         cache_hits=recorded.cache_hits,
         written_bytes=recorded.written_bytes,
@@ -111,12 +101,9 @@ def _shift(attempts: Sequence[Attempt], last: float, wall: float) -> float:
     return min(first, last - wall) if last > wall + _CLOCK_TOLERANCE else 0.0
 
 
-def _spans(
-    attempts: Sequence[Attempt], recorded: Recorded, cpus: int | None, *, shift: float
-) -> tuple[Span, ...]:
-    predictions = replayed(attempts, recorded.earlier)
+def _spans(attempts: Sequence[Attempt], *, shift: float) -> tuple[Span, ...]:
     lanes = lanes_of([(each.started, each.started + each.record.seconds) for each in attempts])
-    spans = [
+    return tuple(
         Span(
             step=attempt.record.step,
             target=target_of(attempt.record.step),
@@ -129,16 +116,21 @@ def _spans(
             profile=attempt.record.profile,
             outcome=attempt.outcome,
             status=attempt.status,
-            predicted=prediction,
+            explanation=_shifted(attempt.explanation, shift),
         )
-        for attempt, lane, prediction in zip(attempts, lanes, predictions, strict=True)
-    ]
-    if recorded.pauses:
-        spans = [replace(s, pauses=p) for s, p in zip(spans, recorded.pauses, strict=True)]
-    if recorded.asked:
-        asked = [None if at is None else at - shift for at in recorded.asked]
-        spans = _with_waits(spans, asked, cpus)
-    return tuple(spans)
+        for attempt, lane in zip(attempts, lanes, strict=True)
+    )
+
+
+def _shifted(explanation: Explanation | None, shift: float) -> Explanation | None:
+    if not explanation or not shift:
+        return explanation
+    return replace(
+        explanation,
+        asked=explanation.asked - shift,
+        pauses=tuple(replace(pause, at=pause.at - shift) for pause in explanation.pauses),
+        killed=explanation.killed and replace(explanation.killed, at=explanation.killed.at - shift),
+    )
 
 
 def lanes_of(intervals: Sequence[tuple[float, float]]) -> list[int]:
@@ -166,64 +158,6 @@ def target_of(step: Step) -> str:
     return step.folder or step.output or step.compiler
 
 
-def replayed(attempts: Sequence[Attempt], earlier: Iterable[StepRecord]) -> list[Prediction | None]:
-    """Return what the governor predicted for each attempt, by learning again what it knew when the
-    attempt started.
-    """
-    predictor = Predictor(earlier)
-    running: list[tuple[float, int]] = []
-    predictions: list[Prediction | None] = []
-    for index, attempt in enumerate(attempts):
-        while running and running[0][0] <= attempt.started:
-            predictor.learn(attempts[heappop(running)[1]].record)
-        predictions.append(predictor.predict(attempt.record.step))
-        if attempt.outcome is Outcome.DONE:
-            heappush(running, (attempt.started + attempt.record.seconds, index))
-    return predictions
-
-
-def _with_waits(
-    spans: Sequence[Span], asked: Sequence[float | None], cpus: int | None
-) -> list[Span]:
-    busy = _Busy(spans, cpus)
-    return [
-        span
-        if at is None
-        else replace(
-            span,
-            wait=Wait(
-                asked=at,
-                seconds=max(0.0, span.started - at),
-                for_cpu=busy.between(at, span.started),
-            ),
-        )
-        for span, at in zip(spans, asked, strict=True)
-    ]
-
-
-class _Busy:
-    """The time during which every CPU had a step, as a running total to look up."""
-
-    def __init__(self, spans: Sequence[Span], cpus: int | None):
-        self._times: list[float] = [0.0]
-        self._total: list[float] = [0.0]
-        self._full: list[bool] = [False]
-        for at, until, slots, _ in levels(spans):
-            full = cpus is not None and slots >= cpus
-            self._times.append(at)
-            self._total.append(self._total[-1] + (at - self._times[-2]) * self._full[-1])
-            self._full.append(full)
-            if until is None:
-                break
-
-    def between(self, start: float, end: float) -> float:
-        return max(0.0, self._until(end) - self._until(start))
-
-    def _until(self, time: float) -> float:
-        index = max(0, bisect_right(self._times, time) - 1)
-        return self._total[index] + (time - self._times[index]) * self._full[index]
-
-
 def levels(spans: Iterable[Span]) -> list[tuple[float, float | None, int, int]]:
     """Return stretches of time in order: start, end, CPUs that steps hold, steps that wait."""
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
@@ -231,8 +165,8 @@ def levels(spans: Iterable[Span]) -> list[tuple[float, float | None, int, int]]:
         slots = span.step.targets_at_once
         changes[span.started][0] += slots
         changes[span.ended][0] -= slots
-        if span.wait:
-            changes[span.wait.asked][1] += 1
+        if span.asked is not None:
+            changes[min(span.asked, span.started)][1] += 1
             changes[span.started][1] -= 1
     levels: list[tuple[float, float | None, int, int]] = []
     slots = waiting = 0
@@ -274,7 +208,7 @@ def cpu_time(spans: Sequence[Span], *, wall: float, cpus: int) -> CpuTime:
     repeated = sum(span.cpu_seconds for span in spans if not span.completed)
     # Compilers that use more threads than they were given slots compute more than they hold.
     stalled = max(0.0, taken - computing - repeated)
-    known = any(span.wait for span in spans)
+    known = any(span.explanation for span in spans)
     idle = max(0.0, cpus * wall - computing - repeated - stalled - held)
     return CpuTime(
         computing=computing,
@@ -367,18 +301,23 @@ def totals(spans: Iterable[Span], name_of: Callable[[Span], str]) -> tuple[Total
     return tuple(sorted(sums, key=lambda total: (-total.seconds, total.name)))
 
 
+def _pauses(spans: Iterable[Span]) -> int:
+    return sum(len(span.explanation.pauses) for span in spans if span.explanation)
+
+
 def _accuracy(spans: Iterable[Span]) -> tuple[Accuracy, ...]:
-    groups: Mapping[Basis, list[tuple[Prediction, int]]] = {basis: [] for basis in Basis}
+    ratios: Mapping[Basis, list[float]] = {basis: [] for basis in Basis}
     for span in spans:
-        if span.outcome is Outcome.DONE and span.predicted and span.predicted.peak:
-            groups[span.predicted.basis].append((span.predicted, span.peak))
+        known = span.explanation
+        if span.outcome is Outcome.DONE and known and known.needs:
+            ratios[known.basis].append(span.peak / known.needs)
     return tuple(
         Accuracy(
             basis=basis,
-            steps=len(pairs),
-            below=sum(peak <= predicted.high for predicted, peak in pairs) / len(pairs),
-            ratio=median(peak / predicted.peak for predicted, peak in pairs),
+            steps=len(found),
+            ratio=median(found),
+            above=sum(ratio > 1 for ratio in found) / len(found),
         )
-        for basis, pairs in groups.items()
-        if pairs
+        for basis, found in ratios.items()
+        if found
     )

@@ -4,27 +4,10 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 """
 
 from stoker.model.build import StageResult
-from stoker.model.govern import Basis, Prediction, SimulationResult, Step
+from stoker.model.govern import Basis, SimulationResult, Step
 from stoker.model.plan import Setting
-from stoker.model.runs import Outcome
+from stoker.model.runs import Explanation, Outcome
 from stoker.model.value import Value
-
-
-class Wait(Value, frozen=True, kw_only=True):
-    """How long a step waited for permission to start. ``for_cpu`` is the part during which all CPUs
-    were taken; the rest was spent waiting for memory.
-    """
-
-    asked: float
-    seconds: float
-    for_cpu: float = 0.0
-    reason: str = ""  # as the governor recorded it
-
-
-class Pause(Value, frozen=True, kw_only=True):
-    at: float
-    seconds: float | None = None
-    reason: str = ""
 
 
 class Span(Value, frozen=True, kw_only=True):
@@ -41,14 +24,19 @@ class Span(Value, frozen=True, kw_only=True):
     profile: tuple[int, ...]
     outcome: Outcome
     status: int = 0
-    wait: Wait | None = None
-    pauses: tuple[Pause, ...] = ()
-    predicted: Prediction | None = None
-    reason: str = ""  # why the attempt was killed
+    explanation: Explanation | None = None
 
     @property
     def ended(self) -> float:
         return self.started + self.seconds
+
+    @property
+    def asked(self) -> float | None:
+        return self.explanation.asked if self.explanation else None
+
+    @property
+    def waited(self) -> float | None:
+        return None if self.asked is None else max(0.0, self.started - self.asked)
 
     @property
     def title(self) -> str:
@@ -70,7 +58,7 @@ class LowerBound(Value, frozen=True, kw_only=True):
 class CpuTime(Value, frozen=True, kw_only=True):
     """CPUs x wall time, split by what became of it; the parts add up to the whole.
 
-    ``held`` is free CPU time while steps waited for memory, ``idle`` free CPU time while no step
+    ``held`` is free CPU time while steps were held back, ``idle`` free CPU time while no step
     waited. Where waits were not recorded, ``held`` is ``None`` and ``idle`` covers both.
     """
 
@@ -93,14 +81,14 @@ class Total(Value, frozen=True, kw_only=True):
 
 
 class Accuracy(Value, frozen=True, kw_only=True):
-    """How good predictions with one basis were. ``below``: share of the steps whose peak stayed
-    below the reserved amount; ``ratio``: median of measured over predicted peak.
+    """How good predictions with one basis were. ``ratio``: median of measured over predicted peak;
+    ``above``: share of the steps whose peak was above the prediction.
     """
 
     basis: Basis
     steps: int
-    below: float
     ratio: float
+    above: float
 
 
 class RunAnalysis(Value, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ import msgspec
 
 from stoker.model.analysis import Report, ReportedRun, Span
 from stoker.model.govern import Basis
-from stoker.model.runs import Outcome
+from stoker.model.runs import Explanation, Outcome
+from stoker.report.explanation import cause_text, waits_text
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")
@@ -72,8 +73,7 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
     """Return one list for each figure: less than half the size of one object for each step."""
     roles, targets, compilers, flags, archs = (_Table() for _ in range(5))
     bases, outcomes = _Table(Basis), _Table(Outcome)
-    predicted = [span.predicted for span in spans]
-    waits = [span.wait for span in spans]
+    known = [span.explanation for span in spans]
     return {
         "title": [span.title for span in spans],
         "output": [span.step.output for span in spans],
@@ -91,15 +91,14 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
         "profile": [base64.b64encode(bytes(span.profile)).decode() for span in spans],
         "outcome": [outcomes.place(span.outcome) for span in spans],
         "status": [span.status for span in spans],
-        "asked": [round(wait.asked, _MICROSECONDS) if wait else None for wait in waits],
-        "for_cpu": [round(wait.for_cpu, 3) if wait else None for wait in waits],
-        "wait_reason": [wait.reason if wait else "" for wait in waits],
-        "pauses": {str(n): span.pauses for n, span in enumerate(spans) if span.pauses},
-        "reason": {str(n): span.reason for n, span in enumerate(spans) if span.reason},
-        "predicted_peak": [each.peak if each else None for each in predicted],
-        "predicted_high": [each.high if each else None for each in predicted],
-        "predicted_seconds": [_rounded(each.seconds) if each else None for each in predicted],
-        "basis": [bases.place(each.basis) if each else None for each in predicted],
+        "asked": [round(each.asked, _MICROSECONDS) if each else None for each in known],
+        "waits": [waits_text(each.waits, each.needs) if each else "" for each in known],
+        "pauses": {str(n): _pauses(each) for n, each in enumerate(known) if each and each.pauses},
+        "killed": {
+            str(n): cause_text(each.killed) for n, each in enumerate(known) if each and each.killed
+        },
+        "predicted": [each.needs if each else None for each in known],
+        "basis": [bases.place(each.basis) if each else None for each in known],
         "tables": {
             "role": roles.values,
             "target": targets.values,
@@ -112,8 +111,11 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
     }
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
+def _pauses(explanation: Explanation) -> list[dict[str, Any]]:
+    return [
+        {"at": pause.at, "seconds": pause.seconds, "why": cause_text(pause)}
+        for pause in explanation.pauses
+    ]
 
 
 def _asset(name: str) -> str:

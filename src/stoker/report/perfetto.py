@@ -53,7 +53,7 @@ def _slice(
 
 def _names(run: RunAnalysis) -> Iterator[Event]:
     yield _name("process_name", _STEPS, 0, "steps")
-    if any(span.wait for span in run.spans):
+    if any(span.explanation for span in run.spans):
         yield _name("process_name", _WAITS, 0, "waiting steps")
     yield _name("thread_name", _STEPS, _PATH, "critical path")
     for lane in range(max((span.lane for span in run.spans), default=-1) + 1):
@@ -81,7 +81,7 @@ def _steps(run: RunAnalysis, phases: Phases) -> Iterator[Event]:
             yield from _phases(phases.get(index, ()), thread, start, end)
             if not span.completed:
                 yield _mark(thread, end, span.outcome.value)
-            for pause in span.pauses:
+            for pause in span.explanation.pauses if span.explanation else ():
                 yield _mark(thread, _us(pause.at), "paused")
 
 
@@ -104,10 +104,9 @@ def _arguments(span: Span) -> dict[str, object]:
         "peak_bytes": span.peak,
         "byte_seconds": span.byte_seconds,
     }
-    if span.predicted:
-        found["predicted_bytes"] = span.predicted.peak
-    if span.wait:
-        found["waited_s"] = span.wait.seconds
+    if span.explanation:
+        found["predicted_bytes"] = span.explanation.needs
+        found["waited_s"] = span.waited
     return found
 
 
@@ -137,8 +136,8 @@ def _phases(phases: Sequence[Phase], thread: int, start: int, end: int) -> Itera
 
 
 def _waits(run: RunAnalysis) -> Iterator[Event]:
-    waits = [(span.wait.asked, span.started, span) for span in run.spans if span.wait]
-    waits = sorted((w for w in waits if w[1] > w[0]), key=lambda wait: wait[:2])
+    waits = [(s.asked, s.started, s) for s in run.spans if s.asked is not None and s.waited]
+    waits.sort(key=lambda wait: wait[:2])
     lanes = lanes_of([wait[:2] for wait in waits])
     last: dict[int, int] = {}  # ends of slices, by lane
     for (asked, started, span), lane in zip(waits, lanes, strict=True):
@@ -158,7 +157,7 @@ def _path(run: RunAnalysis) -> Iterator[Event]:
 
 
 def _counters(run: RunAnalysis) -> Iterator[Event]:
-    if any(span.wait for span in run.spans):
+    if any(span.explanation for span in run.spans):
         for at, _, _, waiting in levels(run.spans):
             yield _counter("waiting", "steps", at, waiting)
     yield from _activity(run)

@@ -10,7 +10,7 @@ from stoker.govern.analysis import Recorded, analyse, records, target_of
 from stoker.govern.dependencies import Dependencies
 from stoker.model.analysis import RunAnalysis
 from stoker.model.govern import Basis, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome, Run, RunSummary
+from stoker.model.runs import Attempt, Explanation, Outcome, Run, RunSummary
 from stoker.source.ninja import Edge
 
 NO_GRAPH = Dependencies({})
@@ -45,6 +45,9 @@ def attempt(
     role: Role = Role.CXX,
     threads: int = 1,
     archs: Sequence[str] = (),
+    asked: float | None = None,
+    needs: float = GB,
+    basis: Basis = Basis.PRIOR,
 ) -> Attempt:
     step = Step(
         key=name,
@@ -62,13 +65,14 @@ def attempt(
         peak=round(peak),
         byte_seconds=seconds * peak,
     )
-    return Attempt(record=record, started=started, outcome=outcome)
+    explanation = None
+    if asked is not None:
+        explanation = Explanation(asked=asked, needs=round(needs), basis=basis)
+    return Attempt(record=record, started=started, outcome=outcome, explanation=explanation)
 
 
-def analysed(
-    *attempts: Attempt, recorded: Recorded = NOTHING, dependencies: Dependencies = NO_GRAPH
-) -> RunAnalysis:
-    return analyse(RUN, attempts, recorded, dependencies)
+def analysed(*attempts: Attempt, dependencies: Dependencies = NO_GRAPH) -> RunAnalysis:
+    return analyse(RUN, attempts, NOTHING, dependencies)
 
 
 def share(analysis: RunAnalysis, name: str) -> float:
@@ -100,8 +104,7 @@ def test_killed_attempts_are_no_part_of_a_bound() -> None:
 def test_cpu_time_is_split_without_rest() -> None:
     # 0-2 s: one step runs and another waits. 2-6 s: both run. 6-10 s: nothing runs or waits.
     # The first step computes during 5 of its 6 seconds.
-    recorded = Recorded(asked=(0.0, 0.0))
-    found = analysed(attempt("a", 0, 6, cpu=5), attempt("b", 2, 4), recorded=recorded).cpu_time
+    found = analysed(attempt("a", 0, 6, cpu=5, asked=0), attempt("b", 2, 4, asked=0)).cpu_time
     assert found
     assert (found.computing, found.repeated, found.stalled) == (9, 0, 1)
     assert (found.held, found.idle) == (2, 8)
@@ -119,15 +122,6 @@ def test_nvcc_with_threads_holds_several_cpus() -> None:
     found = analysed(cuda).cpu_time
     assert found
     assert (found.computing, found.stalled, found.idle) == (20, 0, 0)
-
-
-def test_a_wait_is_split_into_cpu_and_memory() -> None:
-    # Two CPUs are busy until 4; the third step waits on until 6, with a CPU free.
-    recorded = Recorded(asked=(0.0, 0.0, 1.0))
-    steps = attempt("a", 0, 8), attempt("b", 0, 4), attempt("c", 6, 2)
-    wait = analysed(*steps, recorded=recorded).spans[2].wait
-    assert wait
-    assert (wait.asked, wait.seconds, wait.for_cpu) == (1, 5, 3)
 
 
 def test_overlapping_attempts_have_different_lanes() -> None:
@@ -180,16 +174,17 @@ def test_needs_of_a_simulation_skip_what_was_not_measured() -> None:
     }
 
 
-def test_predictions_know_only_what_had_ended_by_then() -> None:
-    earlier = attempt("a", 0, 2, peak=2 * GB).record
-    steps = attempt("a", 0, 2), attempt("b", 0, 2), attempt("b", 1, 2), attempt("b", 3, 2)
-    found = analysed(*steps, recorded=Recorded(earlier=(earlier,)))
-    bases = [span.predicted.basis for span in found.spans if span.predicted]
-    assert bases == [Basis.EXACT, Basis.PRIOR, Basis.PRIOR, Basis.EXACT]
-    assert [(each.basis, each.steps) for each in found.accuracy] == [
-        (Basis.EXACT, 2),
-        (Basis.PRIOR, 2),
-    ]
+def test_the_accuracy_of_predictions_by_their_basis() -> None:
+    steps = (
+        attempt("a", 0, 2, peak=3 * GB, asked=0, needs=2 * GB, basis=Basis.FOLDER),
+        attempt("b", 0, 2, peak=GB, asked=0, needs=2 * GB, basis=Basis.FOLDER),
+        attempt("c", 0, 2, peak=GB, asked=0, basis=Basis.EXACT),
+        attempt("d", 0, 2, peak=9 * GB, asked=0, outcome=Outcome.OOM),
+        attempt("e", 0, 2),
+    )
+    exact, folder = analysed(*steps).accuracy
+    assert (exact.basis, exact.steps, exact.ratio, exact.above) == (Basis.EXACT, 1, 1.0, 0.0)
+    assert (folder.basis, folder.steps, folder.ratio, folder.above) == (Basis.FOLDER, 2, 1.0, 0.5)
 
 
 def test_a_run_that_was_killed_is_analysed_as_far_as_it_went() -> None:
@@ -208,8 +203,9 @@ def test_a_run_without_steps_is_analysed() -> None:
 
 
 def test_attempts_timed_by_an_older_governor_are_moved_into_the_run() -> None:
-    found = analysed(attempt("a", 103, 4), attempt("b", 105, 5))
+    found = analysed(attempt("a", 103, 4, asked=102), attempt("b", 105, 5, asked=102.5))
     assert [span.started for span in found.spans] == [3, 5]
+    assert [span.waited for span in found.spans] == [1, 2.5]
 
 
 def test_totals_add_up_by_target() -> None:

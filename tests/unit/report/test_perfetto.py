@@ -9,14 +9,16 @@ from generated_runs import generated_attempts, summary_of
 from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.dependencies import Dependencies
 from stoker.govern.phases import Phase
-from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.govern import Basis, Role, Step, StepRecord
+from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.perfetto import perfetto_trace
 
 MB = 1_000_000
 
 
-def attempt(name: str, started: float, seconds: float, megabytes: int) -> Attempt:
+def attempt(
+    name: str, started: float, seconds: float, megabytes: int, asked: float = 0.0
+) -> Attempt:
     step = Step(key=name, role=Role.CXX, source=name, output=f"{name}.o")
     record = StepRecord(
         step=step,
@@ -25,14 +27,12 @@ def attempt(name: str, started: float, seconds: float, megabytes: int) -> Attemp
         peak=megabytes * MB,
         profile=(50,) * 64 + (100,) * 64,
     )
-    return Attempt(record=record, started=started, outcome=Outcome.DONE)
+    explanation = Explanation(asked=asked, needs=MB, basis=Basis.EXACT)
+    return Attempt(record=record, started=started, outcome=Outcome.DONE, explanation=explanation)
 
 
 def events_of(
-    attempts: list[Attempt],
-    *,
-    asked: tuple[float | None, ...] = (),
-    phases: dict[int, tuple[Phase, ...]] | None = None,
+    attempts: list[Attempt], phases: dict[int, tuple[Phase, ...]] | None = None
 ) -> list[dict[str, Any]]:
     run = Run(
         id=3,
@@ -42,7 +42,7 @@ def events_of(
         directory="/",
         summary=summary_of(attempts),
     )
-    found = analyse(run, attempts, Recorded(asked=asked), Dependencies({}))
+    found = analyse(run, attempts, Recorded(), Dependencies({}))
     events: list[dict[str, Any]] = json.loads(perfetto_trace(found, phases or {}))["traceEvents"]
     return events
 
@@ -61,7 +61,7 @@ def at(values: dict[int, int], seconds: float) -> int:
 
 
 def test_counters() -> None:
-    events = events_of([attempt("a", 0, 4, 100), attempt("b", 1, 4, 200)], asked=(0.0, 0.5))
+    events = events_of([attempt("a", 0, 4, 100), attempt("b", 1, 4, 200, asked=0.5)])
     running, waiting, memory = (counter(events, name) for name in ("running", "waiting", "memory"))
     assert [at(running, second) for second in (0, 1, 4, 5)] == [1, 2, 1, 0]
     assert [at(waiting, second) for second in (0, 0.5, 1)] == [0, 1, 0]
@@ -90,7 +90,7 @@ def test_phases_lie_within_their_step_and_beside_each_other_where_they_overlap()
         Phase(name="inner", start=0.5, seconds=1.0, row="1"),
         Phase(name="other", start=1.0, seconds=9.0, row="2"),
     )
-    events = events_of([attempt("a", 1, 4, 100)], phases={0: phases})
+    events = events_of([attempt("a", 1, 4, 100)], {0: phases})
     found = {event["name"]: event for event in events if event["ph"] == "X" and event["tid"] != 1}
     step = found["a"]
     assert found["front"]["tid"] == found["inner"]["tid"] == step["tid"]

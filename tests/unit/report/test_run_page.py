@@ -115,12 +115,16 @@ def test_figures_of_the_page_are_those_of_the_history(stoker_home: Path) -> None
     assert sum(total["steps"] for total in data["targets"]) == summary.steps
 
 
-def test_waits_come_from_the_events_of_the_run_folder(stoker_home: Path) -> None:
-    attempts = generated_attempts(40)
+def test_waits_kills_and_predictions_are_those_of_the_history(stoker_home: Path) -> None:
+    attempts = generated_attempts(150)
     columns = data_of(page_of(write_run(stoker_home, "one", attempts)))["shown"]["columns"]
-    asked, started = columns["asked"], columns["started"]
-    assert all(0 <= start - at <= 10.001 for at, start in zip(asked, started, strict=True))
-    assert any(start - at > 5 for at, start in zip(asked, started, strict=True))
+    known = [attempt.explanation for attempt in attempts if attempt.explanation]
+    assert columns["asked"] == pytest.approx([each.asked for each in known], abs=1e-6)
+    assert columns["predicted"] == [each.needs for each in known]
+    assert any(w.startswith("10 s: 6 s for a free CPU, 4 s for memory") for w in columns["waits"])
+    killed = [n for n, a in enumerate(attempts) if a.outcome is Outcome.PREEMPTED]
+    assert list(columns["killed"]) == [str(n) for n in killed]
+    assert all("would have passed the limit" in text for text in columns["killed"].values())
 
 
 def test_names_survive_and_stay_text(stoker_home: Path) -> None:

@@ -67,7 +67,7 @@ function cpuPart() {
     ["computing", "--cxx", "steps on a CPU"],
     ["repeated", "--bad", "attempts that were killed"],
     ["stalled", "--link", "steps running, but not on a CPU: disk, pauses, shared CPUs"],
-    ["held", "--warn", "CPUs free while steps waited for memory"],
+    ["held", "--warn", "CPUs free while steps were held back, mostly for memory"],
     ["idle", "--wait", RUN.cpu_time.held === null ? "CPUs free" : "CPUs free and no step waiting: dependencies, configuration"],
   ].map(([name, colour, text]) => ({ name, colour, text, amount: RUN.cpu_time[name] })).filter((part) => part.amount);
   const whole = parts.reduce((sum, part) => sum + part.amount, 0) || 1;
@@ -122,29 +122,19 @@ function showDetail(place, i) {
     ["Output", STEPS.output[i] || "–"],
     ["Result", outcomeText(i)],
     ["Time", `${duration(STEPS.seconds[i])} from ${clock(STEPS.started[i])} to ${clock(STEPS.ended[i])}, CPU ${duration(STEPS.cpu_seconds[i])}`],
-    ["Waited", wait === null ? "not recorded" : waitText(i)],
-    ["Peak", `${size(STEPS.peak[i])}, predicted ${size(STEPS.predicted_peak[i])}, reserved up to ${size(STEPS.predicted_high[i])} (${STEPS.word("basis", i) || "no prediction"})`],
-    ["Predicted time", duration(STEPS.predicted_seconds[i])],
+    ["Waited", wait === null ? "not recorded" : STEPS.waits[i]],
+    ["Peak", STEPS.predicted[i] === null ? size(STEPS.peak[i]) : `${size(STEPS.peak[i])}, predicted ${size(STEPS.predicted[i])} from ${STEPS.word("basis", i)}`],
     ["Memory × time", memoryTime(STEPS.byte_seconds[i])],
     ["Compiler", STEPS.word("compiler", i)],
   ];
   const archs = STEPS.word("archs", i), flags = STEPS.word("flags", i);
   if (archs.length) facts.push(["GPU targets", archs.join(" ")]);
-  if (STEPS.reason[i]) facts.push(["Reason", STEPS.reason[i]]);
+  if (STEPS.killed[i]) facts.push(["Killed", STEPS.killed[i]]);
+  for (const pause of STEPS.pauses[i] || []) facts.push(["Paused", `${duration(pause.seconds)} at ${clock(pause.at)}: ${pause.why}`]);
   if (flags.length) facts.push(["Flags", el("details", {}, el("summary", {}, plural(flags.length, "flag")), el("code", {}, flags.join(" ")))]);
   place.replaceChildren(el("div", { class: "detail" }, el("h3", {}, STEPS.title[i]),
     el("dl", {}, facts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])), profileChart(i)));
   announce(`${STEPS.title[i]}: ${duration(STEPS.seconds[i])}, peak ${size(STEPS.peak[i])}, ${outcomeText(i)}`);
-}
-
-function waitText(i) {
-  const wait = STEPS.waited[i];
-  if (wait < 0.05) return "started at once";
-  if (STEPS.wait_reason[i]) return `${duration(wait)}: ${STEPS.wait_reason[i]}`;
-  const cpu = Math.min(wait, STEPS.for_cpu[i]), memory = wait - cpu;
-  if (memory < 0.05 * wait) return `${duration(wait)}: all CPUs were taken`;
-  if (cpu < 0.05 * wait) return `${duration(wait)}: a CPU was free, its memory was not`;
-  return `${duration(wait)}: ${duration(cpu)} for a CPU, ${duration(memory)} for memory`;
 }
 
 function profileChart(i) {
@@ -192,7 +182,7 @@ function pathCard() {
 const PER_PAGE = 50;
 
 function stepsCard() {
-  const ratio = (i) => (STEPS.predicted_peak[i] ? STEPS.peak[i] / STEPS.predicted_peak[i] : null);
+  const ratio = (i) => (STEPS.predicted[i] ? STEPS.peak[i] / STEPS.predicted[i] : null);
   const columns = [
     { id: "title", title: "step", name: true, key: (i) => STEPS.title[i], cell: stepName },
     { id: "started", title: "start", num: true, key: (i) => STEPS.started[i], cell: (i) => clock(STEPS.started[i]) },
@@ -201,7 +191,7 @@ function stepsCard() {
     { id: "cpu", title: "CPU", num: true, key: (i) => STEPS.cpu_seconds[i], cell: (i) => duration(STEPS.cpu_seconds[i]) },
     { id: "peak", title: "peak", num: true, key: (i) => STEPS.peak[i], cell: (i) => size(STEPS.peak[i]) },
     { id: "area", title: "memory × time", num: true, key: (i) => STEPS.byte_seconds[i], cell: (i) => memoryTime(STEPS.byte_seconds[i]) },
-    { id: "predicted", title: "predicted", num: true, key: (i) => STEPS.predicted_peak[i], cell: (i) => size(STEPS.predicted_peak[i]) },
+    { id: "predicted", title: "predicted", num: true, key: (i) => STEPS.predicted[i], cell: (i) => size(STEPS.predicted[i]) },
     { id: "ratio", title: "measured / predicted", num: true, key: ratio, cell: (i) => (ratio(i) === null ? "–" : times(ratio(i))) },
     { id: "outcome", title: "result", key: (i) => STEPS.word("outcome", i), cell: (i) => el("span", { class: STEPS.lost(i) || STEPS.failed(i) ? "bad" : "muted" }, STEPS.word("outcome", i)) },
   ];
@@ -287,7 +277,7 @@ function predictionsCard() {
     { title: "prediction from", cell: (row) => [el("span", { class: "chip", style: { background: `var(${BASIS_COLOURS[row.basis] || "--other"})` } }), row.basis] },
     { title: "steps", num: true, cell: (row) => count(row.steps) },
     { title: "measured / predicted", num: true, cell: (row) => times(row.ratio) },
-    { title: "within the reservation", num: true, cell: (row) => percent(row.below) },
+    { title: "above the prediction", num: true, cell: (row) => percent(row.above) },
   ];
   const canvas = el("canvas", { id: "scatter", role: "img", "aria-label": "Predicted against measured peak of each step; the table beside it sums it up" });
   const place = el("div", { class: "chart" }, canvas);
@@ -296,7 +286,7 @@ function predictionsCard() {
   new ResizeObserver(draw).observe(place);
   return card("predictions", "Predicted against measured", "peak memory of each step", el("div", { class: "two" }, place,
     el("div", {}, table(columns, RUN.accuracy, { caption: "Accuracy of predictions" }),
-      el("p", { class: "muted", style: { marginTop: "10px" } }, "A point above the line used more than predicted. Predictions are computed again from what the history had recorded when each step started."))));
+      el("p", { class: "muted", style: { marginTop: "10px" } }, "A point above the line used more memory than the governor predicted when the step started. The ratio is the median of the steps."))));
 }
 
 function drawScatter(canvas, width) {
@@ -305,9 +295,9 @@ function drawScatter(canvas, width) {
   scaled(canvas, width, height);
   const pen = canvas.getContext("2d");
   const peaks = [];
-  for (let i = 0; i < STEPS.length; i += 1) if (STEPS.predicted_peak[i] && STEPS.peak[i] && STEPS.word("outcome", i) === "done") peaks.push(i);
+  for (let i = 0; i < STEPS.length; i += 1) if (STEPS.predicted[i] && STEPS.peak[i] && STEPS.word("outcome", i) === "done") peaks.push(i);
   if (!peaks.length) return;
-  const all = peaks.flatMap((i) => [STEPS.peak[i], STEPS.predicted_peak[i]]).sort((a, b) => a - b);
+  const all = peaks.flatMap((i) => [STEPS.peak[i], STEPS.predicted[i]]).sort((a, b) => a - b);
   const low = Math.log(all[0] / 1.3), high = Math.log(all[all.length - 1] * 1.3);
   const x = (bytes) => left + (Math.log(bytes) - low) / (high - low) * (width - left - 10);
   const y = (bytes) => height - bottom - (Math.log(bytes) - low) / (high - low) * (height - bottom - 10);
@@ -330,7 +320,7 @@ function drawScatter(canvas, width) {
   for (const i of peaks) {
     pen.fillStyle = Theme.colour(BASIS_COLOURS[STEPS.word("basis", i)] || "--other");
     pen.beginPath();
-    pen.arc(x(STEPS.predicted_peak[i]), y(STEPS.peak[i]), 2.6, 0, 7);
+    pen.arc(x(STEPS.predicted[i]), y(STEPS.peak[i]), 2.6, 0, 7);
     pen.fill();
   }
   pen.globalAlpha = 1;
@@ -372,9 +362,9 @@ function change(share) {
 function eventsCard() {
   const rows = [];
   for (let i = 0; i < STEPS.length; i += 1) {
-    if (STEPS.lost(i)) rows.push({ at: STEPS.ended[i], i, what: STEPS.word("outcome", i) === "preempted" ? "killed" : "out of memory", lost: STEPS.seconds[i], why: killText(i) });
-    if (STEPS.waited[i] >= 1) rows.push({ at: STEPS.asked[i], i, what: "waited", lost: STEPS.waited[i], why: waitText(i) });
-    for (const pause of STEPS.pauses[i] || []) rows.push({ at: pause.at, i, what: "paused", lost: pause.seconds, why: pause.reason || "memory was short: the step kept its memory and stopped growing" });
+    if (STEPS.lost(i)) rows.push({ at: STEPS.ended[i], i, what: STEPS.word("outcome", i) === "preempted" ? "killed" : "out of memory", lost: STEPS.seconds[i], why: STEPS.killed[i] || "not recorded" });
+    if (STEPS.waited[i] >= 1) rows.push({ at: STEPS.asked[i], i, what: "waited", lost: STEPS.waited[i], why: STEPS.waits[i] });
+    for (const pause of STEPS.pauses[i] || []) rows.push({ at: pause.at, i, what: "paused", lost: pause.seconds, why: pause.why });
   }
   if (!rows.length) return card("events", "Waits and kills", "", el("p", { class: "muted" }, STEPS.asked.some((at) => at !== null) ? "No step waited for more than a second, and none was killed or paused." : "No step was killed or paused. How long steps waited was not recorded for this run."));
   const rank = { "out of memory": 0, "killed": 1, "paused": 2, "waited": 3 };
@@ -387,13 +377,6 @@ function eventsCard() {
     { title: "reason", cell: (row) => row.why },
   ];
   return card("events", "Waits and kills", "", more(rows, 15, (some) => table(columns, some, { pick: (row) => pick(row.i), caption: "Waits, pauses and kills" })));
-}
-
-function killText(i) {
-  if (STEPS.reason[i]) return STEPS.reason[i];
-  const used = `it used ${size(STEPS.peak[i])}, ${size(STEPS.predicted_high[i])} was reserved`;
-  if (STEPS.word("outcome", i) === "preempted") return `memory was about to run out: ${used}; ${duration(STEPS.seconds[i])} of work was repeated`;
-  return `the kernel killed it or refused memory: ${used}`;
 }
 
 // -- the build --------------------------------------------------------------------------------
