@@ -66,7 +66,7 @@ function cpuPart() {
   const parts = [
     ["computing", "--cxx", "steps on a CPU"],
     ["repeated", "--bad", "attempts that were killed"],
-    ["stalled", "--link", "steps running, but not on a CPU: disk, pauses, shared CPUs"],
+    ["stalled", "--t7", "steps running, but not on a CPU: disk, pauses, shared CPUs"],
     ["held", "--warn", "CPUs free while steps were held back, mostly for memory"],
     ["idle", "--wait", RUN.cpu_time.held === null ? "CPUs free" : "CPUs free and no step waiting: dependencies, configuration"],
   ].map(([name, colour, text]) => ({ name, colour, text, amount: RUN.cpu_time[name] })).filter((part) => part.amount);
@@ -158,9 +158,11 @@ function pick(i) {
   document.getElementById("timeline-card").scrollIntoView({ block: "start" });
 }
 
+// The folder gives way where the name is too long; the text stays whole for search and copying.
 function stepName(i) {
-  const colour = ROLE_COLOURS[STEPS.word("role", i)] || "--other";
-  return [el("span", { class: "chip", style: { background: `var(${colour})` }, title: STEPS.word("role", i) }), STEPS.title[i]];
+  const colour = ROLE_COLOURS[STEPS.word("role", i)] || "--other", name = shortName(STEPS.title[i]);
+  return el("span", { class: "step", title: STEPS.title[i] }, el("span", { class: "chip", style: { background: `var(${colour})` } }),
+    el("span", { class: "folder" }, STEPS.title[i].slice(0, STEPS.title[i].length - name.length)), el("span", { class: "file" }, name));
 }
 
 function pathCard() {
@@ -192,7 +194,7 @@ function stepsCard() {
     { id: "peak", title: "peak", num: true, key: (i) => STEPS.peak[i], cell: (i) => size(STEPS.peak[i]) },
     { id: "area", title: "memory × time", num: true, key: (i) => STEPS.byte_seconds[i], cell: (i) => memoryTime(STEPS.byte_seconds[i]) },
     { id: "predicted", title: "predicted", num: true, key: (i) => STEPS.predicted[i], cell: (i) => size(STEPS.predicted[i]) },
-    { id: "ratio", title: "measured / predicted", num: true, key: ratio, cell: (i) => (ratio(i) === null ? "–" : times(ratio(i))) },
+    { id: "ratio", title: "ratio", num: true, key: ratio, cell: (i) => (ratio(i) === null ? "–" : times(ratio(i))) },
     { id: "outcome", title: "result", key: (i) => STEPS.word("outcome", i), cell: (i) => el("span", { class: STEPS.lost(i) || STEPS.failed(i) ? "bad" : "muted" }, STEPS.word("outcome", i)) },
   ];
   const state = { sort: columns[3], down: true, at: 0, words: [], role: "" };

@@ -156,8 +156,9 @@ class Timeline {
       pen.moveTo(x, AXIS - 4);
       pen.lineTo(x, this.height);
       pen.stroke();
+      const text = step < 1 ? `${at.toFixed(2)} s` : clock(at), half = pen.measureText(text).width / 2;
       pen.fillStyle = Theme.colour("--muted");
-      pen.fillText(step < 1 ? `${at.toFixed(2)} s` : clock(at), x, AXIS / 2 - 2);
+      pen.fillText(text, Math.min(x, this.width - half - 1), AXIS / 2 - 2);
     }
   }
 
@@ -327,6 +328,7 @@ class Timeline {
       pen.lineTo(GUTTER + column, base);
     }
     pen.fill();
+    pen.globalAlpha *= 0.7;
     pen.strokeStyle = Theme.colour("--band");
     pen.lineWidth = 0.7;
     pen.stroke();
