@@ -66,7 +66,7 @@ function cpuPart() {
   const parts = [
     ["computing", "--cxx", "steps on a CPU"],
     ["repeated", "--bad", "attempts that were killed"],
-    ["stalled", "--t7", "steps running, but not on a CPU: disk, pauses, shared CPUs"],
+    ["stalled", "--fortran", "steps running, but not on a CPU: disks, shared CPUs"],
     ["held", "--warn", "CPUs free while steps were held back, mostly for memory"],
     ["idle", "--wait", RUN.cpu_time.held === null ? "CPUs free" : "CPUs free and no step waiting: dependencies, configuration"],
   ].map(([name, colour, text]) => ({ name, colour, text, amount: RUN.cpu_time[name] })).filter((part) => part.amount);
