@@ -17,7 +17,7 @@ import pytest
 
 from catalogue_stores import check_whole
 from catalogue_wheels import make_library, make_wheel
-from conftest import Stoker
+from conftest import Stoker, missing
 from stoker.model.slim import SlimRecord
 
 COMMAND = Path(sys.executable).with_name("stoker")
@@ -32,7 +32,7 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("variants")
 
     def need(tool: str) -> str:
-        return shutil.which(tool) or pytest.skip(f"{tool} is not on the PATH")
+        return shutil.which(tool) or missing(f"{tool} is not on the PATH")
 
     for variant, archs in {
         "cu128-sm80": ["sm_80"],
