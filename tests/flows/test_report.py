@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from conftest import PROJECTS, Stoker
 from generated_runs import generated_attempts, write_run
-from governed import Build, wait_until
+from governed import Build, finished, wait_until
 from stoker.govern.history import History
 
 
@@ -26,17 +27,39 @@ def reported(stoker: Stoker, *words: str, cwd: Path | None = None) -> Any:
 
 
 def test_a_real_run_with_its_critical_path(build: Build, stoker: Stoker) -> None:
-    build.step("a.o", "sleep 0.3")
+    # A path counts CPU time, so that steps which shared a CPU do not count more than others.
+    build.step("a.o", "n=0; while [ $n -lt 200000 ]; do n=$((n + 1)); done")
     build.step("b.o", "sleep 0.1")
-    build.step("lib", "sleep 0.2", needs=["a.o", "b.o"])
+    build.step("lib", "sleep 0.1", needs=["a.o", "b.o"])
     assert build.run().status == 0
     data = reported(stoker)["shown"]
-    (run,) = History().runs()
+    with History() as history:
+        (run,) = history.runs()
     assert run.summary
     assert data["wall_s"] == run.summary.wall_s
     assert data["has_graph"]
     outputs = [data["columns"]["output"][index] for index in data["path"]]
     assert outputs == ["a.o", "lib"]
+
+
+def test_times_count_from_the_start_of_the_run(
+    build: Build, stoker: Stoker, tmp_path: Path
+) -> None:
+    """Also if the run joins a governor that another run has started long before."""
+    build.step("first", "touch begun; while [ ! -e go ]; do sleep 0.05; done")
+    first = build.start()
+    wait_until((build.folder / "begun").exists, "the first run has its governor")
+    time.sleep(2)
+    other = Build(tmp_path / "other", build.home)
+    other.step("second", "sleep 0.1")
+    assert other.run().status == 0
+    data = reported(stoker)["shown"]
+    (build.folder / "go").touch()
+    assert finished(first).status == 0
+    columns = data["columns"]
+    assert columns["output"] == ["second"]
+    assert columns["asked"][0] <= columns["started"][0]
+    assert columns["started"][0] + columns["seconds"][0] <= data["wall_s"]
 
 
 def test_a_run_that_was_killed(build: Build, stoker: Stoker) -> None:

@@ -161,4 +161,4 @@ def test_a_run_without_steps_has_a_page(opened: Opened, stoker_home: Path) -> No
 
 def test_a_run_that_was_killed_has_a_page(opened: Opened, stoker_home: Path) -> None:
     page = opened(write_run(stoker_home, "killed", generated_attempts(30), complete=False))
-    assert page.find(".pill").text.startswith("interrupted")
+    assert page.find(".pill").text.startswith("not finished")

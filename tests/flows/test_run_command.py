@@ -12,6 +12,7 @@ import pytest
 from governed import STOKER, Build, finished, wait_until
 from small_disks import small_disk
 from stoker.flows.running import jobs_of
+from stoker.govern.history import History
 
 Need = Callable[[str], str]
 
@@ -414,6 +415,23 @@ def test_a_hit_of_ccache_never_asks(build: Build, need: Need) -> None:
     (build.folder / "one.o").unlink()
     assert build.summary("make", **cache).steps == 0
     assert (build.folder / "compiled").read_text() == "compiled\n" * 2
+
+
+def test_the_history_knows_hits_of_ccache(build: Build, need: Need) -> None:
+    need("ccache")
+    for name in ("one", "two"):
+        (build.folder / f"{name}.c").write_text(f"int {name}(void) {{ return 1; }}\n")
+    compile_both = "ccache cc -c one.c -o one.o && ccache cc -c two.c -o two.o"
+    cache = {"CCACHE_DIR": str(build.folder / "cache")}
+    assert build.run("sh", "-c", compile_both, **cache).status == 0
+    (build.folder / "two.c").write_text("int two(void) { return 2; }\n")
+    assert build.run("sh", "-c", compile_both, **cache).status == 0
+    with History(build.home / "state" / "history.sqlite") as history:
+        second, first = (run.summary for run in history.runs())
+    assert first
+    assert second
+    assert (first.cache_hits, first.steps) == (0, 2)
+    assert (second.cache_hits, second.steps) == (1, 1)
 
 
 # -- CMake -------------------------------------------------------------------------------------

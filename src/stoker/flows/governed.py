@@ -151,9 +151,10 @@ class Session:
 
     def finish(self, status: int) -> RunSummary | None:
         """Nothing where the governor died, or where there can be none."""
-        for event in self._client.finish(status):
+        hits, before, after = self._hits.count(), self._written, read_written()
+        written = None if before is None or after is None else after - before
+        for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
             self._show(event)
-        hits = self._hits.count()
         with suppress(OSError):
             self._cache_log.unlink(missing_ok=True)
         self._tell_ungoverned()
@@ -161,11 +162,7 @@ class Session:
         self._kills.close()
         dormant = self._client.dormant and not self._client.losses
         summary = self._summary(status, kills) if dormant else self._client.summary
-        if summary is None:
-            return None
-        before, after = self._written, read_written()
-        written = None if before is None or after is None else after - before
-        return replace(summary, cache_hits=hits, written_bytes=written)
+        return summary and replace(summary, cache_hits=hits, written_bytes=written)
 
     def _tell_ungoverned(self) -> None:
         if self._ungoverned is None:

@@ -1,5 +1,6 @@
 """`stoker report` and `stoker trace`: a run in the history with everything that is known of it."""
 
+import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from stoker.source.ninja import Edge, read_edges
 
 Say = Callable[[str], None]
 
+_LARGEST_PHASES = 256 << 20  # bytes
 _BUILD = "stoker build "  # and the name of the run folder: the command of a build's run
 _CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor
 # Rows of the what-if table: a name, and factors for CPUs and memory.
@@ -116,8 +118,11 @@ def find_phases(run: RunAnalysis) -> dict[int, tuple[Phase, ...]]:
 
 
 def _written_before(path: Path, time: float) -> bytes:
+    """Return the content of a regular file; nothing of any other, nor of one that is too large."""
     try:
-        return path.read_bytes() if path.stat().st_mtime <= time else b""
+        status = path.stat()
+        fits = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_PHASES
+        return path.read_bytes() if fits and status.st_mtime <= time else b""
     except OSError:
         return b""
 
@@ -131,12 +136,9 @@ def _find(run: Run) -> _Found:
         attempts = history.attempts(run.id)
     folder, record = _record(run)
     machine = record.plan.machine if record else None
-    summary = record.summary if record else None
     recorded = Recorded(
         cpus=machine.cpus if machine else None,
         limit=machine.memory_bytes if machine else None,
-        cache_hits=summary.cache_hits if summary else None,
-        written_bytes=summary.written_bytes if summary else None,
     )
     dependencies = _dependencies(run, attempts)
     analysis = analyse(run, attempts, recorded, dependencies)

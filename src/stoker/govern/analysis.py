@@ -24,12 +24,11 @@ from stoker.model.analysis import (
     Total,
 )
 from stoker.model.govern import Basis, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Explanation, Outcome, Run
+from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
 _PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # programs that CMake compiles to learn from
-_CLOCK_TOLERANCE = 1.0  # seconds by which an attempt may end after its run
 
 
 class Recorded(Value, frozen=True, kw_only=True):
@@ -37,8 +36,6 @@ class Recorded(Value, frozen=True, kw_only=True):
 
     cpus: int | None = None
     limit: int | None = None
-    cache_hits: int | None = None
-    written_bytes: int | None = None
 
 
 def analyse(
@@ -53,7 +50,7 @@ def analyse(
     limit = (summary.limit_bytes if summary else recorded.limit) or None
     last = max((attempt.started + attempt.record.seconds for attempt in attempts), default=0.0)
     wall = summary.wall_s if summary else last
-    spans = _spans(attempts, shift=_shift(attempts, last, wall))
+    spans = _spans(attempts)
     completed = [_record(span) for span in spans if span.completed]
     path, path_s = critical_path(spans, dependencies, run.directory)
     outcomes = [span.outcome for span in spans]
@@ -76,8 +73,8 @@ def analyse(
         oom_kills=max(outcomes.count(Outcome.OOM), summary.oom_kills if summary else 0),
         pauses=summary.pauses if summary else _pauses(spans),
         policy=summary.policy if summary else "",
-        cache_hits=recorded.cache_hits,
-        written_bytes=recorded.written_bytes,
+        cache_hits=summary.cache_hits if summary else None,
+        written_bytes=summary.written_bytes if summary else None,
         spans=spans,
         bounds=lower_bounds(completed, path_s, wall=wall, cpus=cpus, limit=limit),
         cpu_time=cpu_time(spans, wall=wall, cpus=cpus) if cpus else None,
@@ -93,22 +90,14 @@ def analyse(
 # -- spans ---------------------------------------------------------------------------------------
 
 
-def _shift(attempts: Sequence[Attempt], last: float, wall: float) -> float:
-    """Return what to subtract from the times of attempts: a governor that served an earlier run
-    counts from its own beginning.
-    """
-    first = min((attempt.started for attempt in attempts), default=0.0)
-    return min(first, last - wall) if last > wall + _CLOCK_TOLERANCE else 0.0
-
-
-def _spans(attempts: Sequence[Attempt], *, shift: float) -> tuple[Span, ...]:
+def _spans(attempts: Sequence[Attempt]) -> tuple[Span, ...]:
     lanes = lanes_of([(each.started, each.started + each.record.seconds) for each in attempts])
     return tuple(
         Span(
             step=attempt.record.step,
             target=target_of(attempt.record.step),
             lane=lane,
-            started=attempt.started - shift,
+            started=attempt.started,
             seconds=attempt.record.seconds,
             cpu_seconds=attempt.record.cpu_seconds,
             peak=attempt.record.peak,
@@ -116,20 +105,9 @@ def _spans(attempts: Sequence[Attempt], *, shift: float) -> tuple[Span, ...]:
             profile=attempt.record.profile,
             outcome=attempt.outcome,
             status=attempt.status,
-            explanation=_shifted(attempt.explanation, shift),
+            explanation=attempt.explanation,
         )
         for attempt, lane in zip(attempts, lanes, strict=True)
-    )
-
-
-def _shifted(explanation: Explanation | None, shift: float) -> Explanation | None:
-    if not explanation or not shift:
-        return explanation
-    return replace(
-        explanation,
-        asked=explanation.asked - shift,
-        pauses=tuple(replace(pause, at=pause.at - shift) for pause in explanation.pauses),
-        killed=explanation.killed and replace(explanation.killed, at=explanation.killed.at - shift),
     )
 
 

@@ -247,13 +247,18 @@ class Client:
                 if _is_governor(connection):
                     kill_behind(connection)
 
-    def finish(self, status: int) -> Iterator[AnyEvent]:
-        """Ask for the summary; gives what happened until it came, or the governor hangs."""
+    def finish(
+        self, status: int, *, cache_hits: int, written_bytes: int | None
+    ) -> Iterator[AnyEvent]:
+        """Tell what only the run knows and ask for the summary. Yields the events until it comes or
+        the governor hangs.
+        """
         if self._activation and self._activation.withdraw():
             return
         self._socket.settimeout(_ANSWER_TIMEOUT_S if self._answered else START)
         try:
-            self._socket.sendall(encode("finish", status))
+            written = () if written_bytes is None else (written_bytes,)
+            self._socket.sendall(encode("finish", status, cache_hits, *written))
         except OSError:
             self.alive = False
         while self.alive and self._summary is None:
@@ -302,7 +307,13 @@ class NoGovernor:
     def events(self) -> Iterator[AnyEvent]:
         yield from ()
 
-    def finish(self, status: int) -> Iterator[AnyEvent]:  # noqa: ARG002
+    def finish(
+        self,
+        status: int,  # noqa: ARG002
+        *,
+        cache_hits: int,  # noqa: ARG002
+        written_bytes: int | None,  # noqa: ARG002
+    ) -> Iterator[AnyEvent]:
         yield from ()
 
     def __enter__(self) -> "NoGovernor":

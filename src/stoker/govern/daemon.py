@@ -155,6 +155,7 @@ class Daemon:
         self._counters: dict[int, KillCounter] = {}
         self._roots: dict[int, str] = {}
         self._kept: dict[int, KeptRun] = {}  # runs in the history
+        self._run_began: dict[int, float] = {}
         # Summaries that wait for the history, and when they are sent without it.
         self._summaries: dict[int, tuple[RunSummary, float]] = {}
         self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
@@ -401,6 +402,7 @@ class Daemon:
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
         self._kept[run] = self._history.start_run(_text(command), _text(directory))
+        self._run_began[run] = self._now()
         self._work_left[run] = WorkLeft()
         self._tallies[run] = Tally(cpus=self._options.cpus, policy=self._options.policy)
         self._counters[run] = KillCounter(process_behind(peer.socket))
@@ -412,9 +414,14 @@ class Daemon:
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         if peer.run is None:
             raise ProtocolError("finish of no client")
-        (status,) = read_numbers(fields, 1)
+        status, cache_hits = read_numbers(fields, 2)
+        written_bytes = read_numbers(fields[2:], 1)[0] if fields[2:] else None
         self._read_meter()
-        summary = self._tallies[peer.run].summary(status)
+        summary = replace(
+            self._tallies[peer.run].summary(status),
+            cache_hits=cache_hits,
+            written_bytes=written_bytes,
+        )
         self._history.end_run(self._kept[peer.run], summary)
         self._summaries[peer.run] = summary, self._now() + _LAST_WRITES
 
@@ -435,8 +442,9 @@ class Daemon:
                 self._close(peer)
         self._graphs.forget(run)
         self._governor.forget(run)
-        for known in (self._tallies, self._work_left, self._roots, self._kept, self._summaries):
+        for known in (self._tallies, self._work_left, self._roots, self._kept, self._run_began):
             known.pop(run, None)
+        self._summaries.pop(run, None)
         if counter := self._counters.pop(run, None):
             counter.close()
 
@@ -458,7 +466,7 @@ class Daemon:
         if attempt.outcome is Outcome.DONE:
             self._work_left[run].finished(attempt.record.step.output, attempt.record.seconds)
         self._tallies[run].add(attempt)
-        self._history.add(self._kept[run], attempt)
+        self._history.add(self._kept[run], attempt.since(self._run_began[run]))
 
 
 def _step(ask: Ask, root: str, files: BuildFiles) -> Step:

@@ -6,6 +6,7 @@ FILE``, and a table of durations with ``--time FILE``.
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from io import StringIO
 from posixpath import basename, join, splitext
@@ -115,9 +116,10 @@ def _of_table(text: str, source: str) -> Iterator[Phase]:
 
 
 def _rows(text: str) -> Iterator[Sequence[str]]:
-    for row in csv.reader(StringIO(text)):
-        if len(row) == _FIELDS:
-            yield [cell.strip() for cell in row]
+    with suppress(csv.Error):  # such as for a field beyond all measure
+        for row in csv.reader(StringIO(text)):
+            if len(row) == _FIELDS:
+                yield [cell.strip() for cell in row]
 
 
 def _milliseconds(text: str) -> float:

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from stoker.model.govern import Basis, Bytes, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
@@ -24,6 +26,9 @@ class Intervention(Value, frozen=True, kw_only=True):
     limit: Bytes
     seconds: Seconds = 0.0  # that a pause took
 
+    def since(self, moment: float) -> "Intervention":
+        return replace(self, at=max(0.0, self.at - moment))
+
 
 class Explanation(Value, frozen=True, kw_only=True):
     """Why an attempt waited, and what the governor did to it. Times are as in ``Attempt``."""
@@ -35,15 +40,30 @@ class Explanation(Value, frozen=True, kw_only=True):
     pauses: tuple[Intervention, ...] = ()
     killed: Intervention | None = None
 
+    def since(self, moment: float) -> "Explanation":
+        return replace(
+            self,
+            asked=max(0.0, self.asked - moment),
+            pauses=tuple(pause.since(moment) for pause in self.pauses),
+            killed=self.killed and self.killed.since(moment),
+        )
+
 
 class Attempt(Value, frozen=True, kw_only=True):
-    """One attempt of a step, as measured. ``started`` is in seconds since the governor began."""
+    """One attempt of a step, as measured. Times count from when the governor began; in the history
+    they count from when the run began.
+    """
 
     record: StepRecord
     started: Seconds
     outcome: Outcome
     status: int = 0
     explanation: Explanation | None = None  # None in histories of earlier versions
+
+    def since(self, moment: float) -> "Attempt":
+        """Return the attempt with its times counted from a moment before it."""
+        explanation = self.explanation and self.explanation.since(moment)
+        return replace(self, started=max(0.0, self.started - moment), explanation=explanation)
 
 
 class RunSummary(Value, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ def test_a_run_that_met_one_which_was_withdrawn_listens_itself(options: Governor
     with client:
         assert client.dormant
         assert Path(options.socket).is_socket()
-        assert list(client.finish(0)) == []
+        assert list(client.finish(0, cache_hits=0, written_bytes=None)) == []
         assert client.dormant
     assert not Path(options.socket).exists()
 

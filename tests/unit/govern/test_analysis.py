@@ -202,12 +202,6 @@ def test_a_run_without_steps_is_analysed() -> None:
     assert found.cpu_time.idle == 20
 
 
-def test_attempts_timed_by_an_older_governor_are_moved_into_the_run() -> None:
-    found = analysed(attempt("a", 103, 4, asked=102), attempt("b", 105, 5, asked=102.5))
-    assert [span.started for span in found.spans] == [3, 5]
-    assert [span.waited for span in found.spans] == [1, 2.5]
-
-
 def test_totals_add_up_by_target() -> None:
     steps = attempt("CMakeFiles/x.dir/a", 0, 4), attempt("CMakeFiles/x.dir/b", 0, 2)
     (total,) = analysed(*steps).targets

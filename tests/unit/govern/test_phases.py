@@ -62,7 +62,14 @@ def test_short_phases_and_sums_of_clang_are_left_out() -> None:
 @pytest.mark.parametrize("form", PhaseFormat)
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff\x00", b"[" * 100_000, b'{"traceEvents": 3}', b'{"traceEvents": [{"ts": 1e300}]}'],
+    [
+        b"",
+        b"\xff\x00",
+        b"[" * 100_000,
+        b'{"traceEvents": 3}',
+        b'{"traceEvents": [{"ts": 1e300}]}',
+        b"," * 7 + b"x" * 200_000,
+    ],
 )
 def test_damaged_files_have_no_phases(content: bytes, form: PhaseFormat) -> None:
     assert read_phases(content, form, STEP) == ()

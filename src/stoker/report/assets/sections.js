@@ -7,7 +7,7 @@ let timeline = null;
 // -- head -------------------------------------------------------------------------------------
 
 function statusPill(run) {
-  if (!run.complete) return el("span", { class: "pill warn" }, "interrupted: the report covers what was recorded");
+  if (!run.complete) return el("span", { class: "pill warn" }, "not finished: this is what was recorded until then");
   if (run.status) return el("span", { class: "pill bad" }, `failed, status ${run.status}`);
   return el("span", { class: "pill good" }, "succeeded");
 }

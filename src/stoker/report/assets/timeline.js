@@ -96,7 +96,7 @@ class Timeline {
     const width = this.canvas.parentElement.clientWidth;
     if (!width) return;
     const lanes = Math.max(1, this.lanes.length);
-    this.laneHeight = Math.max(4, Math.min(18, Math.floor(330 / lanes)));
+    this.laneHeight = lanes > 80 ? 330 / lanes : Math.min(18, Math.floor(330 / lanes));
     this.width = width;
     this.plot = width - GUTTER;
     this.stagesTop = AXIS;
@@ -180,7 +180,7 @@ class Timeline {
 
   drawLanes(pen) {
     this.label(pen, "running", this.lanesTop + this.lanes.length * this.laneHeight / 2);
-    const inset = this.laneHeight > 6 ? 1 : 0.5;
+    const inset = this.laneHeight > 6 ? 1 : this.laneHeight > 3 ? 0.5 : 0;
     this.lanes.forEach((lane, number) => {
       const y = this.lanesTop + number * this.laneHeight;
       let place = Math.max(0, lowerBound(lane.starts, this.from) - 1), free = GUTTER;
