@@ -141,6 +141,40 @@ def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) ->
         assert done.returncode != 0
 
 
+def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
+    """uv chooses from one index by the GPU, as the draft standards describe it."""
+    done = stoker("publish", str(variants), "--to", "index", "--wheel-variants", timeout=120)
+    assert done.returncode == 0, done.stderr
+    index = tmp_path / "index"
+    files = {path.name for path in index.glob("wheel-variants/mill/*")}
+    assert files == {"index.html", "index.json", "mill-1.0-variants.json"}
+    python = environment(tmp_path / "venv")
+    shared = f"{index.as_uri()}/wheel-variants/"
+    uv = [str(UV), "pip", "install", "--reinstall", "--no-cache", "--python", python]
+    uv += ["--preview-features", "wheel-variants", "--default-index", shared, "mill"]
+    for capability, driver, label in (
+        ("9.0", "12.8", "1.0+cu128.sm90"),
+        ("8.9", "12.4", "1.0+cu128.sm80"),
+        ("7.5", "12.8", "1.0+cpu"),
+        ("9.0", "11.8", "1.0+cpu"),
+    ):
+        forced = {
+            "NV_VARIANT_PROVIDER_FORCE_SM_ARCH": capability,
+            "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": driver,
+        }
+        subprocess.run(uv, env={**os.environ, **ALONE, **forced}, check=True)
+        assert installed(python) == f"{label} 2.0+cpu"
+    page = (index / "index.html").read_text()
+    assert "wheel-variants" not in page, "the page for people shows each wheel once"
+    chosen = stoker("select", "index", "mill", "--for", "h100", "--json")
+    rows = msgspec.json.decode(chosen.stdout)["choices"]
+    assert len(rows) == 3
+    assert stoker("unpublish", "index", "mill", "millstone").returncode == 0
+    assert stoker("prune", "index").returncode == 0
+    assert not (index / "wheel-variants").exists()
+    assert not (index / "files").exists()
+
+
 def test_plain_uv(index: Path, address: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv")
     for base in (address, f"{index.as_uri()}/"):

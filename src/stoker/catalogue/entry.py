@@ -14,13 +14,13 @@ from stoker.knowledge.nvidia_packages import cuda_of
 from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
+from stoker.model.published import WHEEL_VARIANTS, ArchCode, CodeRegions, PublishedWheel
 from stoker.model.slim import SlimRecord
 from stoker.model.value import Value
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
 
-RESERVED = frozenset({"files"})  # a variant's folder stands beside these
+RESERVED = frozenset({"files", WHEEL_VARIANTS})  # a variant's folder stands beside these
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit")
 _CUDA_LABEL = re.compile(r"cu(\d{2})(\d)")
 _TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")

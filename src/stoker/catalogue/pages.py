@@ -4,6 +4,7 @@ Each variant has an index of its own (PEP 503 as HTML, PEP 691 as JSON beside it
 installers would take the greatest version label, whether it fits the machine or not.
 """
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from html import escape
 from urllib.parse import quote
@@ -11,9 +12,15 @@ from urllib.parse import quote
 import msgspec
 from packaging.version import Version
 
+from stoker.catalogue.wheel_variants import variants_files
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
-from stoker.model.published import FORMAT, PublishedCatalogue, PublishedWheel
+from stoker.model.published import (
+    FORMAT,
+    WHEEL_VARIANTS,
+    PublishedCatalogue,
+    PublishedWheel,
+)
 from stoker.model.value import UNDECODABLE, Value
 
 CATALOGUE = "catalogue.json"
@@ -79,14 +86,25 @@ def index_pages(
                 listed[group].append(wheel)
     pages: dict[str, bytes | None] = {}
     for group in sorted(groups):
-        made = _rendered(group, listed[group]) if listed[group] else (None, None)
+        beside = _beside(group, listed[group])
+        pages |= {f"{group.folder}{name}": content for name, content in beside.items()}
+        made = _rendered(group, listed[group], beside) if listed[group] else (None, None)
         pages[f"{group.folder}index.html"], pages[f"{group.folder}index.json"] = made
     return pages
 
 
-def _rendered(group: Group, wheels: list[PublishedWheel]) -> tuple[bytes, bytes]:
+def _beside(group: Group, wheels: list[PublishedWheel]) -> dict[str, bytes]:
+    """Files that a page lists along with the wheels."""
+    shared = group.variant == WHEEL_VARIANTS and group.project
+    return variants_files(wheels) if shared else {}
+
+
+def _rendered(
+    group: Group, wheels: list[PublishedWheel], beside: dict[str, bytes]
+) -> tuple[bytes, bytes]:
     if group.project:
-        return _project_html(group, wheels), _project_json(group, wheels)
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in beside.items()}
+        return _project_html(group, wheels, digests), _project_json(group, wheels, digests)
     projects = sorted({wheel.project for wheel in wheels})
     return _root_html(group, projects), _root_json(projects)
 
@@ -105,8 +123,13 @@ def _root_json(projects: list[str]) -> bytes:
     return msgspec.json.encode({"meta": {"api-version": _API}, "projects": named})
 
 
-def _project_html(group: Group, wheels: list[PublishedWheel]) -> bytes:
-    return _html(f"{group.project} for {group.variant}", (_link(wheel) for wheel in wheels))
+def _project_html(group: Group, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
+    links = [_link(wheel) for wheel in wheels]
+    links += [
+        f'<a href="{escape(quote(name))}#sha256={digest}">{escape(name)}</a><br>'
+        for name, digest in beside.items()
+    ]
+    return _html(f"{group.project} for {group.variant}", iter(links))
 
 
 def _link(wheel: PublishedWheel) -> str:
@@ -122,13 +145,19 @@ def _link(wheel: PublishedWheel) -> str:
     return f"<a {words}>{escape(wheel.file)}</a><br>"
 
 
-def _project_json(group: Group, wheels: list[PublishedWheel]) -> bytes:
+def _project_json(group: Group, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
     versions = sorted({read_version(wheel.version) for wheel in wheels})
     page = {
         "meta": {"api-version": _API},
         "name": group.project,
         "versions": [str(version) for version in versions],
-        "files": [_file(wheel) for wheel in wheels],
+        "files": [
+            *(_file(wheel) for wheel in wheels),
+            *(
+                {"filename": name, "url": quote(name), "hashes": {"sha256": digest}}
+                for name, digest in beside.items()
+            ),
+        ],
     }
     return msgspec.json.encode(page)
 

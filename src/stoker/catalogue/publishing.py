@@ -19,7 +19,7 @@ from stoker.catalogue.pages import CATALOGUE, PEOPLE, Group
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.published import PublishedCatalogue, PublishedWheel
+from stoker.model.published import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.value import UNDECODABLE, Value
 
 _MARKERS = f"{OWN}/pending/"
@@ -173,7 +173,9 @@ def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, 
         referred = {
             name for wheel in left.wheels for name in (wheel.path, f"{wheel.path}.metadata")
         }
-        unused = [row for row in store.abandoned("files/") if row[0] not in referred]
+        referred |= set(pages.index_pages(left, pages.groups_of(left.wheels)))
+        there = [*store.abandoned("files/"), *store.abandoned(f"{WHEEL_VARIANTS}/")]
+        unused = [row for row in there if row[0] not in referred]
         for path, _ in () if dry_run else unused:
             store.delete(path)
     return Pruned(

@@ -39,12 +39,12 @@ def locate(place: str, web: Web | None = None) -> Located:
     if place.startswith(("http://", "https://")):
         base = place.removesuffix("index.html").rstrip("/") + "/"
         catalogue = pages.decoded(_download(base, web or Web()), base + CATALOGUE)
-        return Located(catalogue=catalogue, place=place, url=base)
+        return Located(catalogue=catalogue.own, place=place, url=base)
     store = open_store(place)
     check_is_catalogue(store)
     found, _ = read_catalogue(store)
     url = _folder_url(store.root) if isinstance(store, FolderStore) else None
-    return Located(catalogue=found, place=place, url=url)
+    return Located(catalogue=found.own, place=place, url=url)
 
 
 def _folder_url(folder: Path) -> str:

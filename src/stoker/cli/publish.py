@@ -17,6 +17,11 @@ import click
 @click.option("--variant", metavar="NAME", help="The variant's name. Default: from the wheel.")
 @click.option("--force", is_flag=True, help="Also publish wheels that `stoker verify` rejects.")
 @click.option("--replace", is_flag=True, help="Replace a wheel of the same name and variant.")
+@click.option(
+    "--wheel-variants",
+    is_flag=True,
+    help="Also as wheel variants (draft PEP 825), for uv with --preview-features wheel-variants.",
+)
 @click.option("--dry-run", is_flag=True, help="Check the wheels, and publish nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was published as JSON.")
 def command(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) -> None:

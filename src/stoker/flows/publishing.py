@@ -9,28 +9,42 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.artifact.engine import open_wheel
+from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.artifact.headers import Headers
 from stoker.catalogue import publishing
 from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
 from stoker.catalogue.publishing import PeoplePage, Pruned, Upload
 from stoker.catalogue.serving import make_server
 from stoker.catalogue.store import FolderStore, Say, open_store
+from stoker.catalogue.wheel_variants import (
+    VARIANT_MEMBER,
+    label_of,
+    properties_of,
+    variant_json,
+)
 from stoker.deliver.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
 from stoker.deliver.verify.tested import Verification, WheelUnderTest
 from stoker.flows.verifying import read_and_verify
+from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.finding import Severity
-from stoker.model.published import PublishedWheel
+from stoker.model.published import WHEEL_VARIANTS, PublishedWheel
 from stoker.model.value import Value
+from stoker.outside import folders
+from stoker.outside.temporary import folder_of_process
 
 _MOST_HINTS = 3
+_ASIDE = ".stoker-publish-"
 
 
 class PublishOptions(Value, frozen=True, kw_only=True):
-    """``force``: also what `verify` rejects. ``replace``: also in place of another wheel."""
+    """``force``: also what `verify` rejects. ``replace``: also in place of another wheel.
+
+    ``wheel_variants``: also as wheel variants of the draft standards, in an index of their own.
+    """
 
     variant: str | None = None
+    wheel_variants: bool = False
     force: bool = False
     replace: bool = False
     dry_run: bool = False
@@ -60,11 +74,55 @@ def publish(
             notes.append(f"{path.name} is published although `stoker verify` finds errors in it")
         uploads.append(upload)
     _check_apart(uploads)
-    wheels = tuple(upload.wheel for upload in uploads)
-    if options.dry_run:
-        return PublishReport(place=place, wheels=wheels, added=wheels, notes=tuple(notes))
-    added = publishing.publish(store, uploads, people, replace=options.replace, say=say)
+    with folder_of_process(folders.cache() / "publish", _ASIDE) as work:
+        if options.wheel_variants:
+            uploads += _wheel_variants(uploads, work, notes)
+        wheels = tuple(upload.wheel for upload in uploads)
+        added = wheels
+        if not options.dry_run:
+            added = publishing.publish(store, uploads, people, replace=options.replace, say=say)
     return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
+
+
+def _wheel_variants(uploads: Sequence[Upload], work: Path, notes: list[str]) -> list[Upload]:
+    """The same wheels with a variant label in place of the version label, in the folder."""
+    made: list[Upload] = []
+    for upload in uploads:
+        properties = properties_of(upload.wheel)
+        if properties is None:
+            notes.append(f"{upload.wheel.file} has no wheel variant: see docs/how-to/publish.md")
+        else:
+            made.append(_wheel_variant(upload, properties, work))
+    return made
+
+
+def _wheel_variant(upload: Upload, properties: tuple[str, ...], work: Path) -> Upload:
+    wheel = upload.wheel
+    label = label_of(wheel.variant, properties)
+    version = str(read_version(wheel.version).public)
+    headers = Headers(upload.metadata)
+    headers.replace("Version", [version])
+    metadata = bytes(headers)
+    with open_wheel(upload.source) as opened:
+        contents = {
+            f"{opened.dist_info}/METADATA": Content.of_bytes(metadata),
+            f"{opened.dist_info}/{VARIANT_MEMBER}": Content.of_bytes(
+                variant_json([(label, properties)])
+            ),
+        }
+        written = rewrite(opened, Edit(contents=contents), work)
+    path = written.rename(written.with_name(f"{written.stem}-{label}.whl"))
+    entry = msgspec.structs.replace(
+        wheel,
+        file=path.name,
+        sha256=_digest(path),
+        size=path.stat().st_size,
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        version=version,
+        variant=WHEEL_VARIANTS,
+        properties=properties,
+    )
+    return Upload(wheel=entry, source=path, metadata=metadata)
 
 
 def unpublish(
@@ -116,15 +174,10 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
     with open_wheel(path) as wheel:
         metadata = wheel.read(f"{wheel.dist_info}/METADATA")
     _check_licence(path, tested, Headers(metadata))
-    try:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        status = path.stat()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    status = path.stat()
     identity = Identity(
         file=path.name,
-        sha256=digest,
+        sha256=_digest(path),
         size=status.st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
@@ -139,6 +192,14 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
         make_entry(identity, tested.facts, recorded), published=_moment(datetime.now(UTC))
     )
     return Upload(wheel=entry, source=path, metadata=metadata), verification
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _moment(time: datetime) -> str:

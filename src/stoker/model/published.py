@@ -12,13 +12,15 @@ from stoker.model.artifact import CxxAbi, RegionPattern
 from stoker.model.value import Value
 from stoker.model.variant import Backend
 
+# The variant whose index holds wheel variants of the draft standards, for installers that choose.
+WHEEL_VARIANTS = "wheel-variants"
 FORMAT = 1  # of catalogue.json; a reader refuses a newer one
 
 _LONGEST = 255
 FileName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+!]*(-[A-Za-z0-9_.+!]+){4,5}\.whl\Z", max_length=_LONGEST
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+!]*(-[A-Za-z0-9_.+!]+){4,6}\.whl\Z", max_length=_LONGEST
     ),
 ]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -26,6 +28,9 @@ ProjectName = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_leng
 VariantName = Annotated[str, Meta(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*\Z", max_length=120)]
 VersionText = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.!+_-]+\Z", max_length=_LONGEST)]
 Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=10_000)]
+Property = Annotated[
+    str, Meta(pattern=r"^[a-z0-9_]+ :: [a-z0-9_]+ :: [a-z0-9_.]+\Z", max_length=_LONGEST)
+]
 Architecture = Annotated[str, Meta(pattern=r"^[a-z]+_[0-9]{1,4}[af]?\Z")]
 
 
@@ -68,6 +73,7 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
     cxx_abi: CxxAbi | None = None
     torch: Line | None = None  # the release of PyTorch that an extension was built for
     slimmed_for: tuple[Line, ...] = ()
+    properties: tuple[Property, ...] = ()  # of a wheel variant
     verified: bool = False
     built: Line = ""  # dates in UTC, as 2026-11-15T18:00:00Z
     published: Line = ""
@@ -88,6 +94,12 @@ class PublishedCatalogue(Value, frozen=True, kw_only=True):
 
     format: int = FORMAT
     wheels: tuple[PublishedWheel, ...] = ()
+
+    @property
+    def own(self) -> "PublishedCatalogue":
+        """Without wheel variants, which repeat the other wheels for installers that choose."""
+        kept = tuple(wheel for wheel in self.wheels if wheel.variant != WHEEL_VARIANTS)
+        return PublishedCatalogue(format=self.format, wheels=kept)
 
     @property
     def projects(self) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ def _template() -> str:
 
 def people_page(catalogue: PublishedCatalogue) -> bytes:
     template = _template()
+    catalogue = catalogue.own
     values = {
         "policy": _policy(template),
         "variants": "\n".join(
