@@ -81,7 +81,7 @@ def test_asks_on_a_terminal(tree: Path, answer: str, gone: bool) -> None:
     _, said = child.communicate(timeout=60)
     os.close(leader)
     os.close(follower)
-    assert b"remove 1, 1.0 MiB?" in said
+    assert b"remove 1 item, 1.0 MiB?" in said
     assert path.exists() != gone
     assert child.returncode == 0
 

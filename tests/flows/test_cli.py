@@ -1,15 +1,18 @@
 """The command line as a newcomer meets it: help, errors, exit statuses, pipes."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from conftest import Stoker
 from stoker import __version__
 from stoker.cli import COMMANDS
+from stoker.cli import command as stoker_command
 
 
 def test_version(stoker: Stoker) -> None:
@@ -35,6 +38,38 @@ def test_every_command_has_help(stoker: Stoker, command: str) -> None:
     done = stoker(command, "--help")
     assert done.returncode == 0
     assert done.stdout.startswith(f"Usage: stoker {command}")
+
+
+@pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)])
+def test_help_fits_40_columns_and_breaks_no_words(command: tuple[str, ...]) -> None:
+    narrow, wide = (
+        CliRunner().invoke(stoker_command, [*command, "--help"], env={"COLUMNS": columns}).stdout
+        for columns in ("40", "80")
+    )
+    as_words = [re.sub(r"-\n\s+", "-", text).split() for text in (narrow, wide)]
+    assert as_words[0] == as_words[1]
+    examples = {line for line in narrow.splitlines() if line in wide.splitlines()}
+    assert [line for line in narrow.splitlines() if len(line) > 40 and line not in examples] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "nosuch.whl"],
+        ["package", "nosuch.whl", "--mode", "plain"],
+        ["inspect", "nosuch.whl"],
+        ["slim", "nosuch.whl", "--for", "h100"],
+        ["publish", "nosuch.whl", "--to", "wheels"],
+        ["diagnose", "nosuch.log"],
+        ["build", "--from-record", "nosuch.json"],
+        ["history", "--import", "nosuch.json"],
+        ["simulate", "nosuch.json", "--cpus", "2", "--memory", "2G"],
+    ],
+)
+def test_a_missing_input_file_is_a_usage_error(stoker: Stoker, arguments: list[str]) -> None:
+    done = stoker(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no file" in done.stderr or "'nosuch." in done.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("plan",), ("toolchain", "install")])
@@ -70,6 +105,8 @@ def test_a_variant_is_words_or_an_option(stoker: Stoker, command: str) -> None:
         (["plan", "h100", "--variant", "a100"], "two variants: 'h100' and --variant 'a100'"),
         (["plan", "h100", "--against", "a100", "--shell"], "cannot be printed as --shell"),
         (["help", "pla"], "did you mean plan"),
+        (["help", "nosuch"], "`stoker --help` lists the commands"),
+        (["help", "toolchain", "instal"], "did you mean install"),
         (["help", "plan", "h100"], "unknown command 'h100'"),
         (["plan", "--source", "no-such-folder"], "no-such-folder"),
         (["options", "--source", "no-such-folder"], "no-such-folder"),

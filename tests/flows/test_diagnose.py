@@ -108,7 +108,7 @@ def test_standard_input() -> None:
     [
         (("diagnose", "no-such.log"), "there is no log or run 'no-such.log'"),
         (("diagnose", "4711"), "no run 4711"),
-        (("diagnose", "--json", "--fix-script", "-"), "take one"),
+        (("diagnose", "--json", "--fix-script", "-"), "choose one of"),
         (("diagnose",), "LOG|-|RUN"),
         (("explain", "oom-nvc"), "did you mean oom-nvcc"),
         (("explain", "--stage", "compil"), "did you mean compile"),

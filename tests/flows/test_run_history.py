@@ -156,3 +156,18 @@ def test_a_step_that_waited_is_explained_during_the_run_and_afterwards(
     unknown = stoker("history", str(run), "--step", "three")
     assert unknown.returncode == 2
     assert f"no step of run {run} has 'three' in its name" in unknown.stderr
+
+
+def test_verbose_logs_each_decision_with_its_reason(build: Build, stoker: Stoker) -> None:
+    build.step("one", "sleep 1")
+    build.step("two", "sleep 1")
+    words = ("run", "--cpus", "1", "--", "ninja", "-C", str(build.folder))
+    assert "stoker.governor" not in stoker(*words).stderr
+    (build.folder / "one").unlink()
+    (build.folder / "two").unlink()
+    done = stoker("-v", *words)
+    logged = [line for line in done.stderr.splitlines() if line.startswith("stoker.governor: ")]
+    started = sorted(line.split(": ")[1].rpartition("/")[2] for line in logged)
+    assert started == ["one", "two"]
+    assert all("predicted peak" in line for line in logged)
+    assert any("waited" in line and "for a free CPU" in line for line in logged)

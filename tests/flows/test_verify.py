@@ -11,7 +11,7 @@ from conftest import Stoker
 from stoker.build.stages import StageLog
 from stoker.cli.verify import command
 from stoker.flows.finishing import check
-from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
+from stoker.model.errors import ArtifactError, StokerError, UsageError
 from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_wheel(tmp_path: Path) -> None:
     text.write_text("not a zip file")
     with pytest.raises(ArtifactError, match="mill"):
         _verify(text)
-    with pytest.raises(StorageError, match="No such file"):
+    with pytest.raises(UsageError, match="there is no file"):
         _verify(tmp_path / "nowhere.whl")
     renamed = _wheel(tmp_path).rename(tmp_path / "mill.zip")
     with pytest.raises(UsageError, match="not named like a wheel"):

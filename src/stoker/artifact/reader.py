@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.errors import ArtifactError, StorageError, unreadable
 
 _CHUNK = 1 << 20
 
@@ -84,7 +84,7 @@ def open_file(path: Path, name: str | None = None) -> Iterator[FileReader]:
         # O_NONBLOCK: opening a named pipe would wait for a writer.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):

@@ -1,5 +1,7 @@
 """The command line. Each command is a module of this package, imported only when it is called."""
 
+import shutil
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
@@ -11,7 +13,7 @@ from stoker import __version__
 COMMANDS = {
     "doctor": "List what this machine lacks for a build, and the commands that install it.",
     "plan": "Print the settings and commands of a build, and where each setting comes from.",
-    "variants": "List the words of variants, and the hardware that each runs on.",
+    "variants": "List the words that name variants, or explain a variant.",
     "options": "List the CMake options of a source tree.",
     "toolchain": "Install compilers and build tools from the package index, without root.",
     "build": "Build a source tree into a verified wheel; an interrupted build resumes.",
@@ -34,7 +36,7 @@ COMMANDS = {
     "install": "Install the variant that suits this machine, from a catalogue or slimmed here.",
     "serve": "Serve a catalogue over HTTP on this machine.",
     "clean": "Remove the build folders of a source tree.",
-    "gc": "Remove builds, runs, sources, toolchains and history that were not used for long.",
+    "gc": "Remove builds, runs, sources, toolchains and history that were unused for some time.",
     "diagnose": "Name the cause of a failed build from its log, with evidence and the fix.",
     "explain": "Explain a cause of failed builds, or list all causes.",
     "completion": "Print the completion script for a shell.",
@@ -59,11 +61,34 @@ def _help(context: click.Context, words: tuple[str, ...]) -> None:
         if not isinstance(group, click.Group) or word not in commands:
             from stoker.model.errors import unknown
 
-            raise unknown("command", word, commands, hint=f"`{shown.command_path} --help`")
+            hint = f"`{shown.command_path} --help` lists the commands" if commands else None
+            raise unknown("command", word, commands, hint=hint)
         found = group.get_command(shown, word)
         assert found is not None
         shown = click.Context(found, info_name=word, parent=shown)
     click.echo(shown.get_help())
+
+
+_TWO_COLUMNS = 60  # characters; in a narrower terminal words would break
+
+
+class _HelpFormatter(click.HelpFormatter):
+    """Wraps help to the width of the terminal; click itself never goes below 50 columns."""
+
+    def __init__(
+        self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
+    ):
+        narrow = min(shutil.get_terminal_size().columns, max_width or 80) - 2
+        super().__init__(indent_increment, width or max(narrow, 20), max_width)
+
+    def write_dl(
+        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Put the descriptions below the names if the terminal is too narrow for two columns."""
+        super().write_dl(rows, col_max if self.width >= _TWO_COLUMNS else 6, col_spacing)
+
+
+click.Context.formatter_class = _HelpFormatter  # every command creates a context of its own
 
 
 class _Commands(click.Group):
@@ -99,7 +124,12 @@ class _Commands(click.Group):
     epilog="Documentation: docs/ in the source tree. Exit statuses: docs/reference/exit-status.md.",
 )
 @click.version_option(__version__, message="stoker %(version)s")
-@click.option("-v", "--verbose", is_flag=True, help="Log every program that is started.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Log each program that is started, and each decision of the governor.",
+)
 def command(verbose: bool) -> None:
     """Build PyTorch and other large C++/CUDA projects from source, as fast as the machine allows
     and without running out of memory, for exactly the hardware you have.

@@ -76,6 +76,7 @@ def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
     from stoker.flows.building import Watcher
     from stoker.report.building import stage_line
     from stoker.report.console import print_json
+    from stoker.report.explanation import with_decisions_logged
 
     def echo(chunk: bytes) -> None:
         view.write(chunk.decode(errors="replace"))
@@ -87,7 +88,7 @@ def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
             _write_report(built, view)
 
     return Watcher(
-        show=view.show,
+        show=with_decisions_logged(view.show),
         tell=lambda result: view.write(stage_line(result)),
         say=lambda text: view.write(f"stoker: {text}\n"),
         end=end,

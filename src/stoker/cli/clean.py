@@ -1,4 +1,4 @@
-"""`stoker clean`: what builds of one tree left."""
+"""`stoker clean`: remove the build folders of one source tree."""
 
 from typing import Any
 
@@ -11,9 +11,13 @@ from stoker.cli.gc import cleaning_options, perform
 @click.argument("source", default=".", metavar="[SOURCE]")
 @cleaning_options(older_than="0")
 def command(source: str, older_than: float, keep: int, **how: Any) -> None:
-    """Remove the build folders of a source tree, of all variants: by default the tree we are in.
+    """Remove the build folders of a source tree, for all variants. Default: the current folder.
 
-    Wheels, the tree itself and the records of its builds stay.
+    Wheels, the tree itself and the records of its builds are kept.
+
+    \b
+    stoker clean --dry-run
+    stoker clean pytorch --keep 1
     """
     from stoker.flows.cleaning import survey_tree
 

@@ -1,4 +1,4 @@
-"""`stoker container`: containers that builds have left."""
+"""`stoker container`: list, enter and remove containers that builds have kept."""
 
 import sys
 
@@ -16,10 +16,10 @@ _ENGINE = click.option(
 
 @click.group()
 def command() -> None:
-    """List, enter and remove containers that `stoker build --container --keep` has left."""
+    """List, enter and remove containers that `stoker build --container --keep` has kept."""
 
 
-@command.command("list")
+@command.command("list", short_help="List the containers.")
 @_ENGINE
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(engine: EngineKind | None, as_json: bool) -> None:
@@ -35,22 +35,22 @@ def list_(engine: EngineKind | None, as_json: bool) -> None:
         click.echo(containers_text(found), nl=False)
 
 
-@command.command()
+@command.command(short_help="Open a shell in one.")
 @click.argument("name")
 @_ENGINE
 def shell(name: str, engine: EngineKind | None) -> int:
-    """Open a shell in a container, with the source and what was built."""
+    """Open a shell in a container that has the source and the build folder."""
     from stoker.build.container.containers import enter
 
     return enter(name, engine, terminal=sys.stdin.isatty())
 
 
-@command.command()
+@command.command(short_help="Remove containers.")
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--all", "everything", is_flag=True, help="Remove all of them.")
+@click.option("--all", "everything", is_flag=True, help="Remove all containers of stoker.")
 @_ENGINE
 def rm(names: tuple[str, ...], everything: bool, engine: EngineKind | None) -> None:
-    """Remove containers. The folders that were mounted into them stay."""
+    """Remove containers. The folders that were mounted into them are kept."""
     from stoker.build.container.containers import containers, remove_containers
     from stoker.model.errors import UsageError
 

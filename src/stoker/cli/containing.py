@@ -21,7 +21,7 @@ _NOT_PASSED_ON = {*NAMES, "source", "tag", "out", "memory", "as_json", "from_rec
 
 
 def container_options(function: F) -> F:
-    """--container, --engine, --env, --ipc, --keep."""
+    """Add the options --container, --engine, --env, --ipc and --keep to a command."""
     for option in reversed(
         [
             click.option(
@@ -114,7 +114,7 @@ def _repeat(record: Path | None) -> tuple[str, ...]:
 
 
 def words_again(context: click.Context) -> Iterator[str]:
-    """What was said on the command line."""
+    """Yield the words of the command line again, option by option."""
     for option in context.command.params:
         name = option.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -1,4 +1,4 @@
-"""`stoker diagnose`: the cause of a failed build, from its log."""
+"""`stoker diagnose`: find the cause of a failed build in its log."""
 
 import click
 
@@ -8,18 +8,21 @@ from stoker.model.errors import ExitStatus, UsageError
 @click.command()
 @click.argument("what", metavar="LOG|-|RUN")
 @click.option("--run", metavar="N", help="The run of `stoker history` that wrote the log.")
-@click.option("--json", "as_json", is_flag=True, help="Causes, evidence and fixes as JSON.")
-@click.option("--fix-script", is_flag=True, help="Print the fixes as a shell script; runs nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print causes, evidence and fixes as JSON.")
+@click.option(
+    "--fix-script", is_flag=True, help="Print the fixes as a shell script, and run nothing."
+)
 def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> ExitStatus:
     """Name the cause of a failed build, show the evidence and give the fix.
 
     \b
     stoker diagnose build.log        any log: pip, cmake, ninja, make, docker, CI
     pip install . 2>&1 | stoker diagnose -
-    stoker diagnose RUN              a folder that `stoker build` left, or a number of
-                                     `stoker history`: with what was measured
+    stoker diagnose RUN              a run folder of `stoker build`, or a number from
+                                     `stoker history`, with its measurements
 
-    Ends with 0 when a cause was found, 1 when it failed for an unknown one, 3 when nothing failed.
+    The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
+    if nothing failed.
     """
     from stoker.diagnose.values import Status
     from stoker.flows.diagnosing import diagnose_what
@@ -27,7 +30,9 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     from stoker.report.console import print_json, show
 
     if as_json and fix_script:
-        raise UsageError("--json and --fix-script: take one", hints=["the JSON holds the fixes"])
+        raise UsageError(
+            "choose one of --json and --fix-script", hints=["the JSON contains the fixes"]
+        )
     diagnosis = diagnose_what(what, run)
     if as_json:
         print_json(diagnosis)

@@ -1,4 +1,4 @@
-"""`stoker explain`: what is known of a cause."""
+"""`stoker explain`: describe a cause of failed builds."""
 
 import click
 
@@ -8,10 +8,15 @@ from stoker.model.errors import unknown
 @click.command()
 @click.argument("cause", required=False)
 @click.option("--stage", metavar="STAGE", help="List only causes of this stage, such as compile.")
-@click.option("--json", "as_json", is_flag=True, help="The entry, or all, as JSON.")
-@click.option("--markdown", is_flag=True, help="All of them, as docs/reference/causes.md.")
+@click.option("--json", "as_json", is_flag=True, help="Print the cause, or all causes, as JSON.")
+@click.option("--markdown", is_flag=True, help="Print all causes as Markdown.")
 def command(cause: str | None, stage: str | None, as_json: bool, markdown: bool) -> None:
-    """Print the page of a cause that `stoker diagnose` names; without one, list them all."""
+    """Explain a cause that `stoker diagnose` named. Without CAUSE, list all causes.
+
+    \b
+    stoker explain
+    stoker explain oom-nvcc
+    """
     from stoker.knowledge.failures import Stage, failures
     from stoker.report.console import print_json, show
     from stoker.report.diagnosis import cause_list, cause_page, reference

@@ -1,4 +1,4 @@
-"""`stoker export`: the build of one or more variants in another system's own files."""
+"""`stoker export`: write the build of one or more variants in the format of another system."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from stoker.model.export import ExportFormat
 
 
 @click.command()
-@click.argument("format", type=click.Choice([str(form) for form in ExportFormat]))
+@click.argument("format", type=click.Choice([str(form) for form in ExportFormat]), metavar="FORMAT")
 @click.argument("source", required=False)
 @request_options(source=False)
 @click.option("--matrix", is_flag=True, help="Export every variant of stoker.toml.")
@@ -56,6 +56,8 @@ def command(
     **options: Any,
 ) -> None:
     """Write the build of a variant as a Dockerfile, a CI workflow, a cluster job or a Nix file.
+
+    FORMAT: dockerfile, cloudbuild, github-actions, gitlab, slurm, kubernetes, nix or flox.
 
     SOURCE: what to build, pinned: a git URL with a tag or commit, or NAME==VERSION. Default: the
     `source` of stoker.toml. Without --out the files are printed.

@@ -23,24 +23,24 @@ def _seconds(_: click.Context, parameter: click.Parameter, value: str) -> float:
 
 
 def cleaning_options(*, older_than: str) -> Callable[[F], F]:
-    """--older-than, --keep, --dry-run, --yes, --json."""
+    """Return a decorator that adds --older-than, --keep, --dry-run, --yes and --json."""
     options = [
         click.option(
             "--older-than",
             callback=_seconds,
             default=older_than,
             metavar="TIME",
-            help=f"Only what was not used for this time, e.g. 12h or 30d. Default: {older_than}.",
+            help=f"Remove only what was unused for this time: 12h or 30d. Default: {older_than}.",
         ),
         click.option(
             "--keep",
             type=click.IntRange(min=0),
             default=0,
             metavar="N",
-            help="Keep the N newest of each kind.",
+            help="Keep the N newest items of each kind.",
         ),
         click.option("--dry-run", is_flag=True, help="Only list what would be removed."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
             "--json",
             "as_json",
@@ -77,24 +77,33 @@ def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) ->
 def _agreed(cleaning: "Cleaning") -> bool:
     if not sys.stdin or not sys.stdin.isatty():
         raise UsageError("nothing was removed: there is no terminal to ask on", hints=["add --yes"])
-    question = f"remove {len(cleaning.chosen)}, {size(cleaning.bytes)}?"
+    count = len(cleaning.chosen)
+    items = f"{count} item" if count == 1 else f"{count} items"
+    question = f"remove {items}, {size(cleaning.bytes)}?"
     return click.confirm(question, err=True)
 
 
 @click.command()
-@click.argument("kinds", nargs=-1, type=click.Choice([kind.value for kind in Kind]))
+@click.argument(
+    "kinds", nargs=-1, type=click.Choice([kind.value for kind in Kind]), metavar="[KIND]..."
+)
 @cleaning_options(older_than="30d")
 def command(kinds: tuple[str, ...], older_than: float, keep: int, **how: Any) -> None:
-    """Remove what was not used for 30 days. What a running build uses stays.
+    """Remove files of stoker that were unused for 30 days. Files of a running build are kept.
 
     \b
-    builds      folders that builds continue in
+    builds      build folders, in which interrupted builds resume
     runs        records and logs of builds
-    sources     archives, git trees and packages that were unpacked
-    toolchains  of `stoker toolchain install`
-    history     what was measured: governed builds begin with a guess again
+    sources     unpacked archives, git trees and packages
+    toolchains  what `stoker toolchain install` installed
+    containers  containers that builds have kept
+    history     measured steps; without them, builds start with estimates
 
-    Without a name, all of them.
+    Without a KIND, all kinds are cleaned.
+
+    \b
+    stoker gc --dry-run
+    stoker gc builds --older-than 7d
     """
     from stoker.flows.cleaning import survey
 

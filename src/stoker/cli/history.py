@@ -1,4 +1,4 @@
-"""`stoker history`: what was measured, and why steps waited."""
+"""`stoker history`: list governed runs, what their steps needed and why they waited."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`stoker install`: the variant that suits this machine, from a catalogue or slimmed here."""
+"""`stoker install`: install the best variant for a machine, or slim packages on the way."""
 
 from typing import TYPE_CHECKING
 
@@ -12,17 +12,25 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[INDEX] REQUIREMENTS...")
-@click.option("--slim", is_flag=True, help="No catalogue: slim packages of the package index.")
+@click.option(
+    "--slim",
+    is_flag=True,
+    help="Slim packages from the package index instead of using a catalogue.",
+)
 @click.option(
     "--for",
     "wished",
     metavar="MACHINE",
-    help="Another machine than this one, such as h100 or 'l40s avx2'.",
+    help="Choose for another machine, such as h100 or 'l40s avx2'.",
 )
 @click.option(
-    "--python", metavar="PATH", help="The interpreter. Default: the active environment's."
+    "--python",
+    metavar="PATH",
+    help="Python interpreter to install for. Default: the active environment.",
 )
-@click.option("--installer", type=click.Choice(["pip", "uv"]), help="Default: whichever there is.")
+@click.option(
+    "--installer", type=click.Choice(["pip", "uv"]), help="Default: the one that is available."
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the command, and install nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was installed as JSON.")
 def command(
@@ -36,7 +44,7 @@ def command(
 ) -> None:
     """Install the variant of a catalogue that suits this machine best, with its extensions.
 
-    Each wheel is named by its address and hash; what else it requires comes from the package index
+    Each wheel is pinned by its address and hash. Other requirements come from the package index
     that pip or uv is configured for. With --slim there is no catalogue: the packages come from the
     package index, and torch and NVIDIA's libraries are slimmed before they are installed.
 
@@ -50,7 +58,9 @@ def command(
     chosen = installer_for(target := target_python(python), installer)
     if slim:
         if only_print:
-            raise UsageError("--slim takes several steps: there is no one command to print")
+            raise UsageError(
+                "--print cannot be used with --slim, which needs more than one command"
+            )
         from stoker.flows.installing import slim_install
 
         _show_slimmed(slim_install(words, wished or "native", chosen, say=_say), as_json)

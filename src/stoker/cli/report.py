@@ -1,4 +1,4 @@
-"""`stoker report`: a run as a page to look at."""
+"""`stoker report`: write a web page about a run."""
 
 from pathlib import Path
 

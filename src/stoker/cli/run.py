@@ -1,4 +1,4 @@
-"""`stoker run`: any build command, governed."""
+"""`stoker run`: run any build command under the governor."""
 
 import io
 import sys
@@ -42,7 +42,7 @@ def command(
     """
     from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
-    from stoker.report.explanation import RunExplanation
+    from stoker.report.explanation import RunExplanation, with_decisions_logged
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
     settings = with_settings(arguments)
@@ -59,7 +59,7 @@ def command(
         explanation.show(event)
 
     try:
-        finished = run(command, run_options(settings), show)
+        finished = run(command, run_options(settings), with_decisions_logged(show))
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):
@@ -76,7 +76,7 @@ def command(
 
 
 def _cause(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> str:
-    """Why the command failed, as far as it is known from what it left."""
+    """Return the likely cause of a failed command, from its output and its steps."""
     from stoker.flows.diagnosing import diagnose_outputs
     from stoker.report.diagnosis import short
 
@@ -87,7 +87,7 @@ def _cause(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> s
 
 
 def _write(path: Path, summary: "RunSummary | None") -> str:
-    """What went wrong, in words; it changes nothing, since the status is the command's own."""
+    """Write the summary; return a message if that failed. The exit status stays the command's."""
     import msgspec
 
     from stoker.outside.files import write_named

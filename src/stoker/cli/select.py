@@ -1,4 +1,4 @@
-"""`stoker select`: which wheels of a catalogue suit a machine, and why."""
+"""`stoker select`: rank the wheels of a catalogue for a machine, with reasons."""
 
 import click
 

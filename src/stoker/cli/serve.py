@@ -1,4 +1,4 @@
-"""`stoker serve`: a catalogue over HTTP on this machine, read-only."""
+"""`stoker serve`: serve a catalogue over HTTP, read-only."""
 
 from contextlib import suppress
 
@@ -7,13 +7,15 @@ import click
 
 @click.command()
 @click.argument("index")
-@click.option("--port", type=click.IntRange(0, 65535), default=8643, show_default=True)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8643, show_default=True, help="0 chooses one."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def command(index: str, port: int, host: str, quiet: bool) -> None:
-    """Serve the folder of a catalogue over HTTP until it is interrupted, to try it out.
+    """Serve a catalogue folder over HTTP for testing, until you press Ctrl-C.
 
-    Nothing can be changed through it. Any web server can serve the same folder to others.
+    The server is read-only. For production, any web server can serve the same folder.
 
     \b
     stoker serve /srv/wheels

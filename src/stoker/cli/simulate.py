@@ -1,4 +1,4 @@
-"""`stoker simulate`: what a measured build would come to on another machine."""
+"""`stoker simulate`: predict the time of a measured build on another machine."""
 
 import click
 
@@ -28,9 +28,19 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
 
 @click.command()
 @click.argument("source", metavar="RUN|TRACE")
-@click.option("--cpus", required=True, callback=_counts, metavar="N,...", help="CPUs: 16,64.")
 @click.option(
-    "--memory", required=True, callback=_sizes, metavar="SIZE,...", help="Memory: 64G,128G."
+    "--cpus",
+    required=True,
+    callback=_counts,
+    metavar="N,...",
+    help="Numbers of CPUs, such as 16,64.",
+)
+@click.option(
+    "--memory",
+    required=True,
+    callback=_sizes,
+    metavar="SIZE,...",
+    help="Memory sizes, such as 64G,128G.",
 )
 @click.option(
     "--policy",
@@ -38,17 +48,19 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     default="adaptive",
     callback=_words,
     metavar="NAME,...",
-    help="adaptive, fixed:8, levels, two-phase.",
+    help="Policies, such as adaptive,fixed:8,levels,two-phase. Default: adaptive.",
 )
-@click.option("--cold", is_flag=True, help="As if nothing were known of the steps beforehand.")
+@click.option(
+    "--cold", is_flag=True, help="Simulate a first build: no measurement of its steps is known."
+)
 @click.option(
     "--scatter",
     type=click.FloatRange(0, 90),
     default=0,
     metavar="PERCENT",
-    help="Let peaks differ from the known ones by up to this much.",
+    help="Change each peak at random by up to this percentage.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The results as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     source: str,
     cpus: tuple[int, ...],
@@ -58,12 +70,15 @@ def command(
     scatter: float,
     as_json: bool,
 ) -> int:
-    """Say what a measured build would come to on another machine, or under another policy.
+    """Predict how long a measured build takes on another machine or under another policy.
 
-    RUN is the number of a run in the history, TRACE a file of measured steps. Several CPUs, memory
-    sizes and policies, separated by commas, are all tried. Ends with status 1 where a step failed.
+    RUN is a number from `stoker history`; TRACE is a file that `stoker history --export` wrote. All
+    combinations of the CPUs, memory sizes and policies are simulated. The exit status is 1 if a
+    step runs out of memory in a simulation.
+
+    \b
+    stoker simulate 12 --cpus 16,64 --memory 64G,128G
     """
-
     from stoker.flows.simulating import SimulationOptions, simulate_build
     from stoker.report.console import print_json, show
     from stoker.report.simulation import simulation_page

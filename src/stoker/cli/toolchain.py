@@ -1,4 +1,4 @@
-"""``stoker toolchain``: make, list and remove toolchains from the package index."""
+"""`stoker toolchain`: install, list and remove toolchains from the package index."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,25 +34,30 @@ def command() -> None:
     """Install compilers and build tools from the package index, without root."""
 
 
-@command.command()
+@command.command(short_help="Install a toolchain.")
 @click.argument("toolchain", metavar="NAME[==VERSION]")
 @click.option(
     "--with",
     "wanted",
     metavar="NAMES",
     multiple=True,
-    help="Components to add, separated by commas: cublas,cudnn==9.13; `torch` is all that a"
-    " PyTorch build wants.",
+    help="Components to add, separated by commas: cublas,cudnn==9.13; `torch` adds all"
+    " that a PyTorch build needs.",
 )
 @click.option(
     "--into",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="A folder that is empty or does not exist, instead of stoker's own.",
+    help="Install into this folder, which must be empty or new, instead of stoker's own.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was made as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the installed toolchain as JSON.")
 def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json: bool) -> None:
-    """Make a toolchain, verify it by using it, and print its folder."""
+    """Install a toolchain, test it, and print its folder.
+
+    \b
+    stoker toolchain install cuda==13.0 --with cudnn,nccl
+    stoker toolchain install ninja
+    """
     from stoker.build.toolchain import request, store
     from stoker.report.console import print_json
 
@@ -76,7 +81,7 @@ def _exports(made: "Toolchain") -> list[str]:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(as_json: bool) -> None:
-    """Show the toolchains in stoker's own folder."""
+    """List the toolchains."""
     from stoker.build.toolchain import store
     from stoker.report.console import print_json
 
@@ -84,17 +89,21 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        _say(f"no toolchain in {store.root()}; make one: stoker toolchain install cuda==13.0")
+        _say(f"no toolchain in {store.root()}; install one: stoker toolchain install cuda==13.0")
     rows = [(t.name, t.manifest.version, _megabytes(t.manifest.size), t.path) for t in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if not as_json else ():
         click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
-@command.command()
+@command.command(short_help="Remove a toolchain.")
 @click.argument("toolchain", metavar="NAME|DIR")
 def remove(toolchain: str) -> None:
-    """Remove a toolchain, by its name or its folder."""
+    """Remove a toolchain, given by its name or its folder.
+
+    \b
+    stoker toolchain remove cuda-13.0
+    """
     from stoker.build.toolchain import store
 
     gone = store.remove(toolchain)

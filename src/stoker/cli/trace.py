@@ -1,4 +1,4 @@
-"""`stoker trace`: a run as a trace for Perfetto."""
+"""`stoker trace`: write a run as a trace for Perfetto."""
 
 from pathlib import Path
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from stoker.flows.simulating import find_trace
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
-from stoker.model.errors import StorageError, UsageError
+from stoker.model.errors import UsageError, unreadable
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.outside.files import write_named
 
@@ -50,7 +50,7 @@ def import_trace(path: Path) -> tuple[int, int]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     trace = read_trace(content, path.name)
     with History() as history:
         run = history.start_run(f"imported: {trace.what or path.name}", str(path.parent))

@@ -7,7 +7,7 @@ import msgspec
 from stoker.artifact.engine import open_wheel
 from stoker.build.run_folder import RECORD
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
-from stoker.model.errors import StorageError, UsageError
+from stoker.model.errors import UsageError, unreadable
 from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
@@ -68,7 +68,7 @@ def read_recorded(path: Path) -> Recorded:
             return _of_wheel(path)
         return _of_record(path / RECORD if path.is_dir() else path)
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}", hints=[_HINT]) from error
+        raise unreadable(path, error, hints=[_HINT]) from error
     except UNDECODABLE as error:
         raise UsageError(f"{path} is no record of a build: {error}", hints=[_HINT]) from error
 

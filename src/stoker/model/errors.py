@@ -6,19 +6,20 @@ exception is a bug and keeps its traceback.
 
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitStatus(IntEnum):
-    """What `stoker` ends with. Documented in docs/reference/exit-status.md."""
+    """The exit statuses of `stoker`, documented in docs/reference/exit-status.md."""
 
     OK = 0
     FAILED = 1  # the work failed, or a check found errors
     USAGE = 2  # the request itself is wrong: nothing was tried
-    NOTHING_FAILED = 3  # of `stoker diagnose`: the log shows no failure
+    NOTHING_FAILED = 3  # `stoker diagnose` only: the log shows no failure
     MISSING = 4  # a tool, a library or the package index is missing
     STORAGE = 5  # a file or folder could not be read or written, or the disk is full
-    NOT_EXECUTABLE = 126  # of `stoker run`: the command could not be started, as in a shell
-    NOT_FOUND = 127  # of `stoker run`: there is no such command, as in a shell
+    NOT_EXECUTABLE = 126  # `stoker run` only: the command cannot be started, as in a shell
+    NOT_FOUND = 127  # `stoker run` only: the command does not exist, as in a shell
     INTERRUPTED = 130
 
 
@@ -46,7 +47,7 @@ class StokerError(Exception):
 
 
 class UsageError(StokerError):
-    """The user asked for something that does not exist or cannot be."""
+    """The user asked for something that does not exist or is impossible."""
 
     status = ExitStatus.USAGE
 
@@ -71,6 +72,13 @@ class StorageError(StokerError):
     """A file or folder could not be read or written, or a disk is full."""
 
     status = ExitStatus.STORAGE
+
+
+def unreadable(path: Path, reason: OSError, *, hints: Iterable[str] = ()) -> StokerError:
+    """Return the error for an input file that cannot be read. A missing one is a usage error."""
+    if isinstance(reason, FileNotFoundError):
+        return UsageError(f"there is no file '{path}'", hints=[*hints] or ["check the path"])
+    return StorageError(f"cannot read {path}: {reason.strerror}", hints=hints)
 
 
 class ArtifactError(StokerError):

@@ -1,7 +1,8 @@
 """Why steps waited, were paused or were killed, in sentences."""
 
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -46,6 +47,35 @@ def cause_text(cause: Intervention) -> str:
     """Return "memory was almost used up (7.9 GiB of 8.0 GiB in use)"."""
     text = _CAUSES.get(cause.reason, cause.reason.value)
     return f"{text} ({size(cause.used)} of {size(cause.limit)} in use)"
+
+
+def decision_text(event: AnyEvent) -> str:
+    """Return a decision of the governor with its reason; empty for other events."""
+    match event:
+        case StepStarts():
+            waited = waits_text(event.waits, event.needs)
+            return f"start {event.title}: predicted peak {size(event.needs)}, waited {waited}"
+        case StepPauses(cause=Intervention() as cause):
+            return f"pause {event.title} at {size(event.memory)}: {cause_text(cause)}"
+        case StepRepeats(cause=Intervention() as cause):
+            return f"repeat {event.title}, killed at {size(event.peak)}: {cause_text(cause)}"
+        case _:
+            return ""
+
+
+def with_decisions_logged(show: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
+    """Return a function that calls ``show`` and, under `stoker -v`, logs each decision."""
+    logging = sys.modules.get("logging")  # only `stoker -v` imports it
+    if logging is None:
+        return show
+    log = logging.getLogger("stoker.governor")
+
+    def show_and_log(event: AnyEvent) -> None:
+        show(event)
+        if text := decision_text(event):
+            log.debug("%s", text)
+
+    return show_and_log
 
 
 class RunExplanation:
