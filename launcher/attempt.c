@@ -1,5 +1,5 @@
-/* One run of the command: started behind a keeper, measured, reaped or done away with. Unaware of
- * the governor. */
+/* One run of the command under a keeper: it is started, measured, and reaped or killed. This file is
+ * independent of the governor. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -16,12 +16,12 @@
 #include <unistd.h>
 
 enum {
-    OOM_SCORE = 800, /* of 1000: the kernel takes a compiler before ninja, sshd and ourselves */
+    OOM_SCORE = 800, /* of 1000: the kernel kills a compiler before ninja, sshd and the launcher */
     FIRST_SAMPLE_US = 10 * 1000,
     LONGEST_INTERVAL_US = 100 * 1000,
     REPORT_AFTER_US = 1000 * 1000,
     REPORT_SURELY_BYTES = 16 << 20,
-    REPORT_LEAST_BYTES = 4 << 20, /* a twentieth of less is noise */
+    REPORT_LEAST_BYTES = 4 << 20, /* smaller changes are noise */
     REPORT_FRACTION = 20,
 };
 
@@ -38,7 +38,7 @@ _Noreturn void end_as(int status)
         sigset_t one;
         sigemptyset(&one);
         sigaddset(&one, WTERMSIG(status));
-        prctl(PR_SET_DUMPABLE, 0); /* a core would show us instead of the compiler */
+        prctl(PR_SET_DUMPABLE, 0); /* a core dump would be of this process instead of the compiler */
         signal(WTERMSIG(status), SIG_DFL);
         raise(WTERMSIG(status));
         sigprocmask(SIG_UNBLOCK, &one, NULL);
@@ -47,7 +47,7 @@ _Noreturn void end_as(int status)
     _exit(WEXITSTATUS(status));
 }
 
-/* The parent may be a link, which may lead elsewhere before the command ends. */
+/* Resolves the parent: if it is a link, its target may change before the command exits. */
 static void make_folder(struct attempt *attempt, const char *parent)
 {
     char *real = realpath(parent, NULL);
@@ -71,7 +71,7 @@ static void remove_folder(const char *folder)
         nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Raised, never lowered: in some containers everything stands at 1000 already. */
+/* Raises the score but never lowers it: in some containers every process already has 1000. */
 static void raise_oom_score(void)
 {
     char digits[16] = "";
@@ -88,11 +88,11 @@ static _Noreturn void become_command(const struct attempt *attempt, const char *
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1); /* it died before we asked to be told */
+        _exit(1); /* the parent died before prctl took effect */
     raise_oom_score();
     prctl(PR_SET_CHILD_SUBREAPER, 0);
-    /* Its process group is in the background of the terminal. Reading from there is thus an error;
-     * otherwise it would stop the command, and nobody would continue it. */
+    /* The process group is in the background of the terminal. If the signals are ignored, reading
+     * from the terminal is an error; otherwise it would stop the command for ever. */
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     dup2(ends[0], STDOUT_FILENO);
@@ -104,7 +104,7 @@ static _Noreturn void become_command(const struct attempt *attempt, const char *
     command_execute(attempt->command);
 }
 
-/* The keeper ends as the command does, so that its parent sees what a parent would see. */
+/* Runs the keeper. It exits with the command's status, so that its parent sees that status. */
 static _Noreturn void keep(const struct attempt *attempt, const char *step, const sigset_t *mask,
                            const int ends[2], pid_t launcher)
 {
@@ -113,15 +113,15 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
     sigaddset(&awaited, SIGCHLD);
     sigaddset(&awaited, SIGNAL_PARENT_DIED);
     setpgid(0, 0);
-    prctl(PR_SET_NAME, "stoker-keeper"); /* killall -9 stoker-launcher must not take both */
+    prctl(PR_SET_NAME, "stoker-keeper"); /* killall -9 stoker-launcher must not kill both */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
     pid_t self = getpid();
-    /* Not vfork: a child that is paused before it has become the command would hold us too. */
+    /* Not vfork: a child that is paused before exec would block us too. */
     pid_t compiler = getppid() == launcher ? fork() : -1;
     if (compiler == 0)
         become_command(attempt, step, mask, ends, self);
-    if (compiler < 0 && getppid() == launcher) /* no process can be made: it takes our place */
+    if (compiler < 0 && getppid() == launcher) /* fork failed: the command replaces the keeper */
         become_command(attempt, step, mask, ends, launcher);
     while (compiler > 0 && getppid() == launcher) {
         int status;
@@ -164,7 +164,7 @@ bool attempt_start(struct attempt *attempt, char **command, const char *step, co
         remove_folder(attempt->folder);
         return false;
     }
-    setpgid(attempt->keeper, attempt->keeper); /* both sides, so that neither comes too late */
+    setpgid(attempt->keeper, attempt->keeper); /* both do it: either may be first */
     return true;
 }
 
@@ -196,7 +196,7 @@ bool attempt_sample(struct attempt *attempt)
     if (now < attempt->next_sample_us)
         return false;
     if (attempt->paused)
-        tree_signal(attempt->keeper, SIGSTOP); /* what was born while we stopped its parent */
+        tree_signal(attempt->keeper, SIGSTOP); /* those forked before their parent stopped */
     integrate(attempt, tree_memory(attempt->keeper), now);
     attempt->interval_us += attempt->interval_us / 2;
     if (attempt->interval_us > LONGEST_INTERVAL_US)
@@ -216,12 +216,12 @@ void attempt_pause(struct attempt *attempt)
     integrate(attempt, tree_memory(attempt->keeper), now_us());
     attempt->paused = true;
     tree_signal(attempt->keeper, SIGSTOP);
-    attempt->interval_us = FIRST_SAMPLE_US; /* soon look for what that missed */
+    attempt->interval_us = FIRST_SAMPLE_US; /* sample soon, to stop processes that were missed */
     attempt->next_sample_us = attempt->sampled_us + FIRST_SAMPLE_US;
 }
 
-/* From ourselves downward: what the command left behind may be ours by now. Twice: one that lost
- * its parent during the first look was moved to where that had already been. */
+/* Starts from this process, because orphans of the command may be our children by now. Signals twice:
+ * a process that lost its parent during the first walk may have moved to a part already visited. */
 void attempt_resume(struct attempt *attempt)
 {
     if (!attempt->paused)
@@ -253,7 +253,7 @@ void attempt_reap(struct attempt *attempt)
         }
     }
     attempt->daemons = pid == 0;
-    /* What a command leaves when it ends by itself is a daemon; when it was killed, an orphan. */
+    /* Processes left by a command that exited are daemons; those of a killed command are orphans. */
     if (!attempt->running && attempt->daemons && WIFSIGNALED(attempt->status)) {
         attempt->cpu_us += tree_kill();
         attempt->daemons = false;

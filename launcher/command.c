@@ -1,4 +1,4 @@
-/* What the launcher knows of compilers' command lines; nothing of governors or processes. */
+/* Parses compilers' command lines. Independent of the governor and of processes. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A launcher has one command in its life. */
+/* A launcher runs one command. */
 static char *own_name;
 bool command_is_custom;
 
@@ -38,7 +38,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* nvcc itself or behind other launchers: the words before the first option. */
+/* Returns whether nvcc is among the words before the first option; other launchers may precede it. */
 static bool is_nvcc(char **command)
 {
     for (char **word = command; *word && **word != '-'; word++)
@@ -47,7 +47,7 @@ static bool is_nvcc(char **command)
     return false;
 }
 
-/* The value of an option written `NAME VALUE`, `NAME=VALUE` or, if attached, `NAMEVALUE`. */
+/* Returns the value of an option written `NAME VALUE`, `NAME=VALUE` or, if attached, `NAMEVALUE`. */
 static const char *option_value(const char *word, const char *next, const char *name, bool attached)
 {
     size_t length = strlen(name);
@@ -73,7 +73,7 @@ static bool set_threads(const char *word, const char *next, unsigned *threads)
     return true;
 }
 
-/* nvcc takes options from its environment too; only we can see them there. */
+/* nvcc also reads options from its environment, which the governor cannot see. */
 static void threads_of_variable(const char *name, unsigned *threads)
 {
     const char *value = getenv(name);

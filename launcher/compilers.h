@@ -1,5 +1,5 @@
-/* What the preloaded library knows of programs by their names and command lines. It calls nothing,
- * not even the C library, so that it may run between vfork and exec. */
+/* Recognises programs by their names and command lines, for the preloaded library. It calls nothing,
+ * not even the C library, so that it can run between vfork and exec. */
 #ifndef STOKER_COMPILERS_H
 #define STOKER_COMPILERS_H
 
@@ -30,8 +30,8 @@ bool is_emulator(const char *name);
 bool is_build_tool(const char *name);
 
 /* Copies a build tool's command line with `jobs` (as in -j32) in place of its own number of jobs, and
- * a NULL at its end. `words` needs room for one word more than there are. A make that was not told to
- * run jobs at once still runs one at a time: its Makefile may depend on that. */
+ * a terminating NULL. `words` needs space for one more word than `arguments` has. A make without -j
+ * still runs one job at a time: its Makefile may depend on that. */
 void write_jobs(char **words, char *const *arguments, const char *jobs);
 
 /* True if a compiler only answers a question (--version, -E to stdout, no input), compiles a test of

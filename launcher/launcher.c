@@ -1,9 +1,9 @@
-/* stoker-launcher: stands before a compiler and asks stoker's governor when it may run.
+/* stoker-launcher: wraps a compiler and asks stoker's governor when it may run.
  *
  *   stoker-launcher COMMAND ARGUMENT...   a CMake compiler or linker launcher, or ccache's prefix
  *   stoker-launcher --as NAME COMMAND ... the same with another argv[0], from the preloaded library
  *
- * Without a governor, or within a step that has its permit, it becomes the command at once.
+ * Without a governor, or within a step that has its permit, it executes the command immediately.
  */
 #define _GNU_SOURCE
 #include "compilers.h"
@@ -23,14 +23,14 @@ static int usage(FILE *stream, int status)
     fprintf(stream,
             "usage: stoker-launcher COMMAND [ARGUMENT...]\n"
             "\n"
-            "Runs COMMAND when stoker's governor permits it, and at once where there is none.\n"
-            "The preloaded library starts it in place of each compiler; by hand it goes before one:\n"
-            "CMAKE_CXX_COMPILER_LAUNCHER, CMAKE_CXX_LINKER_LAUNCHER or CCACHE_PREFIX.\n"
+            "Runs COMMAND when stoker's governor permits it, or immediately without a governor.\n"
+            "The preloaded library starts it in place of each compiler. To use it without the\n"
+            "library: CMAKE_CXX_COMPILER_LAUNCHER, CMAKE_CXX_LINKER_LAUNCHER or CCACHE_PREFIX.\n"
             "\n"
-            "  --as NAME COMMAND...  gives COMMAND another argv[0]\n"
-            "  --custom COMMAND...   a command of a build tool that is not a compiler\n"
-            "  --version             the versions of the launcher and of its protocol\n"
-            "  --protocol-selftest   example messages; then stdin's, taken apart\n"
+            "  --as NAME COMMAND...  run COMMAND with another argv[0]\n"
+            "  --custom COMMAND...   run a command of a build tool that is not a compiler\n"
+            "  --version             print the versions of the launcher and of its protocol\n"
+            "  --protocol-selftest   print example messages, then the fields of stdin's messages\n"
             "\n"
             "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_PROCESS, STOKER_SCRATCH,\n"
             "STOKER_LOCKS.\n");
@@ -51,7 +51,8 @@ static int obey_option(const char *option)
     return usage(stderr, 2);
 }
 
-/* A governed command starts no governed ones, so it does not need our library. Others stay. */
+/* A governed command starts no governed commands, so it does not need our library. Other libraries
+ * stay in LD_PRELOAD. */
 static void stop_preloading(void)
 {
     char *list = getenv("LD_PRELOAD");
@@ -75,7 +76,7 @@ int main(int count, char **arguments)
     if (!command_is_custom)
         stop_preloading();
 #ifdef __linux__
-    /* A custom command with the terminal as its stdin may ask the user something. */
+    /* A custom command whose stdin is the terminal may ask the user a question. */
     bool talks = command_is_custom && isatty(STDIN_FILENO);
     if (getenv("STOKER_SOCKET") && !getenv("STOKER_STEP") && !talks)
         step_run(command);

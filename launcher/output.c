@@ -1,5 +1,5 @@
-/* What the command prints, held back until its attempt counts: in memory, then in a file, and if
- * the disk is full too, no longer. Unaware of processes and of the governor. */
+/* Buffers the command's output until its attempt counts: in memory, then in a file. If the disk is
+ * full, output is written directly from then on. Independent of processes and of the governor. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -15,10 +15,10 @@
 
 enum { HELD_IN_MEMORY = 1 << 20, PIECE = 1 << 16 };
 
-/* Pages of it that are never written take no memory. */
+/* Pages that are never written use no memory. */
 static char held[HELD_IN_MEMORY];
 
-/* Before each run of bytes of one stream, in memory and in the file. */
+/* The header of each run of bytes of one stream, in memory and in the file. */
 struct record {
     uint32_t stream, length;
 };
@@ -60,15 +60,15 @@ static void write_all(int descriptor, const char *bytes, size_t length)
         if (count >= 0) {
             bytes += count;
             length -= (size_t)count;
-        } else if (errno == EAGAIN) { /* the reader's side may have made it non-blocking */
+        } else if (errno == EAGAIN) { /* the reader may have made it non-blocking */
             poll(&(struct pollfd){.fd = descriptor, .events = POLLOUT}, 1, -1);
         } else if (errno != EINTR) {
-            return; /* nobody reads */
+            return; /* the reader is gone */
         }
     }
 }
 
-/* An unlinked file, so that it vanishes with us however we end. */
+/* Creates an unlinked file, which disappears however this process ends. */
 static int make_spill(const char *folder)
 {
     char path[PATH_MAX];
@@ -80,7 +80,7 @@ static int make_spill(const char *folder)
     return spill;
 }
 
-/* Moves what is held in memory to the file. A part that did not fit there is not counted. */
+/* Moves the buffer in memory to the file. A part that did not fit there is not counted. */
 static bool spill(struct output *output)
 {
     if (output->spill < 0 && (output->spill = make_spill(output->folder)) < 0)
@@ -99,7 +99,7 @@ static bool spill(struct output *output)
     return true;
 }
 
-/* Copies held bytes from a place that counts the file's first, then memory's. */
+/* Copies buffered bytes; `at` counts the bytes of the file first, then those in memory. */
 static size_t fetch(const struct output *output, off_t at, void *bytes, size_t length)
 {
     if (at < output->spilled) {

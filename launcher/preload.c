@@ -1,6 +1,6 @@
-/* libstoker-preload.so: preloaded by `stoker run` into every dynamic program of a build. It stands
- * before the exec family and posix_spawn: where a compiler is about to start, it starts the launcher
- * with the compiler's command instead. What it knows of compilers is in compilers.c.
+/* libstoker-preload.so: preloaded by `stoker run` into every dynamic program of a build. It wraps
+ * the exec family and posix_spawn: when a compiler is about to start, it starts the launcher with the
+ * compiler's command instead. compilers.c recognises compilers.
  *
  *   [LAUNCHER, PATH, ARGUMENT...]               a step, where argv[0] is the path
  *   [LAUNCHER, --as, ARGV0, PATH, ARGUMENT...]  where it is not

@@ -1,5 +1,5 @@
-/* The wire protocol: one message is one line, its fields separated by tabs. Unaware of what the
- * messages mean and of when they are sent. The Python side is held to the same golden bytes. */
+/* The wire protocol: one message is one line, its fields separated by tabs. Independent of
+ * the meaning of the messages. The tests compare the Python side with the same bytes. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Bytes that would end a field or a line, and the letters that stand for them behind a backslash */
+/* Bytes that would end a field or a line, and the letters that replace them after a backslash */
 static const char ESCAPED[] = {'\\', '\t', '\n', '\r', '\0'};
 static const char LETTERS[] = {'\\', 't', 'n', 'r', '0'};
 
@@ -207,10 +207,10 @@ static void clear(struct line *line)
     line->failed = false;
 }
 
-bool channel_send(struct channel *channel, struct line *line, bool patient)
+bool channel_send(struct channel *channel, struct line *line, bool wait)
 {
     bool sent = channel->socket >= 0 && !line->failed &&
-                send_all(channel->socket, line->bytes, line->length, patient ? 0 : MSG_DONTWAIT);
+                send_all(channel->socket, line->bytes, line->length, wait ? 0 : MSG_DONTWAIT);
     clear(line);
     return sent;
 }

@@ -1,5 +1,5 @@
-/* The conversation with the governor about one step: ask, wait, run, report, obey. When the
- * governor is lost a running step goes on alone, and those still waiting take turns. */
+/* The conversation with the governor about one step: ask, wait, run, report. If the governor is lost,
+ * a running step continues without it, and waiting steps take turns. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -21,34 +21,34 @@
 #define SYS_pidfd_open 434
 #endif
 
-/* A launcher has one step in its life. */
+/* A launcher runs one step. */
 static struct {
     char **command;
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
-    int run;            /* a pidfd of the `stoker run` we belong to; -1 where it is not known */
-    int builder;        /* one of our parent's parent: ninja starts us through a shell */
+    int run;            /* a pidfd of our `stoker run`; -1 if it is unknown */
+    int builder;        /* a pidfd of our parent's parent: ninja starts us through a shell */
     struct channel governor;
-    struct line line; /* what we say next */
+    struct line line; /* the next messages */
     struct message heard;
-    int64_t patience_us; /* after so long a silence we ask whether the governor is alive */
-    int64_t silent_us;   /* when that is next */
-    int silences;        /* how often in a row it has come to that */
+    int64_t timeout_us;  /* after this time without a message we send a ping */
+    int64_t deadline_us; /* when that is due */
+    int timeouts;        /* in a row */
     int losses;          /* governors that were lost while we waited */
     char id[32];
     bool told_start; /* the governor knows that the command runs */
     struct attempt attempt; /* without a command while we wait */
     struct output output;
-    int interrupted; /* the signal by which the user ended it: nothing is retried then */
-    char *complaint; /* the governor's, when it gave the step up */
+    int interrupted; /* the signal by which the user ended it; nothing is repeated then */
+    char *complaint; /* the governor's message when it gave up the step */
 } step = {.output = NO_OUTPUT};
 
-/* Where a governor has died its run starts another one, which takes a moment. */
+/* When a governor dies, its run starts another one, which takes a moment. */
 enum { RETURNS = 3, RETURN_US = 2 * 1000 * 1000, LOOK_US = 50 * 1000 };
 
-/* With so many in a row the governor hangs. A single long one may be ours: we were stopped. */
-enum { SILENCES = 3, PATIENCE_S = 10 };
+/* After this many timeouts in a row the governor hangs. A single one may be ours: we were stopped. */
+enum { MOST_TIMEOUTS = 3, TIMEOUT_S = 10 };
 
 static const char *variable(const char *name, const char *otherwise)
 {
@@ -67,7 +67,7 @@ static _Noreturn void end_by(int signal_number)
 static _Noreturn void finish(void)
 {
     int status = step.attempt.status;
-    /* From here on a signal ends us as it would have ended the command. */
+    /* From here on a signal ends this process as it would have ended the command. */
     sigprocmask(SIG_SETMASK, &step.inherited, NULL);
     output_print(&step.output);
     if (step.complaint) {
@@ -88,17 +88,18 @@ static enum event on_signal(int number)
         return ENDED;
     }
     if (number == SIGNAL_PARENT_DIED) {
-        /* Sent also when only the thread that started us ends; then our parent is the same. */
+        /* The kernel also sends it when only the thread that started us exits; the parent is unchanged
+         * then. */
         if (getppid() != step.parent)
             end_by(SIGTERM);
         return NOTHING;
     }
     bool job_control = number == SIGTSTP || number == SIGCONT;
     if (!job_control)
-        attempt_resume(&step.attempt); /* so that the command can act on the signal */
+        attempt_resume(&step.attempt); /* so that the command can handle the signal */
     if (step.attempt.running) {
         kill(-step.attempt.keeper, number);
-        if (!job_control) /* a command that the terminal has stopped cannot act either */
+        if (!job_control) /* a command that the terminal has stopped cannot handle it */
             kill(-step.attempt.keeper, SIGCONT);
     }
     if (number == SIGTSTP)
@@ -138,26 +139,26 @@ static enum event on_message(void)
 
 static void governor_lives(void)
 {
-    step.silences = 0;
-    step.silent_us = now_us() + step.patience_us;
+    step.timeouts = 0;
+    step.deadline_us = now_us() + step.timeout_us;
 }
 
 static enum event lose_governor(void)
 {
     if (step.governor.length == sizeof step.governor.input)
-        step.losses = RETURNS; /* it lives and talks nonsense: there will be no other */
+        step.losses = RETURNS; /* it violates the protocol but is alive, so no other will start */
     channel_close(&step.governor);
     return LOST;
 }
 
-/* Waiting may take hours, so that only an answer tells a busy governor from one that hangs. */
-static enum event on_silence(void)
+/* Waiting may take hours, so only an answer distinguishes a busy governor from one that hangs. */
+static enum event on_timeout(void)
 {
-    if (++step.silences == SILENCES)
+    if (++step.timeouts == MOST_TIMEOUTS)
         return lose_governor();
     line_ping(&step.line);
     channel_send(&step.governor, &step.line, false);
-    step.silent_us = now_us() + step.patience_us;
+    step.deadline_us = now_us() + step.timeout_us;
     return NOTHING;
 }
 
@@ -166,7 +167,7 @@ static int64_t earlier(int64_t one_us, int64_t other_us)
     return one_us && one_us < other_us ? one_us : other_us;
 }
 
-/* Waits for one thing to act upon; the command's output is taken in passing. */
+/* Waits for one event. Output of the command is collected while waiting. */
 static enum event next_event(int64_t until_us)
 {
     enum { SIGNALS, RUN, BUILDER, GOVERNOR, OUT, ERR, COUNT };
@@ -181,7 +182,7 @@ static enum event next_event(int64_t until_us)
     bool governed = step.governor.socket >= 0;
     if (channel_take(&step.governor, &step.heard))
         return on_message();
-    sleep_until_ready(sources, COUNT, governed ? earlier(until_us, step.silent_us) : until_us);
+    sleep_until_ready(sources, COUNT, governed ? earlier(until_us, step.deadline_us) : until_us);
     if (sources[RUN].revents || sources[BUILDER].revents)
         end_by(SIGTERM);
     if (sources[OUT].revents)
@@ -194,8 +195,8 @@ static enum event next_event(int64_t until_us)
         return lose_governor();
     if (sources[GOVERNOR].revents)
         governor_lives();
-    else if (governed && now_us() >= step.silent_us)
-        return on_silence();
+    else if (governed && now_us() >= step.deadline_us)
+        return on_timeout();
     return until_us && now_us() >= until_us ? TIME : NOTHING;
 }
 
@@ -214,10 +215,10 @@ static bool tell(void)
 static void ask(void)
 {
     char folder[PATH_MAX];
-    int seconds = atoi(variable("STOKER_PATIENCE", "0"));
-    step.patience_us = INT64_C(1000000) * (seconds > 0 ? seconds : PATIENCE_S);
+    int seconds = atoi(variable("STOKER_GOVERNOR_TIMEOUT", "0"));
+    step.timeout_us = INT64_C(1000000) * (seconds > 0 ? seconds : TIMEOUT_S);
     if (!channel_connect(&step.governor, variable("STOKER_SOCKET", ""),
-                         SILENCES * step.patience_us))
+                         MOST_TIMEOUTS * step.timeout_us))
         return;
     line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
              command_cpus(step.command), variable("STOKER_CUSTOM", "0"), step.command);
@@ -233,8 +234,8 @@ static int open_lock(const char *folder, int number)
     return length < (int)sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-/* A signal ends us while we wait: there is no command yet to pass it to. */
-static void lock_patiently(int lock)
+/* Unblocks signals while it waits, so that they end this process: no command is running yet. */
+static void lock_and_wait(int lock)
 {
     sigset_t ours, waiting = step.inherited;
     sigaddset(&waiting, SIGNAL_PARENT_DIED);
@@ -243,13 +244,13 @@ static void lock_patiently(int lock)
     sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
-/* Without a governor as many steps run at once as there are lock files, one per CPU. The lock is
- * held until we and our keeper end. False: there are no locks. */
+/* Waits for one of the lock files, one per CPU, which limit parallel steps without a governor. The
+ * lock is held until the launcher and its keeper exit. Returns false if there are no locks. */
 static bool wait_for_turn(void)
 {
     const char *folder = variable("STOKER_LOCKS", NULL);
     if (strcmp(variable("STOKER_CUSTOM", ""), "0") == 0)
-        return true; /* the custom command around us holds a turn, and waits for us */
+        return true; /* the custom command that started us holds a lock and waits for us */
     int count = 0;
     for (int lock; folder && (lock = open_lock(folder, count)) >= 0; count++) {
         if (flock(lock, LOCK_EX | LOCK_NB) == 0)
@@ -257,12 +258,12 @@ static bool wait_for_turn(void)
         close(lock);
     }
     if (count > 0)
-        lock_patiently(open_lock(folder, getpid() % count));
+        lock_and_wait(open_lock(folder, getpid() % count));
     return count > 0;
 }
 
-/* Counts this command among those that ran without a governor; `stoker run` made the file, and says
- * at its end how many there were. */
+/* Counts this command as ungoverned in the file that `stoker run` has created; the run reports the
+ * number when it exits. */
 static void note_ungoverned(void)
 {
     char path[PATH_MAX];
@@ -272,7 +273,7 @@ static void note_ungoverned(void)
     if (file < 0)
         return;
     if (write(file, ".", 1) < 0) {
-        /* It is not counted: a full disk is said by others. */
+        /* It is not counted. Other parts report a full disk. */
     }
     close(file);
 }
@@ -292,7 +293,7 @@ static void keep_id(void)
     snprintf(step.id, sizeof step.id, "%.*s", length, id->bytes);
 }
 
-/* Asks the governor that takes the place of one that is lost. False: there is none. */
+/* Asks the governor that replaces a lost one. Returns false if there is none. */
 static bool ask_again(void)
 {
     if (step.run < 0 || ++step.losses > RETURNS)
@@ -306,7 +307,7 @@ static bool ask_again(void)
     return false;
 }
 
-/* False: there is no governor to wait for, and no turns to take. */
+/* Waits for a permit or, without a governor, for a lock. Returns false if there is neither. */
 static bool wait_for_permit(void)
 {
     bool lost = step.governor.socket < 0 && !ask_again();
@@ -323,7 +324,7 @@ static bool wait_for_permit(void)
         lost = (event == LOST && !ask_again()) || (event == MESSAGE && heard("wrong_version"));
     }
     channel_close(&step.governor);
-    strcpy(step.id, "0"); /* that of a step without a governor */
+    strcpy(step.id, "0"); /* the id of a step without a governor */
     note_ungoverned();
     return wait_for_turn();
 }
@@ -335,7 +336,7 @@ static int open_process(pid_t pid)
     return pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 }
 
-/* The keeper is told by a pidfd: its number would be another's in the governor's namespace. */
+/* Sends the keeper as a pidfd, because its process id may be different in the governor's namespace. */
 static void tell_keeper(void)
 {
     int keeper = open_process(step.attempt.keeper);
@@ -344,8 +345,8 @@ static void tell_keeper(void)
         close(keeper);
 }
 
-/* Said together with what comes next: most commands of a configure script are over by then. True:
- * it was not said before. */
+/* Adds `started` to the next message, since most commands of a configure script exit before that.
+ * Returns whether it was added now. */
 static bool say_start(void)
 {
     if (step.told_start)
@@ -370,10 +371,10 @@ static void sample(void)
     if (started)
         tell_keeper();
     else if (worth_telling)
-        tell(); /* a governor too busy to read hears the next one */
+        tell(); /* a governor that is too busy to read gets the next one */
 }
 
-/* True: the command ended. False: the governor wants its memory. */
+/* Returns true when the command exits, and false when the governor orders a kill. */
 static bool run_to_the_end(void)
 {
     while (step.attempt.running) {
@@ -383,7 +384,7 @@ static bool run_to_the_end(void)
         if (event == MESSAGE && heard("kill"))
             return false;
         if (event == MESSAGE && heard("pause") && !step.interrupted)
-            attempt_pause(&step.attempt); /* one that was told to end must be able to */
+            attempt_pause(&step.attempt); /* an interrupted command must be able to exit */
         if (event == LOST || (event == MESSAGE && heard("resume")))
             attempt_resume(&step.attempt);
     }
@@ -391,8 +392,8 @@ static bool run_to_the_end(void)
     return true;
 }
 
-/* Tells how it ended. True: that is what ninja shall see, as it always is when the command has
- * succeeded. A `kill` that crossed our `done` came too late and is not answered. */
+/* Reports the result. Returns whether ninja gets it, which is always the case after a success. A
+ * `kill` that arrives after our `done` is ignored. */
 static bool counts(void)
 {
     struct account account = attempt_account(&step.attempt);
@@ -437,7 +438,7 @@ static void run_and_forget(void)
 
 /* ---- the life of a step ----------------------------------------------------------------------*/
 
-/* What we open must not become the command's stdin, stdout or stderr. */
+/* Files that we open must not become the command's stdin, stdout or stderr. */
 static void fill_standard_streams(void)
 {
     int file;
@@ -447,7 +448,7 @@ static void fill_standard_streams(void)
         close(file);
 }
 
-/* The process of our `stoker run`: its number counts only in the pid namespace named with it. */
+/* Returns the process id of our `stoker run`; zero if that is in another pid namespace. */
 static pid_t run_process(void)
 {
     struct stat ours;
@@ -458,8 +459,8 @@ static pid_t run_process(void)
     return here && number > 1 && number < INT_MAX ? (pid_t)number : 0;
 }
 
-/* Signals are read like everything else; SIGPIPE and SIGXFSZ are errors of write to us, and we and
- * our keeper are not stopped by a terminal that the command reads. */
+/* Signals are read from a signalfd. SIGPIPE and SIGXFSZ are blocked, so that write returns an error;
+ * SIGTTIN and SIGTTOU are blocked, so that the terminal does not stop us or the keeper. */
 static void begin_watch(void)
 {
     sigset_t watched;
@@ -468,7 +469,7 @@ static void begin_watch(void)
     for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++)
         sigaddset(&watched, SIGNALS[i]);
     sigaddset(&watched, SIGNAL_PARENT_DIED);
-    signal(SIGCHLD, SIG_DFL); /* whoever started us may have ignored it */
+    signal(SIGCHLD, SIG_DFL); /* our parent may have ignored it */
     step.signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     sigaddset(&watched, SIGPIPE);
     sigaddset(&watched, SIGXFSZ);

@@ -1,4 +1,4 @@
-/* A process and all it started, as /proc shows them; unaware of why anyone asks. */
+/* A process and its descendants, as /proc shows them. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -18,12 +18,12 @@ struct pids {
     size_t count, capacity;
 };
 
-/* Which number of an NSpid line is the one that kill and getpid mean. 0: /proc shows the numbers of
- * our own pid namespace. More: it shows those of a namespace above (`unshare --pid` alone), and
- * each process has to be translated. */
+/* The index in an NSpid line of the process id that kill and getpid use. 0 means that /proc shows the
+ * ids of our own pid namespace. Otherwise it shows those of a parent namespace (`unshare --pid`
+ * alone), and each id has to be translated. */
 static int level;
 
-/* For kernels that do not list the children of a thread: all processes, each before its parent. */
+/* For kernels that do not list the children of a thread: pairs of each process and its parent. */
 static struct {
     bool needed, known;
     struct pids pairs;
@@ -35,14 +35,14 @@ static void append(struct pids *pids, pid_t pid)
         size_t capacity = pids->capacity ? 2 * pids->capacity : 64;
         pid_t *items = realloc(pids->items, capacity * sizeof *items);
         if (!items)
-            return; /* a sample is too low; a kill looks again */
+            return; /* a sample is then too low, and a kill is repeated */
         pids->items = items;
         pids->capacity = capacity;
     }
     pids->items[pids->count++] = pid;
 }
 
-/* The first bytes of a file as a string; empty when there is none. */
+/* Returns the first bytes of a file as a string; empty if there is no such file. */
 static const char *read_text(const char *path, char *text, size_t size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -60,7 +60,7 @@ static const char *read_status(pid_t shown, char *text, size_t size)
     return read_text(path, text, size);
 }
 
-/* A number of the NSpid line; zero when there are not so many. */
+/* Returns an id of the NSpid line; zero if the line has fewer. */
 static pid_t namespace_number(const char *status, int at)
 {
     const char *next = strstr(status, "\nNSpid:");
@@ -77,7 +77,7 @@ static pid_t namespace_number(const char *status, int at)
     return (pid_t)number;
 }
 
-/* The number by which a process can be signalled; zero when it is not in our namespace. */
+/* Returns the id by which a process can be signalled; zero if it is not in our namespace. */
 static pid_t own_number(pid_t shown, const char *status)
 {
     return level == 0 ? shown : namespace_number(status, level);
@@ -89,7 +89,7 @@ static uint64_t field_of(const char *status, const char *name)
     return found ? strtoull(found + strlen(name), NULL, 10) : 0;
 }
 
-/* In the numbers of /proc, like what it is given; zero when it cannot be known. */
+/* Returns the parent's id in /proc; zero if it is unknown. */
 static pid_t parent_of(pid_t shown)
 {
     char path[64], text[512];
@@ -126,7 +126,7 @@ static void append_children_by_census(struct pids *found, pid_t pid)
             append(found, census.pairs.items[i]);
 }
 
-/* Whole numbers only: one that the end of the buffer cut would be somebody else's. */
+/* Takes complete numbers only: one cut by the end of the buffer would name another process. */
 static void append_listed(struct pids *found, const char *list)
 {
     for (char *end; isdigit((unsigned char)*list); list = end + 1) {
@@ -175,7 +175,7 @@ static bool kernel_lists_children(void)
 #endif
 }
 
-/* What is the same for as long as we live. */
+/* Reads what cannot change during the life of this process. */
 static void look_at_proc(void)
 {
     char status[4096];
@@ -194,7 +194,7 @@ static pid_t shown_self(void)
     return readlink("/proc/self", target, sizeof target - 1) > 0 ? (pid_t)atoi(target) : 0;
 }
 
-/* The number of ourselves or of a child of ours in /proc. */
+/* Returns the id in /proc of this process or of one of its children. */
 static pid_t shown_number(pid_t pid)
 {
     static struct pids ours;
@@ -223,8 +223,8 @@ pid_t tree_grandparent(void)
     return own_number(found, status);
 }
 
-/* Finds all descendants and gives what they hold in memory. `found` are numbers of /proc, `own`
- * those for signals. */
+/* Finds all descendants and returns their memory. `found` receives ids of /proc, `own` the ids for
+ * signals. */
 static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
 {
     uint64_t kib = 0;
@@ -255,13 +255,13 @@ uint64_t tree_cpu_us(const struct rusage *usage)
            (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
 }
 
-/* All are found before the first is told: one that goes on might end and hide its children. */
+/* Finds all processes before it signals the first: a resumed one might exit and hide its children. */
 void tree_signal(pid_t root, int number)
 {
     static struct pids found, own;
     walk(root, &found, &own);
     for (size_t i = 0; i < own.count; i++)
-        if (own.items[i] > 1) /* 0 and -1 would be whole groups of processes */
+        if (own.items[i] > 1) /* 0 and -1 would signal whole groups of processes */
             kill(own.items[i], number);
 }
 
@@ -270,8 +270,8 @@ uint64_t tree_kill(void)
     uint64_t cpu_us = 0;
     for (;;) {
         tree_signal(getpid(), SIGKILL);
-        /* One that was forked during the walk becomes our child when its parent dies, and that
-         * death comes here: so each death is followed by another look. */
+        /* A process that was forked during the walk becomes our child when its parent dies, and wait4
+         * returns that death. So each death is followed by another walk. */
         struct rusage usage;
         if (wait4(-1, NULL, 0, &usage) >= 0)
             cpu_us += tree_cpu_us(&usage);

@@ -183,7 +183,7 @@ def requests(first: int, count: int) -> st.SearchStrategy[list[Request]]:
 
 @st.composite
 def states(draw: st.DrawFn) -> State:
-    """Any that a daemon could meet: also with more running than fit, and a hostile neighbour."""
+    """Return any state of a daemon, also overcommitted or with a hostile other process."""
     steps = [
         running(
             asked,

@@ -1,9 +1,9 @@
 """Checks the words of every text file in the repository against tests/language.toml.
 
-    python tests/language.py [--all]
+    python tests/language.py
 
 Prints FILE:LINE, the banned phrase and what to write instead, and exits with status 1. `make lint`
-runs it. Files in the list `unchecked` of language.toml are skipped unless --all is given.
+runs it.
 """
 
 import re
@@ -34,10 +34,10 @@ class Offence(NamedTuple):
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:
-    """Return the rules of language.toml. A space in a phrase also matches a line break."""
+    """Return the rules of language.toml. A space also matches a line break or an underscore."""
     phrases = tomllib.loads(path.read_text())["phrases"]
     return [
-        Rule(re.compile(WORDS.format(phrase.replace(" ", r"\s+")), re.IGNORECASE), advice)
+        Rule(re.compile(WORDS.format(phrase.replace(" ", r"[\s_]+")), re.IGNORECASE), advice)
         for phrase, advice in phrases.items()
     ]
 
@@ -50,21 +50,20 @@ def offences(text: str, rules: list[Rule]) -> Iterator[Offence]:
             yield Offence(line, " ".join(match.group().split()), rule.instead)
 
 
-def text_files(*, everything: bool) -> list[str]:
+def text_files() -> list[str]:
     """Return the files to check, relative to the repository."""
     settings = tomllib.loads(RULES.read_text())
     paths = [path for folder in settings["folders"] for path in (ROOT / folder).rglob("*")]
     names = [path.relative_to(ROOT).as_posix() for path in (*ROOT.iterdir(), *paths)]
-    skipped = tuple(settings["foreign"] + ([] if everything else settings["unchecked"]))
-    suffixes = tuple(settings["suffixes"])
-    return sorted(n for n in names if n.endswith(suffixes) and not n.startswith(skipped))
+    suffixes, foreign = tuple(settings["suffixes"]), tuple(settings["foreign"])
+    return sorted(n for n in names if n.endswith(suffixes) and not n.startswith(foreign))
 
 
 def main() -> int:
     """Print all offences; return 1 if there are any."""
     rules = read_rules()
     count = 0
-    for name in text_files(everything="--all" in sys.argv[1:]):
+    for name in text_files():
         text = (ROOT / name).read_text(errors="replace")
         for offence in sorted(offences(text, rules)):
             count += 1

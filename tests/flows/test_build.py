@@ -399,7 +399,7 @@ def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
-def test_an_interrupted_build_ends_at_once_and_goes_on_later(
+def test_an_interrupted_build_exits_promptly_and_resumes_later(
     project: Project, stoker_home: Path, number: signal.Signals, status: int
 ) -> None:
     """The generator waits for ever; ninja is told, and ends before we do."""

@@ -121,7 +121,7 @@ def test_an_engine_that_is_not_there(stoker: Stoker, tree: Path, tmp_path: Path)
 
 def test_containers_that_are_not_ours_are_left_alone(stoker: Stoker, need: Need) -> None:
     need("podman")
-    done = stoker("container", "rm", "somebody-elses")
+    done = stoker("container", "rm", "no-such-container")
     assert done.returncode == 2
     assert stoker("container", "rm").returncode == 2
 

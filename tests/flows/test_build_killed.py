@@ -1,4 +1,4 @@
-"""A build goes on after whoever was killed, and ends in the same wheel."""
+"""A build resumes, whichever process was killed, and makes the same wheel."""
 
 import hashlib
 from collections.abc import Callable

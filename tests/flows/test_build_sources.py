@@ -165,7 +165,7 @@ def nothing_there(folder: Path) -> list[str]:
     return [str(folder / "absent")]
 
 
-def nobody_answers(_: Path) -> list[str]:
+def no_server_answers(_: Path) -> list[str]:
     return ["http://127.0.0.1:9/project.git@v1"]
 
 
@@ -178,7 +178,7 @@ def nobody_answers(_: Path) -> list[str]:
         (no_such_tag, 2, "the nearest: v1.0"),
         (without_submodules, 2, "submodule update --init --recursive"),
         (nothing_there, 2, "there is no"),
-        (nobody_answers, 4, "cannot reach http://127.0.0.1:9/project.git"),
+        (no_server_answers, 4, "cannot reach http://127.0.0.1:9/project.git"),
     ],
 )
 def test_a_bad_source_leaves_nothing(

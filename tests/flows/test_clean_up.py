@@ -61,7 +61,7 @@ def test_clean_says_which_link_it_leaves_alone(stoker: Stoker, tree: Path, tmp_p
     assert (tree / "build/data").read_text() == "precious"
 
 
-def test_nobody_to_ask(stoker: Stoker, tree: Path) -> None:
+def test_without_a_terminal_nothing_is_removed(stoker: Stoker, tree: Path) -> None:
     path = built(tree)
     done = stoker("clean", str(tree))
     assert done.returncode == 2

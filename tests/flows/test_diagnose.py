@@ -187,7 +187,7 @@ def test_a_real_pip_install_did_not_fail(stoker: Stoker, tmp_path: Path) -> None
 def test_a_run_folder_is_read_by_its_failed_stage(stoker: Stoker, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "1-configure.log").write_text("CMake Error: this one was mended\n")
+    (folder / "1-configure.log").write_text("CMake Error: this one was fixed\n")
     (folder / "2-compile.log").write_text(KILLED)
     stages = [
         {"stage": "configure", "end": "done", "seconds": 1.0, "log": "1-configure.log"},

@@ -211,7 +211,7 @@ def test_select(stoker: Stoker, index: Path) -> None:
     assert re.search(r"-> +cu128-sm80 .*sm_80 code, which L40S", page)
 
 
-def test_a_catalogue_that_cannot_be_had(stoker: Stoker, tmp_path: Path, address: str) -> None:
+def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, address: str) -> None:
     for place, status, said in (
         (str(tmp_path / "nowhere"), 2, "is not a catalogue"),
         (f"{address}cpu/", 2, "is not a catalogue"),

@@ -1,4 +1,4 @@
-"""Builds that know nothing of stoker, under `stoker run` and the real governor.
+"""Builds that are not configured for stoker, under `stoker run` and the real governor.
 
 How many compilers started is counted by the compilers: the tests put scripts in their place that
 write down each start.

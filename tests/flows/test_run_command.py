@@ -370,7 +370,7 @@ def test_a_home_that_cannot_be_written_governs_nothing_and_runs_the_command(
 
 
 def test_a_governor_that_does_not_start_leaves_the_command_to_itself(build: Build) -> None:
-    """Its log cannot be written, and there is nobody to tell."""
+    """The governor cannot write its log, so the command runs without it."""
     build.step("one", "true", before="")
     (build.home / "run").mkdir(mode=0o700)
     with small_disk(build.home / "run" / "full", "size=4k,nr_inodes=2") as full:

@@ -1,4 +1,6 @@
-"""Builds that are hurt: whoever is killed, whatever is full, the rest goes on, nobody is left."""
+"""Fault injection: processes are killed and disks fill up; the build continues, and no process is
+left behind.
+"""
 
 import os
 import signal
@@ -187,7 +189,7 @@ def test_a_launcher_is_killed_and_no_grandchild_survives(build: Build) -> None:
     assert build.made() == {"other"}
 
 
-def test_ninja_is_killed_and_the_next_run_goes_on(build: Build) -> None:
+def test_ninja_is_killed_and_the_next_run_resumes(build: Build) -> None:
     build.step("first", "echo made >> first-made")
     build.step("second", f"setsid sleep 1000 & echo $$ > pid\n{WAIT}", needs=["first"])
     run = build.start()
@@ -200,7 +202,7 @@ def test_ninja_is_killed_and_the_next_run_goes_on(build: Build) -> None:
     assert (build.folder / "first-made").read_text() == "made\n"
 
 
-def test_stoker_itself_is_killed_and_nobody_is_left(build: Build) -> None:
+def test_stoker_itself_is_killed_and_no_process_is_left(build: Build) -> None:
     build.step("one", f"setsid sleep 1000 & echo $$ > pid\n{WAIT}")
     run = build.start()
     build.pid("pid")
@@ -214,7 +216,7 @@ def test_stoker_itself_is_killed_and_nobody_is_left(build: Build) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_whole_build_and_the_next_run_goes_on(
+def test_a_signal_ends_the_whole_build_and_the_next_run_resumes(
     build: Build, number: signal.Signals
 ) -> None:
     build.step("first", "echo made >> first-made")
@@ -351,7 +353,7 @@ def test_more_launchers_than_the_governor_has_files_for(build: Build) -> None:
 
 
 def test_a_client_that_stops_reading_for_a_while(build: Build) -> None:
-    """Its governor goes on, and tells it all once it reads again."""
+    """The governor continues, and sends all events when the client reads again."""
     count = 1000
     script = (
         f"'{build.launcher}' true; kill -STOP $PPID; i=1; while [ $i -lt {count} ];"

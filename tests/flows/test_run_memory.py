@@ -98,7 +98,7 @@ def test_a_build_that_ninja_alone_loses(heavy: Build, group: MemoryGroup) -> Non
 
 
 def test_an_oom_kill_is_a_retry_that_ninja_never_notices(build: Build, group: MemoryGroup) -> None:
-    """A policy that knows nothing of memory lets the kernel kill."""
+    """A policy that ignores memory lets the kernel kill steps."""
     (build.folder / "rival.py").write_text(RIVAL)
     build.step("one", f"'{sys.executable}' -S rival.py one two")
     build.step("two", f"'{sys.executable}' -S rival.py two one")
@@ -146,20 +146,22 @@ def test_a_step_that_can_never_fit_is_named(build: Build, group: MemoryGroup) ->
     assert build.made() == {"other"}
 
 
-def test_a_neighbour_takes_half_and_gives_it_back(heavy: Build, group: MemoryGroup) -> None:
+def test_another_process_takes_half_the_memory_and_frees_it(
+    heavy: Build, group: MemoryGroup
+) -> None:
     take = "b = b'x' * (200 << 20); print('taken', flush=True); input()"
     run = heavy.start(prefix=group.enter)
     wait_until(lambda: "light0" in heavy.made() or "heavy0" in heavy.made(), "it has begun")
-    neighbour = subprocess.Popen(
+    other_process = subprocess.Popen(
         [*group.enter, sys.executable, "-S", "-c", take],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert neighbour.stdout is not None
-    neighbour.stdout.readline()
+    assert other_process.stdout is not None
+    other_process.stdout.readline()
     before = len(heavy.made())
-    wait_until(lambda: len(heavy.made()) > before, "something gets on beside the neighbour")
-    neighbour.communicate(b"\n")
+    wait_until(lambda: len(heavy.made()) > before, "a step finishes beside the other process")
+    other_process.communicate(b"\n")
     done = finished(run)
     assert done.status == 0, done
     assert len(heavy.made()) == 12

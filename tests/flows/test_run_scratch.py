@@ -84,10 +84,10 @@ def test_bytes_written_are_told(build: Build) -> None:
 
 
 @in_memory
-def test_files_in_memory_are_a_neighbour_and_new_steps_go_to_disk(
+def test_files_in_memory_count_as_other_usage_and_new_steps_use_the_disk(
     build: Build, make_group: MakeGroup
 ) -> None:
-    """In a group of the kernel's own, so that nobody else moves what is measured."""
+    """Run in a cgroup of its own, so that no other process changes what is measured."""
     write = "head -c 250000000 /dev/zero > $TMPDIR/large"
     build.step("one", f"{TELL}\n{write}\n{WAIT}")
     build.step("two", "until [ -e switched ]; do sleep 0.05; done", before="")
@@ -182,7 +182,7 @@ def test_build_tree_in_memory(stoker: Stoker, growing: Path, stoker_home: Path) 
     again = stoker(*words)
     assert again.returncode == 0, again.stderr
     assert "compile    unchanged" in again.stderr
-    shutil.rmtree(home)  # as when the machine starts anew
+    shutil.rmtree(home)  # as after a reboot
     again = stoker(*words)
     assert again.returncode == 0, again.stderr
     assert "compile    unchanged" not in again.stderr
@@ -191,7 +191,7 @@ def test_build_tree_in_memory(stoker: Stoker, growing: Path, stoker_home: Path) 
 
 
 @in_memory
-def test_build_tree_on_disk_stays_there_unless_begun_anew(
+def test_build_tree_on_disk_stays_there_unless_the_build_starts_fresh(
     stoker: Stoker, growing: Path, stoker_home: Path
 ) -> None:
     words = ("build", str(growing), "--variant", "cpu")
@@ -223,7 +223,7 @@ def test_fresh_build_in_memory_of_a_tree_built_in_place(stoker: Stoker, tmp_path
 
 
 @in_memory
-def test_build_tree_that_outgrows_memory_goes_on_on_disk(
+def test_build_tree_that_outgrows_memory_continues_on_disk(
     growing: Path, stoker_home: Path, make_group: MakeGroup
 ) -> None:
     (growing / "grow.sh").write_text(

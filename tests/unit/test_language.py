@@ -24,6 +24,6 @@ def test_part_of_a_longer_word_is_no_offence() -> None:
 
 
 def test_the_pages_and_the_code_are_read_but_not_the_rules() -> None:
-    files = text_files(everything=True)
+    files = text_files()
     assert {"README.md", "Makefile", "src/stoker/__main__.py", "launcher/launcher.c"} <= set(files)
     assert "tests/language.toml" not in files

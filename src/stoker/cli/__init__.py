@@ -1,7 +1,7 @@
 """The command line. Each command is a module of this package, imported only when it is called."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib import import_module
 
 import click
@@ -82,7 +82,7 @@ class _HelpFormatter(click.HelpFormatter):
         super().__init__(indent_increment, width or max(narrow, 20), max_width)
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Put the descriptions below the names if the terminal is too narrow for two columns."""
         super().write_dl(rows, col_max if self.width >= _TWO_COLUMNS else 6, col_spacing)

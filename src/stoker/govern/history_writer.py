@@ -1,7 +1,7 @@
 """Writes into the history in a thread, so that the governor never waits for SQLite.
 
 What cannot be written now, because of a lock or a full disk, is kept up to a bound and tried again.
-Knows nothing of how the history is stored.
+Independent of how the history is stored.
 """
 
 import time
@@ -48,10 +48,10 @@ class _Write(Value, frozen=True, kw_only=True):
 class HistoryWriter:
     """``problem`` says why nothing is written, and is ``None`` again when the writes succeed."""
 
-    def __init__(self, path: Path | None = None, *, patience: float = _LOCK_TIMEOUT_S):
+    def __init__(self, path: Path | None = None, *, timeout_s: float = _LOCK_TIMEOUT_S):
         self.problem: str | None = None
         self._path = path
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._pending: deque[_Write] = deque()
         self._changed = Condition()
         self._hurry = self._closing = False
@@ -63,7 +63,7 @@ class HistoryWriter:
         """What the history has to learn from; nothing where it cannot be read."""
         try:
             with History(
-                self._path, timeout_s=min(self._patience, _START_LOCK_TIMEOUT_S)
+                self._path, timeout_s=min(self._timeout_s, _START_LOCK_TIMEOUT_S)
             ) as history:
                 return history.recent()
         except StokerError as error:
@@ -106,7 +106,7 @@ class HistoryWriter:
             if history and history.has_moved:
                 history = self._close(history)
             try:
-                history = history or History(self._path, timeout_s=self._patience)
+                history = history or History(self._path, timeout_s=self._timeout_s)
                 _write(history, (self._generation, history.file), batch)
             except StokerError as error:
                 self._fail(error)

@@ -125,7 +125,7 @@ def test_the_bytes_depend_neither_on_cores_nor_on_how_content_arrives(
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2 << 20])
-def test_sizes_round_a_chunk(source: Path, tmp_path: Path, size: int) -> None:
+def test_sizes_near_the_size_of_a_chunk(source: Path, tmp_path: Path, size: int) -> None:
     content = os.urandom(size)
     target = edited(source, tmp_path / "out", of(**{SO: content, "mill/new": content}))
     assert unpacked(target)[SO] == content

@@ -415,7 +415,7 @@ def test_nothing_is_kept_of_a_bad_one(tmp_path: Path, mode: str) -> None:
     assert [found.suffix for found in store.root().iterdir()] == [".lock"]
 
 
-def test_a_killed_unpacking_is_begun_anew(tmp_path: Path) -> None:
+def test_a_killed_unpacking_starts_again(tmp_path: Path) -> None:
     path = tar(tmp_path / "a.tar")
     with acquired(str(path), say=print) as source:
         entry_folder = Path(source.path).parent.parent

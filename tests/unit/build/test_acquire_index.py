@@ -33,8 +33,8 @@ JSON = "application/vnd.pypi.simple.v1+json"
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Pages as JSON for whoever takes it; the folder ``closed`` wants a password, files in ``raw``
-    are whole answers, after which the connection stays open.
+    """Serves pages as JSON if the client accepts it. The folder ``closed`` needs a password. Files
+    in ``raw`` are complete responses, after which the connection stays open.
     """
 
     asked: list[str]

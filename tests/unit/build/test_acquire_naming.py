@@ -61,7 +61,7 @@ def test_credentials_are_not_shown() -> None:
         ("", "no source", "a source is"),
         ("pytroch", "there is no pytroch", "did you mean pytorch"),
         ("nothing-like-it", "there is no", "a source is"),
-        ("~nobody-here/x", "there is no", "a source is"),
+        ("~no-such-user/x", "there is no", "a source is"),
         ("https://host/x/v1.tar.gz", "is an archive", "curl -LO"),
         ("https://me:secret@host/x.zip", "https://host/x.zip is", "curl -LO https://host/x.zip"),
         ("torch>=2.6", "not one version", "torch==2.1.2"),

@@ -266,11 +266,11 @@ def test_two_at_once_do_not_fight(index: Index) -> None:
 
 
 class Stalling(http.server.BaseHTTPRequestHandler):
-    """An index that sends half a wheel and then nothing, until it is told to go on."""
+    """An index that sends half a wheel and then waits for the test."""
 
     wheel: Path
     stalled: threading.Event
-    go_on: threading.Event
+    proceed: threading.Event
 
     def do_GET(self) -> None:
         if self.path.endswith(".whl"):
@@ -283,7 +283,7 @@ class Stalling(http.server.BaseHTTPRequestHandler):
         content = self.wheel.read_bytes()
         self._begin("application/octet-stream", content, whole=False)
         self.stalled.set()
-        self.go_on.wait()
+        self.proceed.wait()
 
     def _begin(self, kind: str, content: bytes, *, whole: bool) -> None:
         self.send_response(200)
@@ -301,7 +301,7 @@ def stalled_install(wheel: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A `stoker toolchain install` that is in the middle of a download."""
 
     class Handler(Stalling):
-        stalled, go_on = threading.Event(), threading.Event()
+        stalled, proceed = threading.Event(), threading.Event()
 
     Handler.wheel = wheel
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -321,7 +321,7 @@ def stalled_install(wheel: Path) -> Iterator["subprocess.Popen[bytes]"]:
             yield child
         finally:
             child.kill()
-            Handler.go_on.set()
+            Handler.proceed.set()
             server.shutdown()
             server.server_close()
 

@@ -32,7 +32,7 @@ ERROR = "    a.cpp:1:2: error: no"
         f"\x1b]0;title\x07{ERROR}   ",
     ],
 )
-def test_what_others_put_round_a_line_is_taken_off(line: str) -> None:
+def test_prefixes_and_suffixes_of_other_tools_are_removed_from_a_line(line: str) -> None:
     assert clean(line) == ERROR
 
 

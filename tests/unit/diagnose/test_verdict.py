@@ -171,7 +171,7 @@ def test_an_error_of_cmake_without_a_place_wins_too() -> None:
 
 def test_what_a_command_said_right_before_belongs_to_the_error_of_cmake() -> None:
     found = diagnosis(
-        "git: error: nobody knows this one",
+        "git: error: an unknown problem",
         "CMake Error at CMakeLists.txt:7 (message):",
         "  no such thing",
         "",

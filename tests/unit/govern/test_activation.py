@@ -14,7 +14,7 @@ from stoker.model.errors import StorageError
 from stoker.model.govern import GovernorOptions
 from stoker.outside import locks
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def test_a_run_that_met_one_which_was_withdrawn_listens_itself(options: Governor
     with locks.held(Path(f"{options.socket}{LOCK}")), listen(Path(options.socket)) as listener:
         thread = threading.Thread(target=join)
         thread.start()
-        assert select.select([listener], [], [], PATIENCE)[0]  # it waits to be welcomed
+        assert select.select([listener], [], [], TIMEOUT_S)[0]  # it waits to be welcomed
         Path(options.socket).unlink()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT_S)
     (client,) = found
     with client:
         assert client.dormant

@@ -1,4 +1,4 @@
-"""What files tell of a command, and that none of them can stop the governor."""
+"""Files that describe a command are read, and none of them can stop the governor."""
 
 import os
 from pathlib import Path

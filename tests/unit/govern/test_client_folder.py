@@ -64,7 +64,7 @@ def test_a_folder_becomes_private(tmp_path: Path) -> None:
     assert private_folder(tmp_path / "open").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_link_that_somebody_put_there_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to(tmp_path / "target")
     other = private_folder(tmp_path / "link")
@@ -73,7 +73,7 @@ def test_a_link_that_somebody_put_there_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "target").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_name_that_another_user_has_taken_blocks_nobody(tmp_path: Path) -> None:
+def test_a_name_that_another_user_has_taken_does_not_block_us(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives folders away")
     (tmp_path / "name").mkdir()

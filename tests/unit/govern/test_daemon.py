@@ -19,8 +19,8 @@ from stoker.govern.client import Client
 from stoker.govern.protocol import VERSION, encode
 from stoker.model.govern import GovernorOptions
 
-PATIENCE = 60.0
-# A governor that took a number from a message for a process must find nobody to kill.
+TIMEOUT_S = 60.0
+# A governor that took a number from a message for a process must find no process to kill.
 APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 RUN = 4711
 Field = str | bytes | int
@@ -57,7 +57,7 @@ class RealGovernor:
             return line.hears().startswith(b"run\t")
 
     def wait(self) -> int:
-        return self._process.wait(PATIENCE)
+        return self._process.wait(TIMEOUT_S)
 
     def end(self) -> None:
         self.client.__exit__(None, None, None)
@@ -73,7 +73,7 @@ class Line:
 
     def __init__(self, path: str):
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(TIMEOUT_S)
         self._socket.connect(path)
 
     def say(self, *messages: Message) -> None:
@@ -129,9 +129,9 @@ BAD: dict[str, Sequence[Message]] = {
     "a number no machine has": (ask(), ("memory", 1 << 80, 1 << 80)),
     "a number of 5,000 digits": (ask(), ("memory", "9" * 5000, 1)),
     "a number in another script": (ask(), ("memory", "\N{ARABIC-INDIC DIGIT FIVE}", 1)),
-    "memory of nobody": (("memory", 1, 1),),
-    "end of nobody": (("done", 0, 0, *USAGE, ""),),
-    "death of nobody": (("killed", *USAGE),),
+    "memory without a permit": (("memory", 1, 1),),
+    "end without a permit": (("done", 0, 0, *USAGE, ""),),
+    "kill without a permit": (("killed", *USAGE),),
     "ends twice": (ask(), ("done", 0, 0, *USAGE, ""), ("done", 0, 0, *USAGE, "")),
     "an empty ask": (("ask",),),
     "an ask without a command": (("ask", VERSION, RUN, "/", 1, 0, "compile"),),
@@ -155,7 +155,7 @@ def test_a_connection_that_talks_nonsense_is_closed_and_the_governor_serves_on(
     assert "protocol error" in governor.log.read_text()
 
 
-def test_a_line_without_an_end_is_not_kept_for_ever(governor: RealGovernor) -> None:
+def test_an_endless_line_is_not_buffered_for_ever(governor: RealGovernor) -> None:
     with governor.connect() as line:
         for _ in range(40):
             line.send(b"x" * (1 << 20))
@@ -220,7 +220,7 @@ daemon.BuildFiles.text = text
 """
 
 
-def test_a_response_file_that_takes_long_holds_up_nobody_else(tmp_path: Path) -> None:
+def test_a_slow_response_file_does_not_delay_other_steps(tmp_path: Path) -> None:
     governor = RealGovernor(tmp_path / "run", SLOW_FILES)
     with governor.connect() as slow, governor.connect() as gone:
         slow.say(ask("cc", f"@{tmp_path}/go"))

@@ -64,7 +64,7 @@ def test_a_longer_span_needs_no_less(
     assert expected(0.0, 10_000) == prediction.peak
 
 
-def test_a_late_step_is_expected_to_go_on_for_a_while() -> None:
+def test_a_late_step_is_expected_to_run_a_while_longer() -> None:
     known = make.prediction(GB, seconds=100)
     assert profiles.remaining(known, 0) == pytest.approx(102)
     assert profiles.remaining(known, 300) == pytest.approx(30)

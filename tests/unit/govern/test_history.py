@@ -385,7 +385,7 @@ def version(path: Path) -> int:
         database.close()
 
 
-def test_an_older_file_is_read_and_goes_on(old: Path) -> None:
+def test_a_history_of_an_older_version_is_read_and_extended(old: Path) -> None:
     with History(old) as history:
         assert history.recent() == (OLD_RECORD,)
         assert [run.command for run in history.runs()] == ["make"]

@@ -1,4 +1,4 @@
-"""The thread that writes the history: nobody waits for it, and what a lock held up is written."""
+"""The thread that writes the history: no step waits for it, and delayed writes succeed later."""
 
 import sqlite3
 import threading
@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def writer(path: Path) -> Iterator[HistoryWriter]:
     History(path).close()
-    writer = HistoryWriter(path, patience=0.05)
+    writer = HistoryWriter(path, timeout_s=0.05)
     yield writer
     writer.close()
 
@@ -96,7 +96,7 @@ def test_what_a_passing_lock_held_up_is_written_later(writer: HistoryWriter, pat
 def test_a_lock_from_the_beginning_to_the_end(path: Path) -> None:
     History(path).close()
     with locked(path):
-        writer = HistoryWriter(path, patience=0.05)
+        writer = HistoryWriter(path, timeout_s=0.05)
         run = writer.start_run("ninja", "/")
         for _ in range(10_000):  # more than it keeps
             writer.add(run, attempt())
@@ -124,7 +124,7 @@ def test_the_end_of_a_run_is_kept_where_not_every_attempt_can_be(
 def test_closing_does_not_wait_for_a_lock(path: Path) -> None:
     History(path).close()
     with locked(path):
-        writer = HistoryWriter(path, patience=600.0)
+        writer = HistoryWriter(path, timeout_s=600.0)
         writer.start_run("ninja", "/")
         writer.close(timeout=0.1)
         assert "history" in {thread.name for thread in threading.enumerate()}

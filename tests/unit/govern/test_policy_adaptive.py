@@ -32,7 +32,7 @@ def test_it_admits_who_waits_and_kills_who_runs(state: State) -> None:
 
 
 @given(make.states())
-def test_somebody_runs_whenever_somebody_waits(state: State) -> None:
+def test_a_step_runs_whenever_a_step_waits(state: State) -> None:
     decision = ADAPTIVE.decide(state)
     left = {step.id for step in state.running} - set(decision.kill)
     assert left or decision.admit or not state.waiting
@@ -85,7 +85,7 @@ def test_the_same_state_gets_the_same_decision(state: State) -> None:
 def test_peaks_are_never_promised_beyond_the_limit(
     peaks: list[int], held: list[int], other_usage: int
 ) -> None:
-    """Where only peaks are known; but somebody always runs, whatever it needs."""
+    """Only peaks are known. At least one step runs, whatever it needs."""
     steps = [make.running(make.request(i, peak), current=peak // 2) for i, peak in enumerate(held)]
     waiting = [make.request(100 + i, peak, seconds=None) for i, peak in enumerate(peaks)]
     state = make.state(cpus=64, steps=steps, waiting=waiting, other_usage=other_usage)
@@ -120,7 +120,7 @@ def test_a_step_larger_than_everything_runs_when_nothing_else_does() -> None:
     assert 1 not in admitted(make.state(steps=[busy], waiting=[giant, make.request(2)]))
 
 
-def test_a_neighbour_takes_room_and_gives_it_back() -> None:
+def test_another_process_takes_memory_and_frees_it() -> None:
     waiting = [make.request(i, 2 * GB) for i in range(8)]
     assert len(admitted(make.state(waiting=waiting, other_usage=4 * GB))) == 2
     assert len(admitted(make.state(waiting=waiting, other_usage=0))) == 4
@@ -261,8 +261,8 @@ def test_admission_goes_before_trial() -> None:
     assert (decision.admit, decision.on_trial) == ((20,), ())
 
 
-def test_a_trial_keeps_nobody_out() -> None:
-    """Nothing is kept free for it but what it uses."""
+def test_a_trial_does_not_block_other_steps() -> None:
+    """Only the memory that it uses is reserved for it."""
     trial = make.running(UNKNOWN, started=95, current=GB / 2, on_trial=True)
     known = make.request(20, 2 * GB)
     assert admitted(make.state(steps=[BUSY, trial], waiting=[known])) == {20}
@@ -305,15 +305,15 @@ def test_a_place_is_kept_for_a_heavy_step_that_was_passed() -> None:
     assert admitted(make.state(steps=[long], waiting=[heavy, quick])) == {4}
 
 
-def test_nobody_passes_a_step_that_waited_too_long() -> None:
+def test_no_step_overtakes_one_that_waited_too_long() -> None:
     long = make.running(make.request(1, 5 * GB, seconds=200), started=390, current=5 * GB)
     heavy = make.request(2, 6 * GB, asked=50, path=1000)
     quick = make.request(3, GB / 10, seconds=1)
     assert admitted(make.state(now=400, steps=[long], waiting=[heavy, quick])) == set()
 
 
-def test_nobody_is_tried_before_a_step_that_waited_too_long() -> None:
-    """Trials without end would keep the CPUs and the memory busy that it needs."""
+def test_no_trial_starts_before_a_step_that_waited_too_long() -> None:
+    """An endless series of trials would occupy the CPUs and the memory that it needs."""
     heavy = make.request(2, 6 * GB, asked=50, path=1000)
     alone = replace(make.request(2, slots=0, asked=50, path=1000), ooms=2)
     for first in (heavy, alone):
@@ -328,7 +328,7 @@ def test_nobody_is_tried_before_a_step_that_waited_too_long() -> None:
 
 
 @given(make.states())
-def test_only_those_who_run_are_paused_and_only_the_paused_go_on(state: State) -> None:
+def test_only_running_steps_are_paused_and_only_paused_steps_resume(state: State) -> None:
     decision = ADAPTIVE.decide(state)
     active = {step.id for step in state.running if step.paused_at is None}
     assert set(decision.pause) <= active
@@ -336,7 +336,7 @@ def test_only_those_who_run_are_paused_and_only_the_paused_go_on(state: State) -
 
 
 @given(make.states())
-def test_the_oldest_always_goes_on(state: State) -> None:
+def test_the_oldest_step_is_never_paused(state: State) -> None:
     if oldest := make.oldest(state):
         decision = ADAPTIVE.decide(state)
         assert oldest.id not in decision.pause
@@ -384,13 +384,13 @@ def paused(*, since: float, old: float) -> State:
     return make.state(steps=steps, limit=7.5 * GB)
 
 
-def test_it_goes_on_when_the_other_is_past_its_peak() -> None:
+def test_a_paused_step_resumes_when_the_other_is_past_its_peak() -> None:
     waits = ADAPTIVE.decide(paused(since=99.5, old=4 * GB))
     assert waits == Decision()
     assert ADAPTIVE.decide(paused(since=99.5, old=GB)) == Decision(resume=(2,))
 
 
-def test_whoever_is_paused_for_long_gives_its_memory_back() -> None:
+def test_a_step_that_is_paused_for_long_is_killed() -> None:
     impatient = Adaptive(cushion=0.0, longest_pause=0.2)
     assert impatient.decide(paused(since=99.5, old=4 * GB)) == Decision(
         kill=(2,), reason=Reason.LONG_PAUSE
@@ -455,7 +455,7 @@ def test_the_only_step_that_is_not_being_stopped_is_never_killed() -> None:
 
 
 @given(make.states())
-def test_whoever_is_being_stopped_is_left_alone(state: State) -> None:
+def test_a_step_that_is_being_killed_is_left_alone(state: State) -> None:
     decision = ADAPTIVE.decide(state)
     stopping = {step.id for step in state.running if step.stopping}
     assert not stopping & {*decision.kill, *decision.pause, *decision.resume}
@@ -471,7 +471,7 @@ def test_growth_beyond_all_predictions_is_met_before_it_arrives() -> None:
     assert ADAPTIVE.decide(replace(calm, growth=2.0 * GB)) != Decision()
 
 
-def test_a_neighbour_that_grows_is_made_room_for() -> None:
+def test_steps_are_killed_when_another_process_grows() -> None:
     steps = [make.running(make.request(i, 2 * GB), started=i, current=2 * GB) for i in range(3)]
     calm = make.state(steps=steps, other_usage=1.9 * GB)
     assert ADAPTIVE.decide(calm) == Decision()

@@ -37,7 +37,7 @@ def test_a_misspelt_policy_gets_a_hint() -> None:
 
 
 @given(make.states(), st.sampled_from([Fixed(jobs=2), Levels(), TwoPhase(), Adaptive()]))
-def test_somebody_always_runs(state: State, policy: Fixed | Levels | TwoPhase | Adaptive) -> None:
+def test_at_least_one_step_runs(state: State, policy: Fixed | Levels | TwoPhase | Adaptive) -> None:
     decision = policy.decide(state)
     assert state.running or decision.admit or not state.waiting
     assert set(decision.admit) <= {request.id for request in state.waiting}
@@ -102,7 +102,7 @@ def test_who_is_not_there_cannot_be_removed() -> None:
     assert queue.remove(1) is None
 
 
-def test_whoever_asks_much_later_cannot_overtake() -> None:
+def test_a_step_that_asks_much_later_cannot_overtake() -> None:
     early, late = make.request(1, path=0, asked=0), make.request(2, path=60, asked=1000)
     assert urgency(early) < urgency(late)
     assert urgency(replace(late, asked=10.0)) < urgency(early)

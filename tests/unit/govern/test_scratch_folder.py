@@ -79,7 +79,7 @@ def test_on_disk_only(places: tuple[Path, Path]) -> None:
     assert files_in(disk) == []
 
 
-def test_nobody_else_can_look_in(places: tuple[Path, Path]) -> None:
+def test_other_users_cannot_read_it(places: tuple[Path, Path]) -> None:
     disk, ram = places
     with ScratchFolder(Scratch(disk=str(disk), ram=str(ram), most=MIB)):
         for place in places:
@@ -87,7 +87,7 @@ def test_nobody_else_can_look_in(places: tuple[Path, Path]) -> None:
             assert base.stat().st_mode & 0o777 == 0o700
 
 
-def test_names_that_another_user_has_taken_block_nobody(places: tuple[Path, Path]) -> None:
+def test_names_that_another_user_has_taken_do_not_block_us(places: tuple[Path, Path]) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives folders away")
     disk, ram = places
@@ -136,7 +136,7 @@ def test_what_a_killed_run_left_goes_with_the_next(
 
 
 @pytest.mark.parametrize("ram", [None, "memory"])
-def test_where_no_folder_can_be_made_the_run_goes_on(tmp_path: Path, ram: str | None) -> None:
+def test_the_run_continues_if_no_folder_can_be_created(tmp_path: Path, ram: str | None) -> None:
     (tmp_path / "file").touch()
     scratch = Scratch(disk=str(tmp_path / "file"), ram=ram and str(tmp_path / ram), most=MIB)
     with ScratchFolder(scratch) as folder:

@@ -33,7 +33,7 @@ def test_memory_over_time_bounds_from_below() -> None:
     assert found.reserving == 80
 
 
-def test_an_integral_that_nobody_measured_bounds_nothing() -> None:
+def test_an_integral_that_was_not_measured_gives_no_bound() -> None:
     steps = [make.record(f"{n}", seconds=10, peak=4 * GB) for n in range(16)]
     assert bounds(steps, cpus=16, memory=8 * GB).lower == 10
 

@@ -104,7 +104,9 @@ def test_decisions_can_be_replayed(steps: tuple[StepRecord, ...], shape: Shape) 
 
 @settings(max_examples=20, deadline=None)
 @given(steps=make.builds(largest=8 * GB), shape=st.sampled_from(SHAPES))
-def test_the_oldest_goes_on_in_every_build(steps: tuple[StepRecord, ...], shape: Shape) -> None:
+def test_the_oldest_step_keeps_running_in_every_build(
+    steps: tuple[StepRecord, ...], shape: Shape
+) -> None:
     watched = Watched(Adaptive())
     simulate(steps, watched, cpus=6, memory=8 * GB, shape=shape)
     for state, decision in watched.decided:
@@ -272,7 +274,7 @@ def test_memory_that_runs_out_is_the_kernels_to_free() -> None:
     assert result.wall_seconds > 10
 
 
-def test_a_step_that_cannot_fit_fails_and_the_rest_goes_on() -> None:
+def test_a_step_that_cannot_fit_fails_and_the_others_continue() -> None:
     steps = [make.record("giant", peak=9 * GB), *project()]
     result = simulate(steps, Adaptive(), cpus=4, memory=8 * GB)
     assert result.failed == ("giant",)

@@ -1,4 +1,4 @@
-"""What a run came to: kills, memory and bounds, as they are added up while it goes on."""
+"""The summary of a run: kills, memory and bounds, collected while it runs."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def test_the_exact_chips_are_those_of_the_boards() -> None:
         ("10.0", "10.3", "cubin"),
         ("12.0", "12.1", "cubin"),
         ("12.0", "10.0", None),
-        # Boards of their own: 8.7 takes only 8.7, and gives to nobody.
+        # 8.7 is compatible with no other architecture: it runs only its own code.
         ("8.7", "8.7", "cubin"),
         ("8.0", "8.7", None),
         ("8.6", "8.7", None),

@@ -39,7 +39,7 @@ def steps(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plain(launcher: Path) -> Iterator[Launch]:
-    """The launcher where nobody governs."""
+    """Yield the launcher without a governor."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("STOKER_")}
     launch = Launch(launcher, environment)
     yield launch

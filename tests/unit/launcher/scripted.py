@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 60.0  # seconds until a test that waits gives up
+TIMEOUT_S = 60.0  # seconds until a test that waits gives up
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 
@@ -41,7 +41,7 @@ def decoded(line: bytes) -> list[bytes]:
 
 def until(condition: Callable[[], bool], what: str) -> None:
     """Wait for something that another process will make true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"never came true: {what}"
         time.sleep(0.005)
@@ -86,7 +86,7 @@ class Conversation:
     """What one launcher says and is told."""
 
     def __init__(self, stream: socket.socket):
-        stream.settimeout(PATIENCE)
+        stream.settimeout(TIMEOUT_S)
         self._stream = stream
         self._received = b""
         self.keeper = 0  # the process whose pidfd came last
@@ -149,7 +149,7 @@ class ScriptedGovernor:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(backlog)
-        self._listener.settimeout(PATIENCE)
+        self._listener.settimeout(TIMEOUT_S)
         self._conversations: list[Conversation] = []
 
     def accept(self) -> Conversation:
@@ -171,7 +171,7 @@ class ScriptedGovernor:
         except BlockingIOError:
             return False
         finally:
-            self._listener.settimeout(PATIENCE)
+            self._listener.settimeout(TIMEOUT_S)
         return True
 
     def permit_everything(self) -> list[list[bytes]]:
@@ -259,6 +259,6 @@ class Launch:
 
 
 def result(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    """Its status, output and errors, once it has ended."""
-    out, err = process.communicate(timeout=PATIENCE)
+    """Wait for the process; return its status, output and errors."""
+    out, err = process.communicate(timeout=TIMEOUT_S)
     return process.returncode, out, err

@@ -21,7 +21,7 @@ def test_within_a_step_it_does_not_ask(launch: Launch, governor: ScriptedGoverno
 
 
 @pytest.mark.parametrize("socket", ["absent", "x" * 200, ""])
-def test_where_nobody_listens_it_becomes_the_command(
+def test_without_a_listener_it_executes_the_command(
     plain: Launch, tmp_path: Path, socket: str
 ) -> None:
     plain.environment["STOKER_SOCKET"] = str(tmp_path / socket)

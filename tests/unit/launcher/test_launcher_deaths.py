@@ -1,4 +1,4 @@
-"""Whoever dies, nothing is left: neither a process nor a half-written file."""
+"""Whichever process dies, no other process and no incomplete file is left behind."""
 
 import os
 import signal
@@ -113,7 +113,7 @@ def test_of_the_parent(launch: Launch, governor: ScriptedGovernor, tmp_path: Pat
 
 
 def test_of_only_a_thread_of_the_parent(launch: Launch, governor: ScriptedGovernor) -> None:
-    """The kernel tells of it as of a parent's death."""
+    """The kernel sends the same signal as when the parent dies."""
     started: list[subprocess.Popen[bytes]] = []
     thread = threading.Thread(target=lambda: started.append(launch.script("sleep 0.2; echo well")))
     thread.start()

@@ -29,7 +29,7 @@ def hasty(launch: Launch, tmp_path: Path) -> Launch:
     """Launchers that soon ask whether the governor is alive; turns for one at a time."""
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks/cpu0").touch()
-    launch.environment |= {"STOKER_PATIENCE": "3", "STOKER_LOCKS": str(tmp_path / "locks")}
+    launch.environment |= {"STOKER_GOVERNOR_TIMEOUT": "3", "STOKER_LOCKS": str(tmp_path / "locks")}
     return launch
 
 

@@ -150,7 +150,7 @@ def test_the_end_of_what_a_failed_command_printed(
     assert tail == whole[-4096:]
 
 
-def test_output_that_nobody_reads(launch: Launch, governor: ScriptedGovernor) -> None:
+def test_output_without_a_reader(launch: Launch, governor: ScriptedGovernor) -> None:
     reader, writer = os.pipe()
     process = launch("/bin/sh", "-c", "echo out; exit 3", stdout=writer, stderr=writer)
     os.close(writer)

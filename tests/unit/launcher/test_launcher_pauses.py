@@ -1,4 +1,4 @@
-"""Pause and resume: growth stops for a moment, the work is kept, nobody is forgotten."""
+"""Pause and resume: growth stops, the work is kept, and every process is resumed."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ while not os.path.exists(sys.argv[2]):
 sys.exit(3)
 """
 
-# Each child has a child and ends, so that at any moment somebody is about to be born.
+# Each child has a child and ends, so that at any moment a process is about to be forked.
 FORKING = """
 import os, sys, time
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -126,7 +126,7 @@ def ticking(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) -> Comma
     return command
 
 
-def test_a_paused_command_stands_still_and_then_goes_on(ticking: Command) -> None:
+def test_a_paused_command_stops_and_then_resumes(ticking: Command) -> None:
     ticking.pause()
     assert len(list(descendants(ticking.keeper))) == 2
     ticking.pause()  # once more is no more
@@ -196,13 +196,13 @@ def test_job_control_leaves_the_pause_as_it_is(ticking: Command) -> None:
     ticking.process.send_signal(signal.SIGTSTP)
     until(lambda: state(ticking.process.pid) == "T", "the launcher is stopped")
     ticking.process.send_signal(signal.SIGCONT)
-    until(lambda: state(ticking.process.pid) == "S", "the launcher goes on")
+    until(lambda: state(ticking.process.pid) == "S", "the launcher continues")
     until(ticking.stands_still, "still paused")
     ticking.step.say("resume")
     ticking.moves()
 
 
-def test_a_paused_command_goes_on_without_its_governor(
+def test_a_paused_command_resumes_without_its_governor(
     ticking: Command, governor: ScriptedGovernor
 ) -> None:
     ticking.pause()
@@ -235,7 +235,7 @@ def test_what_is_born_around_the_pause_is_stopped_too(
 
 
 def permit_and_pause(governor: ScriptedGovernor) -> tuple[Conversation, int]:
-    """In one breath: it may find the keeper's child before that is the command, or nobody yet."""
+    """Send both at once: the pause may find no child of the keeper, or a child before its exec."""
     step = governor.asked()
     step.say_raw(encoded("run", "7") + encoded("pause"))
     step.expect("started")
@@ -282,6 +282,6 @@ def test_a_daemon_does_not_stay_stopped(
 
         until(has_ended, "the command ends")
         assert command.step.expect("done")[0] == b"3"
-        until(lambda: state(daemon) == "S", "the daemon goes on")
+        until(lambda: state(daemon) == "S", "the daemon continues")
     finally:
         os.kill(daemon, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""When the governor dies: what runs goes on, and what waits takes turns."""
+"""When the governor dies, running steps continue, and waiting steps take turns."""
 
 import resource
 import signal
@@ -96,7 +96,7 @@ def test_without_locks_it_becomes_the_command(launch: Launch, governor: Scripted
 
 
 @pytest.mark.usefixtures("locks")
-def test_what_runs_goes_on_to_its_end(
+def test_a_running_command_continues_until_it_exits(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
     process = launch.script(

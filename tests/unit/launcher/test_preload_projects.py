@@ -1,4 +1,4 @@
-"""Whole builds that know nothing of stoker: each compiler that starts is governed, once.
+"""Whole builds that are not configured for stoker: each compiler is governed exactly once.
 
 How many started is counted by strace, not by what we believe of them.
 """

@@ -51,7 +51,7 @@ def test_without_a_list_of_mounts_there_are_still_sizes(tmp_path: Path, record: 
     assert disk.total > 0
 
 
-def test_a_name_too_long_is_on_the_disk_of_the_folder_round_it(
+def test_a_name_too_long_is_on_the_disk_of_its_parent_folder(
     tmp_path: Path, record: Record
 ) -> None:
     (disk,) = read_disks(record({}), (tmp_path / ("x" * 300) / "y",))

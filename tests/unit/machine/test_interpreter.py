@@ -63,7 +63,7 @@ def test_packages_half_removed_are_left_out_and_names_are_normal(tmp_path: Path)
     assert not packages.keys() & {"nameless", "without"}
 
 
-def test_chatter_round_the_answer_is_passed_over(tmp_path: Path) -> None:
+def test_other_output_before_and_after_the_answer_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hello', end=' ')\n")
     interpreter = ask_interpreter(sys.executable, probe(PYTHONPATH=str(tmp_path)))
     assert interpreter.executable == sys.executable

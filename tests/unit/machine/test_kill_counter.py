@@ -38,7 +38,7 @@ def test_the_group_that_the_process_is_in_counts(record: Record, host: dict[str,
     assert tree.notes == ()
 
 
-def test_it_goes_on_counting(record: Record) -> None:
+def test_it_keeps_counting(record: Record) -> None:
     tree = record(V1)
     with closing(KillCounter(42, tree)) as counter:
         assert counter.read() == 3

@@ -97,8 +97,8 @@ def test_v1_takes_the_smallest_limit_and_leaves_cache_out_of_what_is_used(record
     assert tree.notes == ()
 
 
-def test_v1_tells_of_a_limit_outside_our_sight(record: Record) -> None:
-    """A container sees its own group only; a pod round it may have a smaller limit."""
+def test_v1_reports_a_limit_that_is_not_visible_to_us(record: Record) -> None:
+    """A container sees only its own group; the pod that contains it may have a smaller limit."""
     group = {
         "limit_in_bytes": V1_NO_LIMIT,
         "usage_in_bytes": GB,
@@ -170,7 +170,7 @@ def test_a_limit_above_physical_memory_does_not_bind(record: Record) -> None:
     [("", False), ("/slice", True), ("/slice/job", True), (None, False)],
     ids=["outside the limit", "at the limit", "inside the limit", "nowhere"],
 )
-def test_a_group_dies_as_one_when_the_limit_is_round_it(
+def test_a_group_is_killed_as_a_whole_when_the_limit_is_on_its_parent(
     record: Record, set_at: str | None, killed: bool
 ) -> None:
     groups: dict[str, dict[str, object]] = {

@@ -78,7 +78,7 @@ def test_a_process_sees_the_limit_of_its_group(make_group: MakeGroup) -> None:
     assert machine.notes == ()
 
 
-def test_a_group_round_it_binds_if_its_limit_is_smaller(make_group: MakeGroup) -> None:
+def test_the_limit_of_a_parent_group_binds_if_it_is_smaller(make_group: MakeGroup) -> None:
     outer = make_group("outer")
     inner = make_group("inner", inside=outer)
     outer.set_limit(GB)

@@ -47,7 +47,7 @@ def test_exit_statuses_are_the_documented_numbers() -> None:
     }
 
 
-def test_the_place_stands_before_the_message() -> None:
+def test_the_place_precedes_the_message() -> None:
     error = UsageError("unknown key 'x'", hints=iter(["one", "two"]), where="stoker.toml:3")
     assert str(error) == "stoker.toml:3: unknown key 'x'"
     assert error.hints == ("one", "two")
@@ -61,7 +61,7 @@ def test_the_nearest_names_come_best_first_and_keep_their_case() -> None:
     assert len(nearest("USE_CUDN", known, count=1)) == 1
 
 
-def test_an_unknown_name_is_said_with_its_neighbours_and_a_hint() -> None:
+def test_an_unknown_name_comes_with_similar_names_and_a_hint() -> None:
     error = unknown("option", "USE_CUDDN", ["USE_CUDNN"], where="command line", hint="look there")
     assert str(error) == "command line: unknown option 'USE_CUDDN'"
     assert error.hints == ("did you mean USE_CUDNN?", "look there")

@@ -24,8 +24,8 @@ def test_lock_waits_or_says_so(tmp_path: Path) -> None:
             assert locks.is_held(lock)
 
 
-def test_a_deleted_lock_is_nobodys(tmp_path: Path) -> None:
-    """Whoever waited for a lock that its holder deleted must not believe to hold it."""
+def test_a_deleted_lock_is_held_by_no_process(tmp_path: Path) -> None:
+    """A process that waited for a lock that its holder deleted must not assume that it holds it."""
     lock = tmp_path / "lock"
 
     with ExitStack() as first:

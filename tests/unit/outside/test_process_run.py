@@ -50,8 +50,8 @@ def test_a_wrapper_that_hangs_takes_its_children_along(tmp_path: Path) -> None:
     """The shell waits for a child that holds the pipe; neither may be left or waited for."""
     pid_file = tmp_path / "pid"
     wrapper = script(tmp_path, f"#!/bin/sh\nsleep 600 &\necho $! > {pid_file}\nwait\n")
-    for patience in (0.3, 3, 30):  # on a busy machine the child takes a while to start
-        assert process.run([wrapper], timeout=patience).status is None
+    for timeout in (0.3, 3, 30):  # on a busy machine the child takes a while to start
+        assert process.run([wrapper], timeout=timeout).status is None
         if pid_file.exists() and pid_file.read_text().strip():
             break
     child = int(pid_file.read_text())
@@ -64,7 +64,7 @@ def test_a_wrapper_that_hangs_takes_its_children_along(tmp_path: Path) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Not gone, and no zombie that only waits for somebody to ask."""
+    """Return whether the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -77,7 +77,7 @@ def test_any_name_is_taken_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("tree", [None, *TREES])
-def test_a_misspelt_option_is_refused_with_its_neighbours(tree: SourceTree | None) -> None:
+def test_a_misspelt_option_is_refused_with_similar_names(tree: SourceTree | None) -> None:
     with pytest.raises(UsageError) as refused:
         plan("cpu", tree=tree, defines={"USE_CUDDN": "1"}, said=file_line(8))
     assert str(refused.value) == "stoker.toml:8: unknown option 'USE_CUDDN'"

@@ -42,7 +42,7 @@ def test_time_shrinks_with_cpus() -> None:
         ("ios", None),
     ],
 )
-def test_what_nobody_measured_is_unknown(words: str, tree: SourceTree | None) -> None:
+def test_what_was_not_measured_is_unknown(words: str, tree: SourceTree | None) -> None:
     found = of(words, tree)
     for quantity in (found.seconds, found.largest_step_bytes, found.disk_bytes, found.wheel_bytes):
         assert quantity.amount is None

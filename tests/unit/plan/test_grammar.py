@@ -243,7 +243,7 @@ def test_the_short_label() -> None:
         ("rocm6-gfx942", "rocm6", "rocm6.4"),
     ],
 )
-def test_a_misspelt_word_comes_with_its_neighbours(text: str, says: str, near: str) -> None:
+def test_a_misspelt_word_comes_with_similar_words(text: str, says: str, near: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse(text)
     assert says in refused.value.message
@@ -397,7 +397,7 @@ def test_one_part_apart(part: str, text: str, value: object) -> None:
         ("features", "ncl", "nccl"),
     ],
 )
-def test_a_misspelt_part_has_its_place_and_neighbours(part: str, text: str, near: str) -> None:
+def test_a_misspelt_part_has_its_place_and_similar_words(part: str, text: str, near: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_part(part, text, "stoker.toml:7")
     assert refused.value.where == "stoker.toml:7"

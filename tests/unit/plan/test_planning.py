@@ -87,7 +87,7 @@ def jobs(*, cpus: int = 8, free: int = 64 * GIB, largest: float | None) -> str |
 @pytest.mark.parametrize(
     ("cpus", "free", "largest", "expected"),
     [
-        (8, 64 * GIB, None, "8"),  # nobody knows: as many as CPUs
+        (8, 64 * GIB, None, "8"),  # unknown: as many as CPUs
         (8, 64 * GIB, 2 * GIB, "8"),
         (8, 8 * GIB, 2 * GIB, "4"),
         (8, 9 * GIB, 5 * GIB, "1"),
@@ -139,7 +139,7 @@ def test_each_feature_remembers_who_asked_for_it() -> None:
     assert origins["USE_MPI"] == "variant cpu-nompi"
 
 
-def test_a_default_that_nobody_asked_for_gives_way_to_the_file() -> None:
+def test_the_file_overrides_a_default_that_was_not_requested() -> None:
     defines = {"CMAKE_BUILD_TYPE": "Debug"}
     planned = plan("cpu", tree=cmake_tree(), defines=defines, said=file_line(2))
     assert planned.value("CMAKE_BUILD_TYPE") == "Debug"

@@ -36,7 +36,7 @@ def test_the_toolkit_that_fits_is_named() -> None:
     assert "CMAKE_CUDA_COMPILER" not in cmake_of(plan("cu126-sm90", tree=cmake_tree(), toolbox=box))
 
 
-def test_a_cpu_build_knows_nothing_of_cuda() -> None:
+def test_a_cpu_build_has_no_cuda_options() -> None:
     planned = plan("cpu", tree=cmake_tree())
     assert cmake_of(planned) == {"CMAKE_BUILD_TYPE": "Release"}
     assert [setting.origin.kind for setting in planned.cmake] == [OriginKind.DEFAULT]

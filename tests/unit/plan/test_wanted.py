@@ -99,5 +99,5 @@ def test_a_wrong_feature_says_where_it_stands() -> None:
 
 
 def test_a_part_that_loses_is_not_even_read() -> None:
-    """The file's BLAS may be of another time; the name says another, so nobody minds."""
+    """The file names an unknown BLAS; it is ignored, because the variant names another."""
     assert wanted("cpu-mkl", {"blas": ("whatever", FILE)})[0].blas == "mkl"

@@ -106,7 +106,7 @@ def test_a_plan_in_a_pipe_has_one_line_for_each_setting(printed: Printed) -> Non
         assert any(setting.name in line and str(setting.origin) in line for line in lines)
 
 
-def test_marks_stand_before_the_first_line_only(printed: Printed) -> None:
+def test_marks_precede_the_first_line_only(printed: Printed) -> None:
     assert printed(Indented("one two three", 6, "ok"), 12) == [
         "ok    one",
         "      two",

@@ -74,7 +74,7 @@ def test_what_is_no_option(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text).options == ()
 
 
-def test_the_blocks_round_an_option(tmp_path: Path) -> None:
+def test_the_blocks_that_enclose_an_option(tmp_path: Path) -> None:
     text = """
         option(NONE "" ON)
         if(A OR B)

@@ -1,4 +1,4 @@
-"""What engines tell of themselves."""
+"""Reading the output of `podman info` and `docker info`."""
 
 import json
 from typing import Any

@@ -111,7 +111,7 @@ def test_older_compilers_by_distribution() -> None:
 # -- nvcc --------------------------------------------------------------------------------------
 
 
-def test_no_nvcc_is_mended_from_the_index_where_the_index_has_one() -> None:
+def test_a_missing_nvcc_is_installed_from_the_index_if_the_index_has_it() -> None:
     finding = named(doctor("cu130-sm90", toolbox=toolbox(cuda=())), "nvcc-missing")
     assert finding.severity is Severity.ERROR
     assert finding.title == "no working CUDA 13.0 compiler"

@@ -69,7 +69,7 @@ def test_enough_memory() -> None:
     assert finding.title == "32.0 GiB of memory"
 
 
-def test_nothing_is_short_where_nobody_knows_the_need() -> None:
+def test_an_unknown_need_is_not_a_shortage() -> None:
     findings = doctor("cpu", tree=cmake_tree(), machine=linux(memory=memory(GIB // 4)))
     assert named(findings, "memory").severity is Severity.OK
 
