@@ -102,7 +102,7 @@ def _number(arch: str) -> int:
 
 @cache
 def _way(archs: tuple[str, ...], capability: str) -> DeviceKind | None:
-    """By a cubin where one fits, else by PTX."""
+    """Return how code runs on a GPU: through a cubin if one fits, else through PTX."""
     fitting = {arch.partition("_")[0] for arch in archs if _fits(arch, capability)}
     if "sm" in fitting:
         return DeviceKind.CUBIN
@@ -111,7 +111,9 @@ def _way(archs: tuple[str, ...], capability: str) -> DeviceKind | None:
 
 @cache
 def _fits(arch: str, capability: str) -> bool:
-    """``arch`` is as in device code: ``sm_90a``, ``compute_90``. LTO-IR does not run by itself."""
+    """Return whether code for ``arch`` (``sm_90a``, ``compute_90``) fits. LTO-IR does not run by
+    itself.
+    """
     kind, _, name = arch.partition("_")
     number = name.rstrip("af")
     dotted = f"{number[:-1] or '0'}.{number[-1]}{name[len(number) :]}"

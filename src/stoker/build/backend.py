@@ -27,14 +27,14 @@ def make_wheel(
     settings: Mapping[str, str],
     editable: bool = False,
 ) -> Path:
-    """Of the tree, in the folder ``into``, which then holds nothing else."""
+    """Build the wheel of the tree in the folder ``into``, which then contains nothing else."""
     rmtree(into, ignore_errors=True)
     with _builder(tree, python, execute) as builder:
         return Path(builder.build("editable" if editable else "wheel", into, dict(settings)))
 
 
 def extra_requirements(tree: Path, *, python: str, execute: Execute) -> tuple[str, ...]:
-    """What the back end asks for beside what pyproject.toml says."""
+    """Return what the back end requires in addition to pyproject.toml."""
     with _builder(tree, python, execute) as builder:
         return tuple(sorted(builder.get_requires_for_build("wheel")))
 
@@ -64,14 +64,14 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
 
 
 def clear_copies(build: Path) -> None:
-    """What setuptools has copied or linked it takes for done once it exists, even half written."""
+    """Delete copies and links of setuptools, which treats an existing file as complete."""
     for pattern in ("lib", "lib.*", "bdist.*"):
         for folder in build.glob(pattern):
             rmtree(folder, ignore_errors=True)
 
 
 def outside_the_tree(folder: Path, build: Path) -> dict[str, str]:
-    """Variables that have setuptools build in ``build``."""
+    """Return variables that make setuptools build in ``build``."""
     path = folder / "distutils.cfg"
     write_whole(path, f"[build]\nbuild_base = {build}\n")
     return {"DIST_EXTRA_CONFIG": str(path)}

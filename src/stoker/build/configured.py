@@ -32,8 +32,8 @@ class SwitchedOff(Value, frozen=True, kw_only=True):
 
 
 def probe_files(folder: Path, names: Iterable[str]) -> Path:
-    """A file for CMAKE_PROJECT_INCLUDE. It has CMake write down, when the top folder is through,
-    what each name is then: a plain variable hides the cache's, which keeps what was asked.
+    """Return a file for CMAKE_PROJECT_INCLUDE, which makes CMake write the final value of each
+    name. A plain variable hides the cache entry, which keeps the requested value.
     """
     wanted = " ".join(name for name in names if _NAME.match(name))
     last, first = folder / "stoker-last.cmake", folder / "stoker-first.cmake"
@@ -70,7 +70,7 @@ def read_answer(text: str) -> dict[str, str]:
 def switched_off(
     asked: Iterable[str], found: dict[str, str], log: str, tree: SourceTree
 ) -> tuple[SwitchedOff, ...]:
-    """``asked``: names that were to be on. One of which nothing was found out is not judged."""
+    """Return the names of ``asked`` that are off. A name without a known value is skipped."""
     return tuple(
         _judged(name, log, tree) for name in asked if name in found and not is_on(found[name])
     )

@@ -70,7 +70,7 @@ class Isolated:
 
     @staticmethod
     def version(folder: Path, package: str) -> str | None:
-        """Of a package in the environment."""
+        """Return the version of a package in the environment."""
         found = folder.glob(f"lib/python*/site-packages/{package}-*.dist-info")
         name = next((path.name for path in found), None)
         return name.removesuffix(".dist-info").partition("-")[2] if name else None

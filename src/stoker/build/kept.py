@@ -26,7 +26,7 @@ _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
 
 
 def kept(kind: Kind) -> Iterator[CleanupItem]:
-    """All of one kind, also what killed processes left half made or half deleted."""
+    """Return all items of one kind, including incomplete ones of killed processes."""
     if kind not in _PLACES:
         return
     root, lock_of = _PLACES[kind]
@@ -37,7 +37,7 @@ def kept(kind: Kind) -> Iterator[CleanupItem]:
 
 
 def kept_of(tree: Path) -> Iterator[CleanupItem]:
-    """The build folders of one tree, also that within it if it was built in place."""
+    """Return the build folders of one tree, including one inside the tree."""
     in_tree = work.in_tree_folder(tree)
     for path in work.work_folders(tree):
         place = tree / "build" if path == in_tree else path
@@ -62,7 +62,7 @@ def remove(entry: CleanupItem) -> bool:
 
 
 def _described(kind: Kind, path: Path, lock: Path) -> Iterator[CleanupItem]:
-    """Nothing where it is gone by now."""
+    """Return the item; ``None`` if it has been deleted meanwhile."""
     link = _link_of_the_user(path)
     with suppress(FileNotFoundError):
         used = path.lstat().st_mtime
@@ -86,11 +86,11 @@ def _link_of_the_user(path: Path) -> str:
 
 
 def _places(path: Path) -> set[Path]:
-    """The folder, and what of it lies in memory."""
+    """Return the folder and the part of it that is in memory."""
     build = _build_of(path)
     return {path.resolve(), build.resolve()} if memory_tree.is_in_memory(build) else {path}
 
 
 def _build_of(path: Path) -> Path:
-    """Where a link into memory would be: itself, of a build in a tree, or within."""
+    """Return the path that may be a link into memory: the build folder itself or one inside it."""
     return path if path.is_symlink() else path / "build"

@@ -17,13 +17,13 @@ _HOME = re.compile(r".+-[0-9a-f]{8}")
 
 
 def home_in(memory: Path, work: Path) -> Path:
-    """The place in memory for the build of a work folder."""
+    """Return the place in memory for the build of a work folder."""
     sign = hashlib.sha256(os.fsencode(work)).hexdigest()[:8]
     return private_folder(memory / _homes()) / f"{work.name}-{sign}"
 
 
 def is_in_memory(build: Path) -> bool:
-    """Whether this is a link that ``put`` made; a link of the user's own is never followed."""
+    """Return whether this is a link that ``put`` made; the user's own links are never followed."""
     if not build.is_symlink():
         return False
     home = build.readlink()
@@ -31,12 +31,12 @@ def is_in_memory(build: Path) -> bool:
 
 
 def is_lost(build: Path) -> bool:
-    """The link is there and what it led to is not."""
+    """Return whether the link exists but its target does not."""
     return is_in_memory(build) and not build.exists()
 
 
 def put(build: Path, home: Path) -> None:
-    """From now on the build folder is at ``home``, empty unless it was there before."""
+    """Move the build folder to ``home``, which is empty unless it existed before."""
     if build.is_symlink() and not is_in_memory(build):
         raise UsageError(
             f"{build} is a link of your own, to {build.readlink()}",
@@ -72,7 +72,7 @@ def take_out(build: Path) -> None:
 
 
 def drop(build: Path) -> None:
-    """What lies in memory for a build folder, and the link to it, if there is one."""
+    """Delete what is in memory for a build folder, and the link to it."""
     if is_in_memory(build):
         if build.exists():
             files.remove_whole(build.readlink())

@@ -25,7 +25,7 @@ class Route(Value, frozen=True, kw_only=True):
 def choose_route(
     plan: Plan, tree: SourceTree, request: BuildRequest, *, build: Path, python: str
 ) -> Route:
-    """``python`` is the interpreter that the back end runs in."""
+    """Return how the tree is built. ``python`` is the interpreter that runs the back end."""
     root = Path(tree.path)
     last = last_stage(plan, tree, request)
     by_cmake = tree.kind is not ProjectKind.EXTENSION and _calls_cmake(tree, last)
@@ -60,7 +60,7 @@ def last_stage(plan: Plan, tree: SourceTree, request: BuildRequest) -> BuildStag
 
 
 def _calls_cmake(tree: SourceTree, last: BuildStage) -> bool:
-    """Whether CMake can be called before, or instead of, the back end."""
+    """Return whether CMake can be called before, or instead of, the back end."""
     if tree.kind is ProjectKind.PYTORCH or last is not BuildStage.WHEEL:
         return True
     return tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
@@ -72,7 +72,7 @@ def _by_setup(plan: Plan, tree: SourceTree, last: BuildStage) -> bool:
 
 
 def _of_python(tree: SourceTree, python: str, last: BuildStage) -> dict[str, str]:
-    """What scikit-build-core says when it configures the same folder, as far as it matters."""
+    """Return the options that scikit-build-core passes when it configures the same folder."""
     if tree.front_end is not FrontEnd.SCIKIT_BUILD_CORE or last is BuildStage.INSTALL:
         return {}
     told = {"SKBUILD": "2", "SKBUILD_PROJECT_NAME": tree.name}

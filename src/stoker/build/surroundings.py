@@ -16,7 +16,9 @@ def surroundings(
     maps: Mapping[Path, str],
     epoch: int | None,
 ) -> dict[str, str]:
-    """``maps``: folders and what compilers are to call them. ``epoch``: when the source was."""
+    """Return the environment of a build. ``maps``: folders and their names in outputs. ``epoch``:
+    the date of the source.
+    """
     environment = dict(base) | {setting.name: setting.value for setting in plan.environment}
     environment.setdefault("SOURCE_DATE_EPOCH", str(epoch or _FIRST_ZIP_CAN_SAY))
     flags = " ".join(map_flags(maps))
@@ -31,7 +33,7 @@ def surroundings(
 
 
 def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
-    """Of a folder whose name a command line would take apart, none."""
+    """Return the flags that map folder names; none for a name that a command line would split."""
     return tuple(
         f"-ffile-prefix-map={folder}={name}"
         for folder, name in maps.items()

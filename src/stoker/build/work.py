@@ -29,18 +29,20 @@ class Stamp(Value, frozen=True, kw_only=True):
 
 
 def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
-    """Another tree, variant or Python has another folder; changed options keep the same."""
+    """Return the folder of a build. It depends on tree, variant and Python, not on other
+    options.
+    """
     readable = folders.short_name(f"{name}-{variant}")
     return root() / f"{readable}-{_sign(str(tree))}-{_sign(python)}"
 
 
 def work_folders(tree: Path) -> list[Path]:
-    """All that were made for a tree."""
+    """Return all work folders of a tree."""
     return sorted(root().glob(f"*-{_sign(str(tree))}-*/"))
 
 
 def in_tree_folder(tree: Path) -> Path:
-    """That of builds in the tree itself, of whatever variant."""
+    """Return the folder of builds in the tree itself, for any variant."""
     return work_folder(tree, name="in-tree", variant="any", python="")
 
 
@@ -58,7 +60,7 @@ def _sign(text: str) -> str:
 
 @contextmanager
 def held(path: Path) -> Iterator["Work"]:
-    """The folder, ours alone while the block runs. What a killed build left running ends first."""
+    """Lock the folder while the block runs, after ending processes that a killed build left."""
     with locked(path):
         process.end_all_with(MARK, str(path))
         yield Work(path)
@@ -66,8 +68,8 @@ def held(path: Path) -> Iterator["Work"]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """A folder that only one build may use at a time; the lock stands beside it, and is let go
-    when the process ends in whatever way.
+    """Lock a folder that only one build may use at a time. The lock file is beside it and is
+    released when the process exits.
     """
     with ExitStack() as stack:
         try:
@@ -101,7 +103,7 @@ class Work:
         self.path.mkdir(parents=True)
 
     def reason(self, stage: BuildStage, inputs: Mapping[str, str]) -> str | None:
-        """Why a stage must be done, in words; ``None`` where it need not."""
+        """Return why a stage must run, in words; ``None`` if it need not."""
         stamp = self._stamp(stage)
         if stamp is None:
             return "not done before"
@@ -113,7 +115,7 @@ class Work:
         return f"{gone[0]} is gone" if gone else None
 
     def changed(self, stage: BuildStage, name: str, digest: str) -> bool:
-        """Whether this one input is another than when the stage was last done."""
+        """Return whether this input has changed since the stage last succeeded."""
         stamp = self._stamp(stage)
         return stamp is None or stamp.inputs.get(name) != digest
 
@@ -122,7 +124,7 @@ class Work:
         return tuple(map(Path, stamp.outputs)) if stamp else ()
 
     def begin(self, stage: BuildStage) -> None:
-        """From here to ``done`` the stage counts as not done."""
+        """Mark the stage as not done, until ``done`` is called."""
         self._file(stage).unlink(missing_ok=True)
 
     def done(self, stage: BuildStage, inputs: Mapping[str, str], outputs: tuple[Path, ...]) -> None:

@@ -26,7 +26,7 @@ class NoVariantError(StokerError):
 
 
 def read_words(words: Sequence[str], catalogue: PublishedCatalogue) -> tuple[Requirement, ...]:
-    """The requirements that a user names; without any, PyTorch or the only project there is."""
+    """Return the requirements that a user named; the default is PyTorch or the only project."""
     if not words:
         words = (TORCH,) if TORCH in catalogue.projects else catalogue.projects
         if len(words) != 1:
@@ -49,7 +49,7 @@ def _requirement(word: str, catalogue: PublishedCatalogue) -> Requirement:
 
 
 def choose(host: Host, catalogue: PublishedCatalogue, wanted: Sequence[Requirement]) -> Selection:
-    """The best wheel of each project so that all fit together; PyTorch decides first."""
+    """Return the best wheel of each project so that all fit together; PyTorch is chosen first."""
     ordered = sorted(wanted, key=lambda one: canonicalize_name(one.name) != TORCH)
     ranked = _Ranked(host, catalogue)
     choices = ranked(ordered[0])
@@ -91,7 +91,7 @@ def _matching(catalogue: PublishedCatalogue, wanted: Requirement) -> list[Publis
 def _completed(
     first: PublishedWheel, wanted: Sequence[Requirement], ranked: _Ranked, refusals: list[str]
 ) -> tuple[PublishedWheel, ...] | None:
-    """The wheel with one for each requirement, theirs included; None where one finds no match."""
+    """Return the wheel with one for each requirement, recursively; ``None`` if one has no match."""
     taken = [first]
     while missing := _missing(taken, wanted, ranked):
         found = [choice.wheel for choice in ranked(missing) if choice.runs]
@@ -126,7 +126,7 @@ def _refusals(
 def _required(
     host: Host, catalogue: PublishedCatalogue, taken: Iterable[PublishedWheel]
 ) -> Iterator[Requirement]:
-    """What the wheels require and the catalogue has."""
+    """Return what the wheels require and the catalogue has."""
     environment = marker_environment(host)
     projects = set(catalogue.projects)
     for wheel in taken:
@@ -146,7 +146,7 @@ def _active(wheel: PublishedWheel, environment: Mapping[str, str]) -> Iterator[R
 
 
 def marker_environment(host: Host) -> dict[str, str]:
-    """What environment markers are evaluated against; no extra is asked for."""
+    """Return the environment that markers are evaluated against; no extra is requested."""
     return {
         "python_version": ".".join(host.python.split(".")[:2]),
         "python_full_version": host.python if host.python.count(".") > 1 else f"{host.python}.0",
@@ -164,7 +164,7 @@ def marker_environment(host: Host) -> dict[str, str]:
 
 
 def _out_of_step(one: PublishedWheel, other: PublishedWheel) -> str | None:
-    """Why two wheels cannot be used together."""
+    """Return why two wheels cannot be used together."""
     for wheel, torch in ((one, other), (other, one)):
         if torch.project == TORCH and (problem := _other_torch(wheel, torch)):
             return problem
@@ -192,7 +192,9 @@ def _other_torch(wheel: PublishedWheel, torch: PublishedWheel) -> str | None:
 
 
 def _differ(one: str | None, other: str | None) -> bool:
-    """As far as both say: 12.8 and 12 do not differ, 12.8 and 12.9 do."""
+    """Return whether versions differ as far as both are given: 12.8 and 12 do not, 12.8 and 12.9
+    do.
+    """
     if one is None or other is None:
         return False
     pairs = zip(one.split(".")[:2], other.split(".")[:2], strict=False)

@@ -106,7 +106,9 @@ def _needed(facts: ArtifactFacts) -> Iterator[str]:
 
 
 def _backend(facts: ArtifactFacts) -> Backend:
-    """Without a plan, the libraries tell: device code, or a CUDA library that they need."""
+    """Return the back end; without a plan, derive it from device code or required CUDA
+    libraries.
+    """
     device = any(library.regions for library in facts.libraries)
     linked = any(cuda_of(name) or name == "libcuda.so.1" for name in _needed(facts))
     return Backend.CUDA if device or linked else Backend.CPU
@@ -124,7 +126,7 @@ def _cuda(facts: ArtifactFacts, wheel: WheelFacts) -> str | None:
 
 
 def _pinned(line: str) -> tuple[str, str | None]:
-    """The project that a requirement names, and the version that it pins exactly."""
+    """Return the project that a requirement names, and the version that it pins exactly."""
     try:
         requirement = read_requirement(line)
     except InvalidRequirement:
@@ -134,7 +136,9 @@ def _pinned(line: str) -> tuple[str, str | None]:
 
 
 def _built_for_torch(wheel: WheelFacts) -> str | None:
-    """By an exact requirement, or by the label that extensions carry, as in ``+cu12torch2.9``."""
+    """Return the torch version, from an exact requirement or from a label such as
+    ``+cu12torch2.9``.
+    """
     for line in wheel.requires:
         name, version = _pinned(line)
         if name == "torch" and version and "*" not in version:
@@ -176,7 +180,9 @@ def _order(arch: str) -> tuple[str, int, str]:
 
 
 def _variant_name(wheel: WheelFacts, recorded: Recorded, plan: Variant, cuda: str | None) -> str:
-    """From the plan, else from the version's local label, else from what the libraries tell."""
+    """Return the variant from the plan, else from the version's local label, else from the
+    libraries.
+    """
     try:
         local = read_version(wheel.version).local
     except InvalidVersion:
@@ -194,7 +200,9 @@ def _slug(words: Iterable[str]) -> str:
 
 
 def variant_name(text: str) -> str:
-    """The publisher's own name for a variant, checked: it becomes a folder and part of a URL."""
+    """Return the publisher's name for a variant after a check: it becomes a folder and part of a
+    URL.
+    """
     pattern = r"[a-z0-9]+([._-][a-z0-9]+)*"
     if len(text) > 120 or text in RESERVED or not re.fullmatch(pattern, text, re.ASCII):
         raise UsageError(

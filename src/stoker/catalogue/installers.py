@@ -40,7 +40,7 @@ class Installer(Value, frozen=True, kw_only=True):
         return [*self.words, *requirements]
 
     def install_from(self, folder: Path, requirements: Sequence[str], *, alone: bool) -> list[str]:
-        """From the wheels of a folder; ``alone``: no index is asked for anything."""
+        """Install from the wheels of a folder; with ``alone``, without any index."""
         options = ["--no-index"] if alone else []
         return [*self.words, *options, "--find-links", str(folder), *requirements]
 
@@ -51,7 +51,9 @@ class Installer(Value, frozen=True, kw_only=True):
 def find_installer(
     python: str, environment: Mapping[str, str], wanted: InstallerKind | None = None
 ) -> Installer:
-    """For the environment of an interpreter: its own pip, else uv, else the pip of stoker."""
+    """Return the installer for an interpreter's environment: its own pip, else uv, else stoker's
+    pip.
+    """
     uv = shutil.which("uv", path=environment.get("PATH"))
     pip = _pip(python)
     if wanted is not InstallerKind.UV and pip and (wanted or pip[0] == python or not uv):
@@ -69,7 +71,7 @@ def find_installer(
 
 
 def _pip(python: str) -> tuple[str, ...] | None:
-    """-P keeps a folder called pip, in the current folder, from being taken for pip."""
+    """Return pip's command. -P prevents that a folder called pip is imported instead."""
     asked = [python, "-c", "import sys; sys.path[:] = filter(None, sys.path); import pip"]
     if process.run(asked, timeout=_TIMEOUT_S).ok:
         return python, "-m", "pip"
@@ -79,7 +81,7 @@ def _pip(python: str) -> tuple[str, ...] | None:
 
 
 def explained(output: str, installer: Installer) -> StokerError:
-    """The user's error behind the installer's."""
+    """Return the user error for a failure of the installer."""
     tail = "\n".join(output.splitlines()[-20:])
     if "No space left on device" in output:
         return StorageError("the disk is too small for the packages")

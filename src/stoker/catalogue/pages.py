@@ -56,7 +56,7 @@ class Group(Value, frozen=True, kw_only=True, order=True):
 
 
 def groups_of(wheels: Iterable[PublishedWheel]) -> frozenset[Group]:
-    """Every page that lists one of the wheels."""
+    """Return every page that lists one of the wheels."""
     return frozenset(
         group
         for wheel in wheels
@@ -68,14 +68,14 @@ def groups_of(wheels: Iterable[PublishedWheel]) -> frozenset[Group]:
 
 
 def changed_groups(before: PublishedCatalogue, after: PublishedCatalogue) -> frozenset[Group]:
-    """The pages that differ between two catalogues; all others keep their bytes."""
+    """Return the pages that differ between two catalogues; all others keep their bytes."""
     return groups_of(set(before.wheels) ^ set(after.wheels))
 
 
 def index_pages(
     catalogue: PublishedCatalogue, groups: Collection[Group]
 ) -> dict[str, bytes | None]:
-    """Path to content; None where a page has nothing left to list."""
+    """Return path to content; ``None`` for a page that has nothing left to list."""
     listed: dict[Group, list[PublishedWheel]] = {group: [] for group in groups}
     for wheel in catalogue.wheels:
         for group in (
@@ -180,7 +180,9 @@ def _file(wheel: PublishedWheel) -> dict[str, object]:
 
 
 def _relative(wheel: PublishedWheel) -> str:
-    """From a project's page to the wheel: valid wherever the catalogue is served."""
+    """Return the link from a project's page to the wheel, valid wherever the catalogue is
+    served.
+    """
     return f"../../{quote(wheel.path)}"
 
 
@@ -190,7 +192,7 @@ def _relative(wheel: PublishedWheel) -> str:
 def with_wheels(
     catalogue: PublishedCatalogue, wheels: Iterable[PublishedWheel]
 ) -> PublishedCatalogue:
-    """The catalogue with wheels added; one of the same variant and name is replaced."""
+    """Return the catalogue with wheels added; one of the same variant and name is replaced."""
     by_key = {wheel.key: wheel for wheel in (*catalogue.wheels, *wheels)}
     return PublishedCatalogue(wheels=tuple(sorted(by_key.values(), key=_order)))
 
@@ -207,7 +209,7 @@ def _order(wheel: PublishedWheel) -> tuple[str, str, Version, str]:
 
 
 def encoded(catalogue: PublishedCatalogue) -> bytes:
-    """One line for each wheel, so that a diff of two catalogues can be read."""
+    """Return the catalogue with one line for each wheel, so that diffs are readable."""
     lines = b",\n".join(msgspec.json.encode(wheel) for wheel in catalogue.wheels)
     return b'{"format": %d, "wheels": [\n%b\n]}\n' % (catalogue.format, lines)
 

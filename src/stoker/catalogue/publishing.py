@@ -46,7 +46,7 @@ class Pruned(Value, frozen=True, kw_only=True):
 
 
 def read_catalogue(store: Store) -> tuple[PublishedCatalogue, str | None]:
-    """The catalogue and the version of its file; empty where there is none yet."""
+    """Return the catalogue and the version of its file; empty if there is none yet."""
     found = store.read(CATALOGUE)
     if found is None:
         return PublishedCatalogue(), None
@@ -139,7 +139,9 @@ def unpublish(
 
 
 def _named(catalogue: PublishedCatalogue, name: str, variant: str | None) -> list[PublishedWheel]:
-    """By file name, by project, or by project and version as ``torch==2.9.1``."""
+    """Return the wheels with a file name, a project, or a project and version as
+    ``torch==2.9.1``.
+    """
     project, _, version = name.partition("==")
     found = [
         wheel
@@ -186,7 +188,7 @@ def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, 
 
 
 def _older(catalogue: PublishedCatalogue, keep: int) -> Iterator[PublishedWheel]:
-    """All but the newest versions of each project in each variant."""
+    """Return all but the newest versions of each project in each variant."""
     versions: dict[tuple[str, str], set[str]] = {}
     for wheel in catalogue.wheels:
         versions.setdefault((wheel.variant, wheel.project), set()).add(wheel.version)
@@ -262,7 +264,9 @@ def _write(store: Store, content: Mapping[str, bytes | None]) -> None:
 
 @contextmanager
 def _marker(store: Store, groups: Iterable[Group]) -> Iterator[None]:
-    """Kept when anything fails, so that the next publisher repairs the pages."""
+    """Write a marker that is kept if anything fails, so that the next publisher repairs
+    the pages.
+    """
     path = f"{_MARKERS}{secrets.token_hex(8)}.json"
     store.write(path, msgspec.json.encode(sorted(groups)))
     yield

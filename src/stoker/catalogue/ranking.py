@@ -27,7 +27,7 @@ _MOST_SHOWN = 6
 
 
 def rank(host: Host, wheels: Iterable[PublishedWheel]) -> tuple[Choice, ...]:
-    """Every wheel, the best first; those that do not run come last."""
+    """Return all wheels, the best first and those that do not run last."""
     judged = [_judge(host, wheel) for wheel in wheels]
     return tuple(judgement.choice for judgement in sorted(judged, key=lambda one: one.key))
 
@@ -80,7 +80,7 @@ class _Descending:
 
 @cache
 def _public(version: str) -> Version:
-    """Without the local label, which says nothing about age."""
+    """Return the version without the local label, which says nothing about age."""
     return Version(read_version(version).public)
 
 
@@ -172,7 +172,7 @@ class _Served(Value, frozen=True, kw_only=True):
 
 
 def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
-    """The choice and how close its code is to the GPUs; a machine may have several."""
+    """Return the choice and how close its code is to the GPUs; a machine may have several."""
     served = [_served(gpu, wheel) for gpu in dict.fromkeys(host.gpus)]
     running = [one for one in served if one.fit is not Fit.NONE]
     if not running:
@@ -196,7 +196,9 @@ def _served(gpu: HostGpu, wheel: PublishedWheel) -> _Served:
 
 @cache
 def serves(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str, int]:
-    """How device code runs on a GPU, by which architecture, and how many regions have none.
+    """Return how device code runs on a GPU, by which architecture, and how many regions have none.
+    The majority of regions decides: a few contain code for one chip only, or a stub left by
+    slimming.
 
     Most regions decide: a few hold code for one chip only, or a stub that slimming has left.
     """
@@ -215,7 +217,9 @@ def serves(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str,
 
 @cache
 def _taken(archs: tuple[str, ...], capability: str) -> str | None:
-    """The code that the driver takes: for exactly this chip, for its family, else the plain."""
+    """Return the code that the driver loads: for exactly this chip, for its family, else the
+    generic one.
+    """
     runs = [a for a in needed_code(archs, [GpuTarget(arch=capability)]) if not a.startswith("lto_")]
     return max(runs, key=lambda arch: (_arch_number(arch), arch[-1] == "a"), default=None)
 
@@ -232,7 +236,9 @@ def _arch_number(arch: str) -> int:
 
 
 def _closeness(served: _Served) -> tuple[int, int, bool]:
-    """Native before compatible before PTX, then the newest code, then that for one chip only."""
+    """Return a sort key: native before compatible before PTX, then the newest code, then code for
+    one chip.
+    """
     number = _arch_number(served.arch) if served.arch else 0
     return served.fit.rank, -number, not served.arch.endswith("a")
 
@@ -264,7 +270,7 @@ def _listed(words: Iterable[str]) -> str:
 
 @cache
 def supported_tags(host: Host) -> frozenset[Tag]:
-    """The tags of wheels that an installer on this machine accepts."""
+    """Return the tags of wheels that an installer on this machine accepts."""
     version = tuple(int(part) for part in host.python.split(".")[:2])
     name = f"cp{version[0]}{version[1]}"
     platforms = list(_platforms(host))

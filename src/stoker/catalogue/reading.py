@@ -23,7 +23,7 @@ class Located(Value, frozen=True, kw_only=True):
     url: str | None
 
     def reference(self, wheel: PublishedWheel) -> str:
-        """A requirement that names this wheel and no other: by its address and its content."""
+        """Return a requirement that names only this wheel, by its address and hash."""
         return f"{wheel.project} @ {self.wheel_url(wheel)}#sha256={wheel.sha256}"
 
     def wheel_url(self, wheel: PublishedWheel) -> str:

@@ -36,12 +36,14 @@ class S3Store:
 
     @contextmanager
     def exclusive(self, say: Say) -> Iterator[None]:
-        """Others may publish at the same time; conditional writes keep them apart."""
+        """Do nothing: other publishers may work at the same time, and conditional writes separate
+        them.
+        """
         del say
         yield
 
     def read(self, path: str) -> tuple[bytes, str] | None:
-        """The version is the entity tag; read again until it belongs to the content."""
+        """Return the content and its entity tag; read again until both belong together."""
         with self._explained(path):
             while True:
                 try:
@@ -90,7 +92,7 @@ class S3Store:
         return [(path, row["size"]) for path, row in self._found(prefix)]
 
     def abandoned(self, prefix: str) -> list[tuple[str, int]]:
-        """By age: a publisher that still lives has written its files just now."""
+        """Return old files: a running publisher has written its files just now."""
         limit = datetime.now(UTC) - _ABANDONED_AFTER
         return [
             (path, row["size"])
@@ -144,7 +146,7 @@ def _file_system() -> Any:
 
 
 def _headers(path: str) -> dict[str, str]:
-    """Browsers and installers go by the type; pages must not be kept by caches on the way."""
+    """Return the headers: the content type, and no caching of pages."""
     suffix = path[path.rfind(".") :]
     if suffix not in _TYPES:
         return {}
@@ -152,7 +154,7 @@ def _headers(path: str) -> dict[str, str]:
 
 
 def _code(error: BaseException | None) -> str:
-    """The store's own name for an error, which s3fs wraps."""
+    """Return the store's own name for an error, which s3fs wraps."""
     while error is not None:
         response = getattr(error, "response", None)
         if response:

@@ -46,7 +46,9 @@ class _Handler(SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=str(root))
 
     def translate_path(self, path: str) -> str:
-        """A file of the catalogue. Hidden names and links that lead out of it do not exist."""
+        """Return a file of the catalogue. Hidden names and links that lead outside count as
+        missing.
+        """
         words = [word for word in unquote(urlsplit(path).path).split("/") if word]
         if any(word.startswith(".") or "\0" in word or "\\" in word for word in words):
             return _NOWHERE
@@ -61,7 +63,7 @@ class _Handler(SimpleHTTPRequestHandler):
         return str(page) if wants_json and path.endswith("/") else f"{target}/"
 
     def list_directory(self, path: Any) -> None:
-        """Only pages of the catalogue list anything."""
+        """Refuse to list folders: only the pages of the catalogue list files."""
         del path
         self.send_error(HTTPStatus.NOT_FOUND)
 
@@ -83,7 +85,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def prefers_json(accept: str) -> bool:
-    """Whether an installer ranks the JSON form of PEP 691 above HTML."""
+    """Return whether an installer ranks the JSON form of PEP 691 above HTML."""
     qualities = {}
     for part in accept.split(",")[:50]:
         kind = part.partition(";")[0].strip().lower()

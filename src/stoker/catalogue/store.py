@@ -37,7 +37,7 @@ class Store(Protocol):
     def exclusive(self, say: Say) -> AbstractContextManager[None]: ...
 
     def read(self, path: str) -> tuple[bytes, str] | None:
-        """The content and its version, or None where there is no such file."""
+        """Return the content and its version; ``None`` if there is no such file."""
 
     def write(self, path: str, content: bytes) -> None: ...
 
@@ -51,10 +51,10 @@ class Store(Protocol):
     def delete(self, path: str) -> None: ...
 
     def below(self, prefix: str) -> Iterable[tuple[str, int]]:
-        """Files whose path starts with the prefix, and their sizes."""
+        """Return the files whose path starts with the prefix, and their sizes."""
 
     def abandoned(self, prefix: str) -> list[tuple[str, int]]:
-        """Those of `below` that no living publisher may be using."""
+        """Return those files of `below` that no running publisher can be using."""
 
 
 class FolderStore:
@@ -94,7 +94,9 @@ class FolderStore:
             stream.write(content)
 
     def write_expected(self, path: str, content: bytes, expected: str | None) -> None:
-        """The lock keeps others out, so the version cannot have changed."""
+        """Write the file. The lock excludes other publishers, so the version cannot have
+        changed.
+        """
         del expected
         self.write(path, content)
 
@@ -128,7 +130,7 @@ class FolderStore:
         return False
 
     def delete(self, path: str) -> None:
-        """The file, and the folders above it that become empty."""
+        """Delete the file, and the folders above it that become empty."""
         target = self.root / path
         try:
             target.unlink(missing_ok=True)
@@ -145,12 +147,12 @@ class FolderStore:
                 yield path.relative_to(self.root).as_posix(), path.stat().st_size
 
     def abandoned(self, prefix: str) -> list[tuple[str, int]]:
-        """The lock is ours, so no other publisher lives."""
+        """Return all files: we hold the lock, so no other publisher is running."""
         return sorted(self.below(prefix))
 
 
 def open_store(place: str) -> Store:
-    """A folder by its path, or a bucket as ``s3://bucket/prefix``."""
+    """Return the store of a folder path or of a bucket, ``s3://bucket/prefix``."""
     scheme, separator, _ = place.partition("://")
     if scheme == "s3" and separator:
         from stoker.catalogue.s3 import S3Store

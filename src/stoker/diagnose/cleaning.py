@@ -37,7 +37,9 @@ _MOST_PREFIXES = 4
 
 
 def clean(text: str) -> str:
-    """Without escapes, prefixes and blanks at the end; indentation and progress stay."""
+    """Return the text without escapes, prefixes and trailing blanks; indentation and progress are
+    kept.
+    """
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     for _ in range(_MOST_PREFIXES):

@@ -52,7 +52,9 @@ def of_attempts(attempts: Iterable[Attempt], summary: RunSummary | None) -> Meas
 
 
 def with_measured(diagnosis: Diagnosis, measured: Measured, facts: Mapping[str, str]) -> Diagnosis:
-    """The diagnosis of a log, and what its run adds: that memory ran out is certain then."""
+    """Return the diagnosis of a log with the measurements of its run, which can prove that memory
+    ran out.
+    """
     if measured.status == 0:
         return diagnosis
     found = _out_of_memory(diagnosis.findings, measured, facts)

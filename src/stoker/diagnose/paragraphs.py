@@ -19,14 +19,14 @@ _ENDS_PLAIN = re.compile(r"\s{0,24}(?:-- |CMake |$)").match
 
 
 def paragraphs(lines: Sequence[Line]) -> Iterator[range]:
-    """The lines of each paragraph of each message of CMake, where it has more than one."""
+    """Yield the lines of each paragraph of CMake's messages that have more than one."""
     for index, line in enumerate(lines):
         if "CMake " in line.text and (head := _HEAD.match(line.text)):
             yield from _within(lines, index + 1, head["indent"] + "  ")
 
 
 def messages(lines: Sequence[Line], kind: str) -> Iterator[range]:
-    """The lines of each whole message of CMake: ``kind`` is Error or Warning."""
+    """Yield the lines of each complete message of CMake: ``kind`` is Error or Warning."""
     for index, line in enumerate(lines):
         head = _HEAD.match(line.text) if "CMake " in line.text else None
         if head and head["kind"] == kind:

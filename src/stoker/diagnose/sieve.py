@@ -58,7 +58,9 @@ class _Part(Value, frozen=True, kw_only=True):
 
 
 def read_log(stream: BinaryIO) -> Log:
-    """What is kept does not grow with the log, but for the numbers."""
+    """Return the relevant parts of a log. Apart from the line numbers, memory does not grow with
+    the log.
+    """
     kept: list[_Part] = []
     recent: deque[_Part] = deque()
     marked = 0
@@ -79,8 +81,8 @@ def read_log(stream: BinaryIO) -> Log:
 
 
 def _parts(stream: BinaryIO) -> Iterator[_Part]:
-    """Whole lines, each part repeating the end of the one before: an error has its context in
-    one of both. A line longer than a chunk comes in pieces.
+    """Yield the log in parts of complete lines. Each part repeats the end of the previous one, so
+    that one of them contains an error with its context. A line longer than a chunk is split.
     """
     start, line, rest, utf16 = 0, 1, b"", False
     while chunk := stream.read(_CHUNK):
@@ -101,7 +103,7 @@ def _line_count(content: bytes) -> int:
 
 
 def _spans(content: bytes) -> list[tuple[int, int]]:
-    """Where the errors are, each with its surroundings; whole lines, in order, none twice."""
+    """Yield where the errors are, with their context: complete lines, in order, each once."""
     spans: list[tuple[int, int]] = []
     for begin, end in sorted(_marks(content)):
         begin = content.rfind(b"\n", 0, max(0, begin - _AROUND)) + 1
@@ -138,7 +140,7 @@ def _lines(part: _Part) -> Iterator[Line]:
 
 
 def _ends(part: _Part) -> Iterator[_Part]:
-    """The part, or only its first and its last lines where it has very many."""
+    """Return the part, or only its first and last lines if it has very many."""
     content = part.content.replace(b"\r", b"\n")
     half = _MOST_LINES // 2
     first = len(content) - len(content.split(b"\n", half)[-1])

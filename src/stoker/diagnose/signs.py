@@ -33,7 +33,7 @@ class Match(Value, frozen=True, kw_only=True):
 
 
 def find_matches(lines: Sequence[Line], steps: Steps) -> list[Match]:
-    """Every place where a sign has all that it asks for."""
+    """Yield every place where a sign has all that it requires."""
     hits = _hits(lines)
     anywhere = _Anywhere(lines)
     return [
@@ -63,7 +63,9 @@ class _Anywhere:
 
 
 def _hits(lines: Sequence[Line]) -> _Hits:
-    """What each sign's pattern finds; it is tried only where one of its literals is."""
+    """Yield what each sign's pattern finds; a pattern is tried only where one of its literals
+    occurs.
+    """
     literal, patterns = _table()
     hits: dict[str, dict[int, re.Match[str]]] = defaultdict(dict)
     for index, text, end in _texts(lines):
@@ -77,7 +79,7 @@ def _hits(lines: Sequence[Line]) -> _Hits:
 
 
 def _texts(lines: Sequence[Line]) -> Iterator[tuple[int, str, int]]:
-    """Every line and its end, and once more with what follows where a tool wrapped its message."""
+    """Yield every line, and again with the next lines if a tool wrapped its message."""
     for index, line in enumerate(lines):
         yield index, line.text, len(line.text)
         if _may_wrap(line.text) and index + 1 < len(lines):
@@ -96,7 +98,9 @@ def _may_wrap(text: str) -> bool:
 
 @cache
 def _table() -> tuple[re.Pattern[str], Mapping[str, frozenset[re.Pattern[str]]]]:
-    """A pattern that finds the longest literal at a place, and whose it and its beginnings are."""
+    """Return a pattern that finds the longest literal at a place, and the signs that use it or a
+    prefix of it.
+    """
     owners: dict[str, set[re.Pattern[str]]] = defaultdict(set)
     for cause in failures().values():
         for sign in cause.sign:

@@ -172,7 +172,7 @@ class Steps(Value, frozen=True, kw_only=True):
         return _succeeded_after(line, level, self.last_success)
 
     def taken_back(self, line: int) -> bool:
-        """Whether anything succeeded after a line."""
+        """Return whether anything succeeded after a line."""
         return self._taken_back(Level.LINE, line)
 
     @property
@@ -185,7 +185,7 @@ class Steps(Value, frozen=True, kw_only=True):
         return next(iter([*self.refusals, *left, *self.errors, *sorted(self.echoes)]), None)
 
     def near(self, line: int) -> range:
-        """The lines that may have to do with one."""
+        """Return the lines that may be related to a line."""
         after = bisect_right(self.fences, line)
         begin = self.fences[after - 1] if after else 0
         end = self.fences[after] if after < len(self.fences) else len(self.step)
@@ -249,7 +249,7 @@ def _succeeded_after(line: int, level: Level, successes: Mapping[Level, int]) ->
 
 
 def _fences(lines: Sequence[Line]) -> Iterator[int]:
-    """Where ninja says that a step failed, with the line before if that names its command."""
+    """Return where ninja reports a failed step, with the line before if that names its command."""
     for index, line in enumerate(lines):
         if _NINJA_STEP.within(line.text):
             named = index > 0 and _PROGRESS(lines[index - 1].text)
@@ -265,7 +265,9 @@ def _is_error(text: str) -> bool:
 
 
 def _numbered(lines: Sequence[Line], echoes: set[int]) -> Iterator[int]:
-    """A step begins where a tool says so, and after the echoes that end another."""
+    """Yield the number of the step of each line. A step begins where a tool says so, and after the
+    echoed commands of another.
+    """
     number, chained = 0, False
     for index, line in enumerate(lines):
         begins = _STEP.within(line.text) and not chained

@@ -27,7 +27,9 @@ _PASTABLE = re.compile(r"[\w.,:+/@%=-]{1,200}").fullmatch  # a log must not writ
 
 
 def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None) -> Diagnosis:
-    """``facts`` are parameters of fixes that are known of the machine of the run."""
+    """Return the diagnosis of a log. ``facts`` are parameters of fixes that are known of the run's
+    machine.
+    """
     steps = find_steps(log.lines)
     matches = [match for match in find_matches(log.lines, steps) if _counts(match, steps)]
     if not matches and not steps.failed:
@@ -51,7 +53,7 @@ def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None
 
 
 def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
-    """Of several logs of one build."""
+    """Return the diagnosis of several logs of one build."""
     best: dict[str, FoundCause] = {}
     for finding in sorted(_all_findings(diagnoses), key=lambda finding: -finding.confidence):
         best.setdefault(finding.cause, finding)
@@ -71,7 +73,7 @@ def _all_findings(diagnoses: Iterable[Diagnosis]) -> Iterator[FoundCause]:
 
 
 def apart(ranked: Iterable[FoundCause]) -> Iterator[FoundCause]:
-    """No two have the same confidence."""
+    """Yield the findings with distinct confidences."""
     limit = 1.0
     for finding in ranked:
         confidence = round(min(finding.confidence, limit), 2)
@@ -127,7 +129,7 @@ def _strength(match: Match, steps: Steps) -> float:
 
 
 def _best_of_each(matches: Iterable[Match], steps: Steps) -> list[tuple[float, Match]]:
-    """The strongest and then the first match of every cause, the strongest cause first."""
+    """Return the strongest, then first, match of every cause, the strongest cause first."""
     best: dict[str, tuple[float, Match]] = {}
     for match in matches:
         found = (_strength(match, steps), match)
@@ -143,7 +145,7 @@ def _order(found: tuple[float, Match]) -> tuple[float, int]:
 def _independent(
     ranked: Iterable[tuple[float, Match]], steps: Steps
 ) -> Iterator[tuple[float, Match]]:
-    """Without those that are only a weaker reading of what a better one explains."""
+    """Return the causes without those that are only a weaker reading of a better one."""
     first: dict[int, float] = {}
     for strength, match in ranked:
         step = steps.step[match.line]
@@ -172,7 +174,7 @@ def _evidence(line: Line, file: str) -> Evidence:
 
 
 def first_error(log: Log) -> tuple[Evidence, ...]:
-    """The first error of a log with the lines that belong to it; empty where it has none."""
+    """Return the first error of a log with the lines that belong to it; empty if there is none."""
     return _first_error(log.lines, find_steps(log.lines), "")
 
 

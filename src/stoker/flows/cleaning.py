@@ -16,7 +16,7 @@ _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 
 
 def survey(kinds: Collection[Kind], *, older_than: float, keep: int) -> Cleaning:
-    """Of everything that stoker keeps."""
+    """Return what can be removed of everything that stoker keeps."""
     found = [entry for kind in kinds for entry in kept(kind)]
     if Kind.HISTORY in kinds:
         found += _history()
@@ -24,7 +24,7 @@ def survey(kinds: Collection[Kind], *, older_than: float, keep: int) -> Cleaning
 
 
 def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
-    """Of the builds of one source tree."""
+    """Return what can be removed of the builds of one source tree."""
     tree = Path(os.path.realpath(source))
     if not tree.is_dir():
         hints = ["`stoker gc builds` knows those of archives, URLs and packages, too"]
@@ -50,7 +50,7 @@ def remove(cleaning: Cleaning) -> Cleaning:
 
 
 def _history() -> Iterator[CleanupItem]:
-    """One for each run; what it takes on disk is its share by the number of steps."""
+    """Return an item for each run; its size is its share of the file by the number of steps."""
     try:
         with History() as history:
             runs, counts = history.runs(), history.attempts_by_run()

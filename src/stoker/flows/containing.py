@@ -155,13 +155,13 @@ def _usual_image(subject: Subject) -> str:
 
 
 def _settings_file() -> str | None:
-    """The stoker.toml that would be heeded here; that of the tree is in the container anyway."""
+    """Return the stoker.toml that applies here; one inside the tree is in the container anyway."""
     found = find_file(Path.cwd())
     return str(found) if found else None
 
 
 def _settings_folder(tree: str) -> Path:
-    """Where stoker is started inside, so that it finds the same one."""
+    """Return the folder in which stoker starts inside, so that it finds the same stoker.toml."""
     return Path(_settings_file() or f"{tree}/any").parent
 
 
@@ -169,7 +169,7 @@ def _settings_folder(tree: str) -> Path:
 def _running(
     engine: Engine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
 ) -> Iterator[None]:
-    """The container, until the block is left, in whatever way."""
+    """Run the container until the block is left."""
     runs = False
     try:
         with _ended_by_signals():
@@ -185,7 +185,9 @@ def _running(
 
 
 def _start(launch: tuple[str, ...], say: Say) -> None:
-    """What an engine says when it fetches an image is for the user; the new name is not."""
+    """Start the container. The engine's progress of fetching an image is shown; the new name is
+    not.
+    """
 
     def hear(line: str) -> None:
         if not _IDENTITY.fullmatch(line):
@@ -199,7 +201,9 @@ def _start(launch: tuple[str, ...], say: Say) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Signals that would end us at once, and leave the container, end the block instead."""
+    """Turn signals that would end this process, and leave the container, into an end of
+    the block.
+    """
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         raise Terminated(number)
@@ -291,7 +295,7 @@ class _Case:
         return process.stream(command, hear, env={**os.environ, **variables}, only_errors=True)
 
     def _variables(self) -> dict[str, str]:
-        """Temporary files that are many or large go to the disk: /tmp is memory inside."""
+        """Return the environment. Temporary files go to disk, because /tmp is memory inside."""
         passed = {
             name: value
             for name, value in os.environ.items()
@@ -309,7 +313,7 @@ class _Case:
         return set((self._home / "state" / "runs").glob("*"))
 
     def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> Path | None:
-        """The record of a build that went wrong, too."""
+        """Copy the record of the build out of the container, also after a failure."""
         for folder in sorted(self._runs() - before, reverse=True):
             try:
                 record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
@@ -350,7 +354,7 @@ def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_rec
 
 
 def _made_in(folder: Path) -> list[Path]:
-    """Not links, which would be followed outside the container."""
+    """Return the files that were made in a folder, without links, which could lead outside."""
     return sorted(path for path in folder.glob("*") if not path.is_symlink())
 
 

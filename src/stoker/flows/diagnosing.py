@@ -37,7 +37,9 @@ class _Record(Value, frozen=True, kw_only=True):
 
 
 def diagnose_what(what: str, run: str | None = None) -> Diagnosis:
-    """``what``: a file, ``-``, a run folder or a run's number; ``run`` tells more of a file's."""
+    """Diagnose a file, ``-``, a run folder or a run's number; ``run`` is the run that
+    wrote a file.
+    """
     if what == "-":
         return _of_stream(sys.stdin.buffer, run)
     path = Path(what)
@@ -55,7 +57,9 @@ def diagnose_what(what: str, run: str | None = None) -> Diagnosis:
 
 
 def diagnose_folder(folder: Path) -> Diagnosis:
-    """Of a run of `stoker build`: the logs of its failed stages, or all where none is named."""
+    """Diagnose a run of `stoker build`: the logs of its failed stages, or all logs if none is
+    named.
+    """
     record = _record(folder)
     facts = _facts("stoker build")
     logs = list(_failed_logs(folder, record))
@@ -66,13 +70,13 @@ def diagnose_folder(folder: Path) -> Diagnosis:
 
 
 def diagnose_outputs(outputs: tuple[OutputFile, ...], summary: RunSummary | None) -> Diagnosis:
-    """Of a command of `stoker run`: what is left of its output, and what was measured."""
+    """Diagnose a command of `stoker run` from its output and its measurements."""
     found = [diagnose(read_log(stream)) for stream in opened(outputs)]
     return with_measured(merged(found), of_summary(summary), {})
 
 
 def excerpt(log: Path) -> str:
-    """The first error of a stage's log, whole; its last lines where it has none."""
+    """Return the first complete error of a stage's log, or its last lines if it has none."""
     try:
         with log.open("rb") as stream:
             read = read_log(stream)
@@ -114,7 +118,7 @@ def _record(folder: Path) -> _Record:
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    """One that is broken is as good as none: the logs are there."""
+    """Read a record; return ``None`` if it is damaged, since the logs are still there."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, *UNDECODABLE):

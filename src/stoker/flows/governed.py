@@ -102,7 +102,9 @@ class Session:
         self.stopped_by: int | None = None  # the signal that told us to end
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """What a command must be given so that its compiles ask, or its own where they cannot."""
+        """Return the environment in which a command's compilers ask the governor; unchanged if they
+        cannot.
+        """
         if isinstance(self._client, NoGovernor):
             return dict(base)
         try:
@@ -131,7 +133,9 @@ class Session:
         cwd: Path | None = None,
         output: Echo | None = None,
     ) -> int:
-        """Its status, 128 more than a signal. Without ``output`` it writes where we do.
+        """Run a command and return its status; a signal counts as 128 plus its number. Without
+        ``output`` the command inherits ours. Raise an error if the command had to be stopped
+        because the disk was full.
 
         An error where the disk is so full that it had to be stopped.
         """
@@ -150,7 +154,7 @@ class Session:
         return self._disk.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:
-        """Nothing where the governor died, or where there can be none."""
+        """Return the summary; ``None`` if the governor died or there is none."""
         hits, before, after = self._hits.count(), self._written, read_written()
         written = None if before is None or after is None else after - before
         for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
@@ -221,7 +225,7 @@ class Session:
         return status
 
     def _look_round(self, child: subprocess.Popen[bytes]) -> None:
-        """At what fills up while the command runs, from time to time."""
+        """Check now and then whether the disk or the scratch folder fills up."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -255,7 +259,7 @@ class Session:
         self._show(Warned(at=time.monotonic() - self._began, text=f"{why}; {after}"))
 
     def _with_hits(self, view: Overview) -> Overview:
-        """What the cache had is done, too, though the governor never heard of it."""
+        """Count cache hits as done steps: the governor never sees them."""
         hits, left = self._hits.count(), view.total - view.done
         if not hits or view.seconds_left is None or not left:
             return replace(view, cache_hits=hits)
@@ -289,7 +293,9 @@ def session(
     folder: Path | None = None,
     growth: int | None = None,
 ) -> Iterator[Session]:
-    """``what`` is the name of the run in the history. Every event goes to ``show``.
+    """Open a governed session. ``what`` is its name in the history. Every event goes to ``show``.
+    ``folder`` is where the build grows, by default the current one; ``growth`` is the most bytes it
+    may add.
 
     ``folder`` is where the build grows, here if not given; ``growth`` bytes are all that it may.
     """
@@ -338,12 +344,12 @@ def _ungoverned(error: StokerError) -> Warned:
 
 
 def _run_number() -> int:
-    """A number for launchers to tell runs apart; beyond all process numbers, which it is not."""
+    """Return a number that identifies the run to launchers; it is larger than any process id."""
     return (1 << 30) + (int.from_bytes(os.urandom(4), "little") & ((1 << 30) - 1))
 
 
 def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
-    """Whether there may be more."""
+    """Pass on what the pipe has; return whether more may follow."""
     chunk = os.read(pipe.fileno(), 1 << 16)
     output(chunk)
     return bool(chunk)
@@ -374,7 +380,9 @@ def _scratch(options: RunOptions, asked: GovernorOptions, limit: MemoryLimit) ->
 
 
 def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str]:
-    """A governor that serves another run already stays as that one wanted it."""
+    """Yield how the options of a running governor differ; it keeps those of the run that started
+    it.
+    """
     for name in ("policy", "cpus", "cap", "keep_free"):
         if getattr(asked, name) != getattr(found, name):
             yield (
@@ -435,7 +443,9 @@ def _process() -> str:
 
 
 def _in_foreground() -> bool:
-    """Whether our terminal sends Ctrl-C to the command too, which is in our process group."""
+    """Return whether the terminal also sends Ctrl-C to the command, which is in our
+    process group.
+    """
     try:
         with Path("/dev/tty").open("rb") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

@@ -59,7 +59,9 @@ class _Python(Value, frozen=True, kw_only=True):
 
 
 def target_python(wished: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The interpreter to install for: as asked, of the active environment, or the one on PATH."""
+    """Return the interpreter to install for: the requested one, the active environment's, or the
+    one on PATH.
+    """
     if wished is None and (active := environment.get("VIRTUAL_ENV")):
         wished = str(Path(active) / "bin" / "python")
     found = shutil.which(wished or "python3", path=environment.get("PATH"))
@@ -107,7 +109,8 @@ def _ask(python: str) -> _Python:
 
 
 def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
-    """The host as words describe it: ``l40s``, ``h100 avx512``, ``cpu``, ``sm80 linux-x86_64``.
+    """Return the host that words describe: ``l40s``, ``h100 avx512``, ``cpu``, ``sm80
+    linux-x86_64``. The rest is as on this machine.
 
     What the words leave open is as on this machine.
     """
@@ -135,7 +138,7 @@ def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
 
 
 def _named_gpu(text: str, target: GpuTarget) -> HostGpu:
-    """With the name that the user gave it, where the words hold one."""
+    """Return the GPU with the name that the user gave it, if the words contain one."""
     capability = ".".join(map(str, target.capability)) if "." in target.arch else target.arch
     names = gpus()[capability].names if capability in gpus() else ()
     said = [name for name in names if squeeze(name) in squeeze(text)]
@@ -151,7 +154,9 @@ def installer_for(python: str, wished: str | None) -> Installer:
 
 
 def install_command(located: Located, selection: Selection, installer: Installer) -> list[str]:
-    """Every wheel by its address and hash: no other package of that name can take its place."""
+    """Return the command that installs each wheel by its address and hash, so that no other package
+    replaces it.
+    """
     return installer.install([located.reference(wheel) for wheel in selection.wheels])
 
 

@@ -24,7 +24,7 @@ class OutputFile(Value, frozen=True, kw_only=True):
 
 
 def kept_outputs() -> tuple[OutputFile, ...]:
-    """To be asked before the command runs."""
+    """Return the files that stdout and stderr go to. Call it before the command runs."""
     found: dict[tuple[int, int], OutputFile] = {}
     for descriptor in _STREAMS:
         with suppress(OSError):  # a stream may be closed
@@ -36,7 +36,7 @@ def kept_outputs() -> tuple[OutputFile, ...]:
 
 
 def opened(outputs: tuple[OutputFile, ...]) -> Iterator[BinaryIO]:
-    """What was written since; a file that may not be read is passed over."""
+    """Yield each output as a stream that starts where the command began; skip unreadable files."""
     for kept in outputs:
         with suppress(OSError), Path(f"/dev/fd/{kept.descriptor}").open("rb") as stream:
             stream.seek(kept.begin)

@@ -28,7 +28,9 @@ _NO_HINDRANCE = ("memory", "disk", "requirements")
 def hindrances(
     subject: Subject, plan: Plan, tree: SourceTree, isolation: Isolation | None
 ) -> list[Finding]:
-    """Why it could not end well. ``isolation`` of a build without a back end is ``None``."""
+    """Return the reasons why a build cannot succeed. ``isolation`` is ``None`` without a
+    back end.
+    """
     found = [
         finding
         for finding in examine(subject, plan)
@@ -43,7 +45,9 @@ def hindrances(
 
 
 def fitting_isolation(subject: Subject, tree: SourceTree) -> Isolation:
-    """PyTorch and its extensions see what is installed, others only if that is enough."""
+    """Return the isolation: PyTorch and its extensions see the installed packages, others only if
+    those suffice.
+    """
     if tree.kind is not ProjectKind.CMAKE:
         return Isolation.NONE
     unmet = unmet_requirements(tree.requirements, subject.toolbox.python)
@@ -53,7 +57,7 @@ def fitting_isolation(subject: Subject, tree: SourceTree) -> Isolation:
 def make_environment(
     folder: Path, subject: Subject, tree: SourceTree, isolation: Isolation, execute: Execute
 ) -> None:
-    """For the back end, with all that it asks for."""
+    """Create the environment of the back end, with all its requirements."""
     isolated = Isolated(folder, execute)
     isolated.make(subject.toolbox.python.executable, isolation)
     isolated.install(tree.requirements)
@@ -61,7 +65,7 @@ def make_environment(
 
 
 def python_digest(subject: Subject, tree: SourceTree, isolation: Isolation | None) -> str:
-    """Of the interpreter, and of the packages that the back end sees."""
+    """Return a digest of the interpreter and of the packages that the back end sees."""
     python = subject.toolbox.python
     installed = python.packages.items() if isolation is not Isolation.FULL else ()
     # That it is installed itself, in whatever version, changes nothing.
@@ -71,7 +75,9 @@ def python_digest(subject: Subject, tree: SourceTree, isolation: Isolation | Non
 
 
 def refusal(off: Sequence[SwitchedOff], subject: Subject) -> MissingError:
-    """Of options that were asked for and are off: CMake's words, and the packages to install."""
+    """Return the error for options that were requested but are off: CMake's messages and packages
+    to install.
+    """
     hints = [f"CMake: {line}" for one in off for line in one.lines]
     for one in off:
         row = next((row for row in features().values() if row.option == one.name), None)

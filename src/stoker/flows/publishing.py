@@ -62,7 +62,7 @@ class PublishReport(Value, frozen=True, kw_only=True):
 def publish(
     words: Sequence[str], place: str, options: PublishOptions, *, people: PeoplePage, say: Say
 ) -> PublishReport:
-    """Every wheel is checked before the first one is published."""
+    """Check every wheel, then publish all of them."""
     store = open_store(place)
     wished = variant_name(options.variant) if options.variant else None
     uploads, notes = [], []
@@ -139,7 +139,7 @@ def prune(place: str, *, keep: int | None, dry_run: bool, people: PeoplePage, sa
 def serving(
     place: str, *, host: str, port: int, log: Say
 ) -> Iterator[tuple[ThreadingHTTPServer, str]]:
-    """A server of a catalogue that listens, and its address."""
+    """Yield a listening server of a catalogue and its address."""
     store = open_store(place)
     publishing.check_is_catalogue(store)
     if not isinstance(store, FolderStore):
@@ -152,7 +152,7 @@ def serving(
 
 
 def _files(words: Sequence[str]) -> list[Path]:
-    """The wheels that are named, and those in folders that are named."""
+    """Return the named wheels, and the wheels in named folders."""
     found: list[Path] = []
     for word in words:
         path = Path(word)
@@ -235,7 +235,7 @@ def _check_forced(path: Path, verification: Verification, *, force: bool) -> Non
 
 
 def _check_apart(uploads: Sequence[Upload]) -> None:
-    """Two wheels of one name and one variant cannot be told apart by an installer."""
+    """Refuse two wheels of one name and one variant: an installer could not distinguish them."""
     seen: dict[tuple[str, str], Upload] = {}
     for upload in uploads:
         other = seen.setdefault(upload.wheel.key, upload)

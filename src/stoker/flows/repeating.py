@@ -27,7 +27,7 @@ class Recorded(Value, frozen=True, kw_only=True):
     request: BuildRequest
 
     def applied(self, subject: Subject, plan: Plan) -> tuple[Plan, tuple[str, ...]]:
-        """The plan with the recorded settings, and where today's would have been others."""
+        """Return the plan with the recorded settings, and how today's settings differ."""
         repeated = as_recorded(subject, plan, self.environment, self.cmake, where=self.file)
         recorded = {**self.environment, **self.cmake}
         hidden = tuple(

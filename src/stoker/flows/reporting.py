@@ -63,7 +63,9 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
 def make_report(
     run: str | None, *, against: str | None = None, what_if: bool = True, say: Say
 ) -> Report:
-    """``run`` and ``against`` are words for ``find_run``; ``say`` is told what takes long."""
+    """Return the report of a run. ``run`` and ``against`` are words for ``find_run``; ``say`` shows
+    progress.
+    """
     prices = _prices()
     shown = _find(find_run(run))
     before = _find(find_run(against)) if against is not None else None
@@ -192,7 +194,7 @@ def _build_facts(folder: Path, record: BuildRecord) -> BuildFacts:
 
 
 def _output(path: Path) -> Output:
-    """What cannot be read any more has a name only."""
+    """Return an output with its size; only the name if it cannot be read any more."""
     try:
         facts = inspect(str(path))
     except StokerError:

@@ -19,7 +19,7 @@ _UNSEEN_SHARE = 0.25  # of what was seen; a build has other work than compiles
 
 
 class Finished(Value, frozen=True, kw_only=True):
-    """``summary`` is missing where the governor died."""
+    """The result of a run. ``summary`` is ``None`` if the governor died."""
 
     status: int
     summary: RunSummary | None
@@ -27,7 +27,9 @@ class Finished(Value, frozen=True, kw_only=True):
 
 
 def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
-    """Give every event to ``show``; the command's own output goes where ours does."""
+    """Run a command under the governor. Every event goes to ``show``; the command inherits our
+    output.
+    """
     with session(options, what=shlex.join(command), show=show) as governed:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
@@ -40,7 +42,7 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
 
 
 def jobs_of(command: Sequence[str]) -> int | None:
-    """The -jN of a command, where it has one."""
+    """Return the -jN of a command; ``None`` if it has none."""
     for word, following in zip(command, [*command[1:], ""], strict=True):
         if found := _JOBS.fullmatch(f"{word} {following}" if word in _JOBS_APART else word):
             return int(found[1])
@@ -48,7 +50,7 @@ def jobs_of(command: Sequence[str]) -> int | None:
 
 
 def _unseen(before: resource.struct_rusage, summary: RunSummary | None) -> float:
-    """CPU time of the command that belongs to no step, where it is a good part of all."""
+    """Return the CPU time of the command that belongs to no step; 0 if it is a small part."""
     if summary is None:
         return 0.0
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

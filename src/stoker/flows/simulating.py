@@ -31,7 +31,7 @@ class SimulationOptions(Value, frozen=True, kw_only=True):
 def simulate_build(
     source: str, options: SimulationOptions
 ) -> tuple[Trace, tuple[SimulationResult, ...]]:
-    """``source`` is a trace's file or the number of a run in the history."""
+    """Simulate a build. ``source`` is a trace file or the number of a run in the history."""
     trace = find_trace(source)
     steps = scattered(trace.steps, by=options.scatter, seed=_SEED)
     known = () if options.cold else trace.steps

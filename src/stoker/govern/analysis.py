@@ -44,7 +44,7 @@ def analyse(
     recorded: Recorded,
     dependencies: Dependencies,
 ) -> RunAnalysis:
-    """``attempts`` are in the order in which they started."""
+    """Return the analysis of a run. ``attempts`` are in the order in which they started."""
     summary = run.summary
     cpus = summary.cpus if summary else recorded.cpus
     limit = (summary.limit_bytes if summary else recorded.limit) or None

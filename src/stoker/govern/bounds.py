@@ -55,8 +55,8 @@ def _area(steps: Sequence[StepRecord], memory: int) -> float:
 
 
 def _widths(steps: Sequence[StepRecord], cpus: int, memory: int) -> float:
-    """At most k steps larger than memory / (k + 1) run at once. Beyond the number of CPUs that
-    says less than the CPUs themselves.
+    """Return the bounds from steps that cannot run together: at most k steps larger than memory /
+    (k + 1) run at once. Above the number of CPUs that adds nothing.
     """
     return max(
         sum(step.seconds for step in steps if step.peak > memory / (k + 1)) / k

@@ -87,7 +87,9 @@ class StepReader(Generic[Owner]):
             self._threads[-1].start()
 
     def take(self) -> Iterator[tuple[Owner, Step]]:
-        """The steps that were made since. A fault met while making one is raised here."""
+        """Return the steps that were read since the last call. An exception met while reading is
+        raised here.
+        """
         with suppress(BlockingIOError):
             os.read(self._woken, 1 << 16)
         while self._made:

@@ -34,7 +34,8 @@ _LONGEST_PATH = 99  # bytes that any system allows a socket's path to have, and 
 
 
 def socket_path(limit: str) -> Path:
-    """One governor for each user and binding memory limit; ``limit`` is where that one stands.
+    """Return the path of the governor's socket, one for each user and binding memory limit;
+    ``limit`` is the path of that limit.
 
     It measures one control group and knows processes by their numbers, so containers that share a
     folder have one each, although every one of them sees its own group at the same path. Another
@@ -64,7 +65,9 @@ def _bases(home: str) -> Iterator[Path]:
 
 
 def _scope(limit: str) -> Iterator[str]:
-    """What tells the limit, the pid namespace and the boot of a machine from all others."""
+    """Yield what distinguishes the limit, the pid namespace and the boot of this machine from
+    others.
+    """
     yield limit
     with suppress(OSError):
         group = Path(limit).stat()
@@ -83,7 +86,9 @@ class Client:
     """
 
     def __init__(self, options: GovernorOptions, *, run: int, command: str, directory: str):
-        """``options`` become those of the governor that is there, if there is one."""
+        """Connect to the governor or prepare to start one. If one exists, ``options`` become those
+        of that governor.
+        """
         self.options = options
         self.alive = True
         self.losses = 0  # governors that have died or were ended
@@ -163,7 +168,9 @@ class Client:
         return waited > START  # a run that is about to start its governor
 
     def events(self) -> Iterator[AnyEvent]:
-        """What has come; blocks until something does. ``alive`` turns false when it has gone."""
+        """Yield the events that arrived; block until there is one. ``alive`` becomes false when the
+        governor is gone.
+        """
         try:
             chunk = self._socket.recv(1 << 16)
         except TimeoutError:
@@ -186,7 +193,7 @@ class Client:
                     self._summary = msgspec.json.decode(fields[0], type=RunSummary)
 
     def ended_as_hung(self) -> bool:
-        """Whether the governor has said nothing for so long that it hangs; then it is ended.
+        """Return whether the governor was silent for so long that it hangs; it is killed then.
 
         Call it whenever nothing has come. Launchers see the end at once, and take turns.
         """

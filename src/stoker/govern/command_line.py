@@ -85,7 +85,7 @@ class Files(Protocol):
     def text(self, path: str) -> str: ...
 
     def identity(self, program: str) -> str:
-        """Something that changes with a compiler's version."""
+        """Return a value that changes with the compiler's version."""
         ...
 
 
@@ -115,7 +115,9 @@ class _Place:
         return normpath(path if isabs(path) else join(self.directory, path))
 
     def relative(self, path: str) -> str:
-        """The same wherever the tree lies: below the root, or below a folder of pip's."""
+        """Return a path that does not depend on where the tree is: below the root or below a folder
+        of pip.
+        """
         return self.without_root(self.full(path)) if path else ""
 
     def without_root(self, text: str) -> str:
@@ -134,7 +136,7 @@ def _lasting(text: str) -> str:
 
 
 def _below_fresh(text: str) -> str:
-    """The part of a path below the last folder that is made for a single build."""
+    """Return the part of a path below the last folder that is created for a single build."""
     parts = text.split("/")
     for index in range(len(parts) - 2, 0, -1):
         of_uv = parts[index].startswith(".tmp") and _OF_UV.fullmatch(parts[index - 1])
@@ -151,7 +153,7 @@ def step_of(
     *,
     threads: int = 1,
 ) -> Step:
-    """``directory`` is where the command runs, ``root`` what paths are told relative to.
+    """Return the step of a command. ``directory`` is where it runs; paths are relative to ``root``.
 
     ``threads`` is what nvcc was told: the launcher, who sees its environment too, knows.
     """
@@ -191,7 +193,7 @@ def custom_step(command: Sequence[str], directory: str, root: str) -> Step:
 
 
 def role_of_source(path: str) -> Role:
-    """By its suffix."""
+    """Return the role of a source file, by its suffix."""
     return next((role for role, ends in _SUFFIXES.items() if path.endswith(ends)), Role.OTHER)
 
 
@@ -228,7 +230,9 @@ def _is_compiler(name: str) -> bool:
 
 
 def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str]:
-    """With the words of response files in their place, once for each file. Those are not nested."""
+    """Return the words with response files replaced by their words, once for each file,
+    not nested.
+    """
     known = set()
     for before, word in pairwise(["", *words]):
         if before in _RESPONSE or (word.startswith("@") and len(word) > 1):
@@ -293,7 +297,7 @@ def _named_outputs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _output_option(word: str) -> tuple[str, str]:
-    """The option and the value that is part of the same word: ``-ofile``, ``-MFfile``."""
+    """Return the option and the value that is part of the same word: ``-ofile``, ``-MFfile``."""
     name, _, joined = word.partition("=")
     if name in _OUTPUTS:
         return name, joined
@@ -308,7 +312,7 @@ def _default_output(role: Role, words: Sequence[str]) -> str:
 
 
 def _flags(words: Sequence[str], sources: Sequence[str], place: _Place) -> Iterator[str]:
-    """Everything else that can change what is made, wherever the tree lies."""
+    """Return all other words that can change the output, independent of where the tree is."""
     before, known = "", frozenset(sources)
     for word in words:
         option, value = _output_option(word)
@@ -330,7 +334,7 @@ def _flag(word: str, before: str, place: _Place) -> str:
 
 
 def _shown(flag: str) -> str:
-    """As the history and exported traces may keep it; most flags need no closer look."""
+    """Return a flag in a form that the history and exported traces may keep."""
     name, equals, value = flag.partition("=")
     if not equals or (len(value) < _SHORT and not is_secret(name.removeprefix("-D"))):
         return flag

@@ -81,7 +81,7 @@ class Peer:
         self.keeper: Keeper | None = None  # of a launcher whose command has started
 
     def lines(self) -> list[bytes] | None:
-        """Whole lines that have come; ``None`` when the other side has gone."""
+        """Return the complete lines that arrived; ``None`` if the other side is gone."""
         try:
             chunk, ancillary, _, _ = self.socket.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
         except BlockingIOError:
@@ -103,7 +103,7 @@ class Peer:
         self.keeper = Keeper(descriptor)
 
     def send(self, message: bytes = b"") -> None:
-        """All that waits, as far as the other side takes it now."""
+        """Send all buffered bytes, as far as the other side reads them now."""
         self.unsent += message
         try:
             while self.unsent:
@@ -129,7 +129,9 @@ class Daemon:
         listener: socket.socket,
         clients: Sequence[socket.socket] = (),
     ):
-        """``clients`` are connections from the beginning; they greet before any launcher asks."""
+        """Prepare to serve. ``clients`` are connections that exist already; they greet before any
+        launcher asks.
+        """
         self._options = options
         self._listener = listener
         self._history = HistoryWriter()
@@ -167,7 +169,7 @@ class Daemon:
             self._add(stream)
 
     def serve(self) -> None:
-        """Until the last client is gone."""
+        """Serve until the last client is gone."""
         self._selector.register(self._reader, selectors.EVENT_READ)
         if not self._peers:
             self._open()
@@ -192,7 +194,7 @@ class Daemon:
         self._history.close()
 
     def _pause(self) -> float:
-        """Seconds until the next look at everything, if no message comes."""
+        """Return the seconds until the next tick, if no message arrives."""
         if self._summaries:
             return _TICK_AT_THE_END
         waiting = any(client.unsent for client in self._clients.values())
@@ -206,7 +208,7 @@ class Daemon:
         return not self._clients and (self._had_clients or self._now() > _FIRST_CLIENT_TIMEOUT_S)
 
     def _turn(self) -> None:
-        """After every batch of messages and every tick."""
+        """Act after each batch of messages and each tick: decide, send overviews and summaries."""
         now = self._now()
         for run, steps in self._graphs.news():
             if work := self._work_left.get(run):
@@ -368,7 +370,7 @@ class Daemon:
             self._told(peer, ask, _step(ask, root, self._files))
 
     def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
-        """It is known what a connection asks for."""
+        """Pass a request to the governor, after its command line was read."""
         connection, now = peer.socket.fileno(), self._now()
         asker = process_behind(peer.socket)
         path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
@@ -426,7 +428,9 @@ class Daemon:
         self._summaries[peer.run] = summary, self._now() + _LAST_WRITES
 
     def _send_summaries(self, now: float) -> None:
-        """When the history has the run: its client may read it there as soon as it has ended."""
+        """Send each summary once the history has its run, because the client may read it there
+        next.
+        """
         for run, (summary, deadline) in list(self._summaries.items()):
             if self._kept[run].settled or now >= deadline:
                 del self._summaries[run]
@@ -435,7 +439,7 @@ class Daemon:
                 self._send(self._clients[run], encode("summary", msgspec.json.encode(summary)))
 
     def _abandon(self, run: int) -> None:
-        """A run is gone: its steps must not outlive it."""
+        """End all steps of a run that is gone, and forget the run."""
         for connection in self._governor.steps_of(run):
             if peer := self._peers.get(connection):
                 self._send(peer, encode("end"))
@@ -449,7 +453,7 @@ class Daemon:
             counter.close()
 
     def _emit(self, event: AnyEvent) -> None:
-        """To those whom it concerns, at the end of the turn."""
+        """Queue an event for the clients that it concerns; it is sent at the end of the turn."""
         message = encode("event", msgspec.json.encode(event))
         whose = getattr(event, "run", None)
         if isinstance(event, StepPauses) and (tally := self._tallies.get(event.run)):
@@ -470,7 +474,7 @@ class Daemon:
 
 
 def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
-    """Fit for events and history, whatever bytes stood in the command line."""
+    """Return the step of a request, with text that is valid in events and in the history."""
     if ask.custom:
         step = custom_step(ask.command, ask.directory, root)
     else:
@@ -493,7 +497,7 @@ def _text(words: str) -> str:
 
 
 def main() -> None:
-    """``python -m stoker.govern.daemon OPTIONS LISTENER [CLIENT]``: serve on inherited sockets.
+    """Serve on inherited sockets: ``python -m stoker.govern.daemon OPTIONS LISTENER [CLIENT]``.
 
     LISTENER is the descriptor of the listening socket, CLIENT that of a connection to a run. The
     descriptor of the lock beside the socket is inherited too, and closed when we end.

@@ -42,7 +42,7 @@ class Surroundings(Value, frozen=True, kw_only=True):
 
 
 def ran_out_of_memory(status: int, signal: int, tail: bytes, surroundings: Surroundings) -> bool:
-    """Whether a failed attempt failed for want of memory, and so deserves another."""
+    """Return whether a failed attempt failed because memory ran out, so that it is repeated."""
     killed = signal == _SIGKILL or status in _KILL_STATUSES or bool(_KILLED.search(tail))
     refused = bool(_REFUSED.search(tail))
     if not (killed or refused):

@@ -67,8 +67,8 @@ class Forecast:
     """
 
     def __init__(self, state: State, room: float, *, spare_trials: bool = False):
-        """``room`` is the memory that steps may use. With ``spare_trials`` a step on trial counts
-        with what it uses now if its prediction does not fit.
+        """Prepare a forecast. ``room`` is the memory that steps may use. With ``spare_trials`` a
+        step on trial counts with its current memory if its prediction does not fit.
         """
         self._room = room
         self._cpus = state.cpus

@@ -139,8 +139,8 @@ class Governor:
         emit: Callable[[AnyEvent], None],
         keep: Callable[[int, Attempt], None],
     ):
-        """``cap``: memory that builds may use whatever the machine has; ``keep`` gets every
-        attempt that ended, with its run.
+        """Prepare a governor. ``cap`` limits the memory of builds whatever the machine has;
+        ``keep`` gets every attempt that ended, with its run.
         """
         self._policy = policy
         self._predictor = predictor
@@ -213,7 +213,9 @@ class Governor:
         return failed
 
     def stopped(self, connection: Connection, usage: Usage, now: float) -> None:
-        """A launcher has killed its command as it was told."""
+        """Handle a launcher's report that it has killed its command as ordered: the step waits
+        again.
+        """
         entry = self._permitted(connection)
         self._record(entry, usage, Outcome.PREEMPTED)
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
@@ -238,7 +240,7 @@ class Governor:
             entry.running = replace(entry.running, current=0, peak=0)
 
     def _permitted(self, connection: Connection) -> _Entry:
-        """The step of a connection, which must have its permit."""
+        """Return the step of a connection; it is a protocol error if the step has no permit."""
         entry = self._by_connection.get(connection)
         if entry is None or entry.phase is Phase.WAITING:
             raise ProtocolError("a report about a step that has no permit")
@@ -322,12 +324,14 @@ class Governor:
         return Intervention(at=now, reason=reason, used=used, limit=self.limit)
 
     def reconsider(self) -> None:
-        """Paths are known now that were not."""
+        """Note that critical-path lengths have arrived: waiting steps are ranked again at the next
+        decision.
+        """
         self._learned, self._reconsidered = True, -_RECONSIDER
         self.changed = True
 
     def _reconsider(self, now: float) -> None:
-        """What was learned since they asked may change what the next ones will need."""
+        """Predict the most urgent waiting steps again, with what was learned since they asked."""
         self._learned, self._reconsidered = False, now
         for request in list(self._queue[:_RECONSIDERED]):
             entry, prediction = self._entries[request.id], request.prediction
@@ -415,7 +419,7 @@ class Governor:
         return self._reading.limit if self._cap is None else min(self._reading.limit, self._cap)
 
     def used_by(self, run: int) -> int:
-        """Memory of the run's steps."""
+        """Return the memory of the run's steps."""
         return sum(entry.running.current for entry in self._holding.values() if entry.run == run)
 
     def overview(self, run: int, now: float) -> Overview:
@@ -446,7 +450,7 @@ class Governor:
         )
 
     def forget(self, run: int) -> None:
-        """A run is over: another one may get its number."""
+        """Forget the counts of a run that ended, because its number may be used again."""
         del self._done[run], self._repeats[run]
 
     @property
@@ -542,5 +546,5 @@ class Governor:
 
 
 def _seconds(path: PathLeft, prediction: Prediction) -> float:
-    """Of the longest path; at least its own."""
+    """Return the critical-path seconds of a step, never less than its own duration."""
     return max(path(), prediction.seconds or 0.0)

@@ -111,7 +111,7 @@ class History:
             self.close()
 
     def close(self) -> None:
-        """What was not committed is lost."""
+        """Close the file. Uncommitted changes are lost."""
         self._database.close()
 
     @property
@@ -124,7 +124,9 @@ class History:
             self._database.commit()
 
     def start_run(self, command: str, directory: str, started: float | None = None) -> int:
-        """``started``: seconds since the epoch, now if not given."""
+        """Add a run and return its id. ``started`` is in seconds since the epoch; the default is
+        now.
+        """
         return self._write(
             "INSERT INTO run (started, command, directory) VALUES (?, ?, ?)",
             (time.time() if started is None else started, command, directory),
@@ -166,24 +168,24 @@ class History:
         )
 
     def recent(self) -> tuple[StepRecord, ...]:
-        """The latest finished attempts, oldest first, to learn from."""
+        """Return the latest finished attempts, oldest first, for the predictor."""
         condition = "outcome = ? ORDER BY id DESC LIMIT ?"
         latest = self._attempts(condition, (Outcome.DONE, _RECENT))
         return tuple(attempt.record for attempt in reversed(latest))
 
     def attempts(self, run: int) -> tuple[Attempt, ...]:
-        """Of one run, in the order they began."""
+        """Return the attempts of one run, in the order in which they started."""
         if run > _LARGEST_ID:
             return ()
         return tuple(self._attempts("run = ? ORDER BY started, id", (run,)))
 
     def runs(self) -> tuple[Run, ...]:
-        """Newest first."""
+        """Return all runs, newest first."""
         rows = self._read(f"SELECT {_RUN_COLUMNS} FROM run ORDER BY id DESC")
         return tuple(run for row in rows if (run := _run(row)))
 
     def attempts_by_run(self) -> dict[int, int]:
-        """How many each run has."""
+        """Return the number of attempts of each run."""
         return dict(self._read("SELECT run, count(*) FROM attempt GROUP BY run"))
 
     def forget(self, runs: Collection[int]) -> None:
@@ -209,7 +211,7 @@ class History:
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Every problem with the file becomes a StorageError; damage also sets the file aside."""
+        """Convert every error of the file into a StorageError; set a damaged file aside."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -237,7 +239,7 @@ def _run(row: tuple[Any, ...]) -> Run | None:
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt | None:
-    """``None`` where a value is not one that we would write."""
+    """Return the attempt of a row; ``None`` if the row has a value that stoker never writes."""
     values = dict(zip(_ATTEMPT_COLUMNS.split(", "), row, strict=True))
     try:
         for name in ("flags", "archs", "explanation"):
@@ -290,7 +292,9 @@ def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
 
 
 def _use_log(database: sqlite3.Connection, timeout_s: float) -> None:
-    """Where another does the same to a new file SQLite does not wait, as it does elsewhere."""
+    """Switch to the write-ahead log. SQLite does not wait for another process that does
+    the same.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -304,7 +308,7 @@ def _use_log(database: sqlite3.Connection, timeout_s: float) -> None:
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
-    """Upgrade wholly or not at all; a second process finds it done."""
+    """Upgrade the file completely or not at all; a second process finds it done."""
     database.execute("BEGIN IMMEDIATE")
     for statements in _UPGRADES[_version(database) :]:
         for statement in statements:
@@ -318,12 +322,12 @@ def _version(database: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Locks, full disks and failing ones are not."""
+    """Return whether an error means a damaged file; locks, full disks and failing disks do not."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _DAMAGE
 
 
 def _is_sound(path: Path, timeout_s: float) -> bool:
-    """Whether the file is one of ours in which SQLite finds nothing wrong, or cannot look now."""
+    """Return whether SQLite finds no fault in the file and it is a history, or cannot check now."""
     with closing(sqlite3.connect(path, timeout=timeout_s)) as database:
         try:
             for table, columns in (("run", _RUN_COLUMNS), ("attempt", _ATTEMPT_COLUMNS)):
@@ -356,7 +360,7 @@ def _set_aside(path: Path, damaged: _Identity, timeout_s: float) -> bool:
 
 
 def _identity(path: Path) -> _Identity:
-    """Which file it is, whatever its name; ``None`` where there is none."""
+    """Return a value that identifies the file whatever its name; ``None`` if there is no file."""
     try:
         found = path.stat()
     except OSError:

@@ -26,7 +26,9 @@ _LAST_WRITES = 2.0  # seconds that the end of the governor waits for what is pen
 
 
 class KeptRun:
-    """A run that is being written. ``settled`` once its end is committed, or failed to be."""
+    """A run that is being written. ``settled`` is set once its end is committed, or failed
+    to be.
+    """
 
     def __init__(self, command: str, directory: str):
         self.command = command
@@ -38,7 +40,7 @@ class KeptRun:
 
 
 class _Write(Value, frozen=True, kw_only=True):
-    """``apply`` gets the history and the run's row there."""
+    """A pending write. ``apply`` gets the history and the run's row in it."""
 
     run: KeptRun
     apply: Callable[[History, int], object]
@@ -46,7 +48,9 @@ class _Write(Value, frozen=True, kw_only=True):
 
 
 class HistoryWriter:
-    """``problem`` says why nothing is written, and is ``None`` again when the writes succeed."""
+    """Writes runs and attempts to the history in a thread. ``problem`` says why writes fail, and is
+    ``None`` again when they succeed.
+    """
 
     def __init__(self, path: Path | None = None, *, timeout_s: float = _LOCK_TIMEOUT_S):
         self.problem: str | None = None
@@ -60,7 +64,7 @@ class HistoryWriter:
         self._thread.start()
 
     def recent(self) -> tuple[StepRecord, ...]:
-        """What the history has to learn from; nothing where it cannot be read."""
+        """Return the records to learn from; empty if the history cannot be read."""
         try:
             with History(
                 self._path, timeout_s=min(self._timeout_s, _START_LOCK_TIMEOUT_S)
@@ -123,14 +127,14 @@ class HistoryWriter:
         self._close(history)
 
     def _close(self, history: History | None) -> History | None:
-        """Close it. Rows of runs do not count where the next one is another file."""
+        """Close the history. If the next one is another file, rows of runs become invalid."""
         if history:
             self._generation += history.has_moved
             history.close()
         return None
 
     def _next_batch(self) -> tuple[_Write, ...]:
-        """All that is pending; nothing when there is no more to come."""
+        """Return all pending writes; empty if no more will come."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
             self._changed.wait_for(lambda: self._hurry, _GATHER)
@@ -153,8 +157,8 @@ class HistoryWriter:
 
 
 def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
-    """All in one transaction. The row of a run is made where it is not in this history yet;
-    ``where`` tells this one from others.
+    """Write a batch in one transaction. A run without a row in this history gets one; ``where``
+    identifies this history.
     """
     rows: dict[KeptRun, int] = {}
     for write in batch:

@@ -106,7 +106,9 @@ def _of_trace(content: bytes) -> Iterator[Phase]:
 
 
 def _of_table(text: str, source: str) -> Iterator[Phase]:
-    """nvcc tells durations only; without ``--threads`` its phases follow each other."""
+    """Return nvcc's phases. It prints durations only; without ``--threads`` the phases follow each
+    other.
+    """
     at = 0.0
     for row in _rows(text):
         seconds = _milliseconds(row[6]) / 1000

@@ -95,7 +95,7 @@ class WaitClock:
         self._reason = Reason.CPUS
 
     def hold(self, reason: Reason, now: float) -> None:
-        """From now on the step waits for this reason."""
+        """Set the reason for which the step waits from now on."""
         if reason is not self._reason:
             self.stop(now)
             self._reason = reason

@@ -79,7 +79,7 @@ class Predictor:
         self._paces = deque(_ASSUMED_PACES, maxlen=_PACES)
 
     def learn(self, row: StepRecord) -> None:
-        """First from how wrong we were, then from the row itself."""
+        """Learn from the error of the last prediction, then from the record itself."""
         step = row.step
         expected = self._amounts(step, *self._samples_for(step))
         self._memory[expected.basis].learn(below=row.peak <= expected.high)
@@ -112,7 +112,7 @@ class Predictor:
         return replace(self._amounts(step, basis, samples), profile=profile)
 
     def _amounts(self, step: Step, basis: Basis, samples: Sequence[_Sample]) -> Prediction:
-        """The prediction without its profile, which takes longest."""
+        """Return the prediction without its profile, which takes longest to compute."""
         prior = prior_of(step)
         peak, high = _peak_and_high(basis, [sample.peak for sample in samples], prior)
         peak, high = prior.peak * peak, prior.peak * high * self._memory[basis].factor
@@ -151,13 +151,13 @@ def _folders(step: Step) -> Iterator[str]:
 
 
 def _profile(samples: Sequence[_Sample], rounds: int) -> Profile:
-    """The most of the latest; empty where none of them had as many rounds."""
+    """Return the maximum of the latest profiles; empty if none has as many rounds."""
     alike = [each.profile for each in samples if each.rounds == rounds and each.profile]
     return tuple(map(max, *alike[-_LATEST:])) if len(alike) > 1 else next(iter(alike), ())
 
 
 def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:
-    """In units of the shipped peak."""
+    """Return the expected and the high peak, in units of the shipped peak."""
     shipped = prior.high / prior.peak
     if basis is Basis.PRIOR:
         return 1.0, shipped

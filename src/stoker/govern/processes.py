@@ -64,7 +64,7 @@ def kill_behind(stream: socket.socket) -> bool:
 
 
 def _polled(descriptor: int, events: int, seconds: float) -> bool:
-    """Whether something of it, or its end, comes in time."""
+    """Return whether one of the events occurs on the descriptor in time."""
     poll = select.poll()
     poll.register(descriptor, events)
     return bool(poll.poll(seconds * 1000))

@@ -20,7 +20,7 @@ class ProtocolError(Exception):
 
 
 def encode(word: str, *fields: str | bytes | int) -> bytes:
-    """One message, ready to send."""
+    """Return one message, ready to send."""
     return b"\t".join([word.encode(), *(_escaped(field) for field in fields)]) + b"\n"
 
 
@@ -30,7 +30,7 @@ def _escaped(field: str | bytes | int) -> bytes:
 
 
 def decode(line: bytes) -> tuple[str, tuple[bytes, ...]]:
-    """The word and its fields; ``line`` without its newline."""
+    """Return the word and the fields of a line without its newline."""
     word, *fields = line.split(b"\t")
     return word.decode(errors="replace"), tuple(
         map(_unescaped, fields) if b"\\" in line else fields
@@ -111,7 +111,7 @@ def read_usage(fields: tuple[bytes, ...]) -> Usage:
 
 
 def read_numbers(fields: tuple[bytes, ...], count: int) -> tuple[int, ...]:
-    """The first fields as the numbers that a launcher writes: digits only, of 63 bits at most."""
+    """Return the first fields as numbers: digits only, at most 63 bits."""
     found = fields[:count]
     if len(found) < count or not all(field.isdigit() and len(field) <= 20 for field in found):
         raise ProtocolError(f"{count} numbers expected, not {found!r:.200}")

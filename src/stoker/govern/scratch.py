@@ -52,7 +52,8 @@ class ScratchFolder:
         self._stack.close()
 
     def look(self) -> str | None:
-        """New steps go to disk while memory holds more than its share; says so when it begins.
+        """Send new steps to disk while memory holds more than its share; return a message when that
+        begins.
 
         A switch that fails, on a full disk, leaves everything as it is and is tried again.
         """
@@ -85,7 +86,9 @@ class ScratchFolder:
 
 @contextmanager
 def folder_of_run(parent: Path) -> Iterator[Path]:
-    """A folder that goes with its run; if that is killed, with the next."""
+    """Create and yield a folder that is removed with its run; if that is killed, by the
+    next run.
+    """
     base = private_folder(_base(parent))
     _sweep(base)
     path = base / f"{os.getpid()}-{os.urandom(4).hex()}"
@@ -116,7 +119,9 @@ def _sweep(base: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """What cannot be removed stays: it must neither end a build nor hide how that ended."""
+    """Remove a folder. Ignore files that cannot be removed: they must not end a build or hide its
+    result.
+    """
     with suppress(OSError):
         (path / "now").unlink(missing_ok=True)
         (path / "steps").rmdir()

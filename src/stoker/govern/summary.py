@@ -96,7 +96,7 @@ class Tally:
 
 
 def uncontended(record: StepRecord) -> StepRecord:
-    """A step that shared its CPU took longer than it would alone: its CPU time tells."""
+    """Return the record as if the step had a CPU for itself: its duration becomes its CPU time."""
     if not 0 < record.cpu_seconds < record.seconds:
         return record
     share = record.cpu_seconds / record.seconds

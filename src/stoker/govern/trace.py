@@ -66,7 +66,7 @@ class _File(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_trace(content: bytes, where: str) -> Trace:
-    """``where`` is the file's name, for errors."""
+    """Return the trace in a file. ``where`` is the file's name, for errors."""
     try:
         file = msgspec.json.decode(content, type=_File)
     except UNDECODABLE as error:
@@ -80,7 +80,7 @@ def read_trace(content: bytes, where: str) -> Trace:
 
 
 def write_trace(trace: Trace) -> bytes:
-    """Everything of every step; ``read_trace`` gives the same steps back."""
+    """Return a trace as bytes, with all data of every step; ``read_trace`` reads it back."""
     file = _File(
         what=trace.what,
         note="; ".join(trace.notes),
@@ -142,7 +142,9 @@ def _step(entry: _TraceStep) -> Step:
 
 
 def _source_of(output: str) -> str:
-    """CMake's ``lib/CMakeFiles/x.dir/__/core/y.cpp.o`` is made of ``core/y.cpp``."""
+    """Return the source of an object: CMake makes ``lib/CMakeFiles/x.dir/__/core/y.cpp.o`` of
+    ``core/y.cpp``.
+    """
     path = _PARENT.sub("../", _OBJECT_FOLDER.sub("", output))
     return normpath(path.removesuffix(".o"))
 
@@ -170,7 +172,7 @@ def _entry(record: StepRecord) -> _TraceStep:
 
 
 def _with_names_of_their_own(records: Iterable[StepRecord]) -> Iterator[StepRecord]:
-    """The same output may have been made twice."""
+    """Return the steps with unique names, because the same output may have been built twice."""
     seen: Counter[str] = Counter()
     for record in records:
         name = record.step.output
@@ -182,7 +184,9 @@ def _with_names_of_their_own(records: Iterable[StepRecord]) -> Iterator[StepReco
 
 
 def _with_known_needs(records: Iterable[StepRecord]) -> tuple[StepRecord, ...]:
-    """Whatever the trace does not make was there before."""
+    """Return the steps with only those needs that a step of the trace builds; other files existed
+    before.
+    """
     steps = tuple(records)
     made = {record.step.output for record in steps}
     return tuple(

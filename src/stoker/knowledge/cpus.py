@@ -43,7 +43,7 @@ def cpu_products() -> dict[str, str]:
 
 @cache
 def microarchitectures() -> dict[str, Any]:
-    """archspec's own values, those that are one chip rather than a family or one of our levels."""
+    """Return archspec's microarchitectures that are one chip, without families and levels."""
     from archspec.cpu import TARGETS
 
     families = {
@@ -65,7 +65,7 @@ def cpu_names() -> tuple[str, ...]:
 
 
 def cpu_family(name: str) -> str:
-    """x86_64, aarch64, ... of a level or microarchitecture."""
+    """Return the family of a level or microarchitecture: x86_64, aarch64, ..."""
     if level := cpu_levels().get(name):
         return level.family
     return str(microarchitectures()[name].family)
@@ -78,14 +78,15 @@ def is_apple(name: str) -> bool:
 
 
 def cpu_needs(name: str) -> frozenset[str]:
-    """The instruction-set features that code for this level may use."""
+    """Return the instruction-set features that code for this level may use."""
     if level := cpu_levels().get(name):
         return frozenset(level.needs)
     return frozenset(microarchitectures()[name].features)
 
 
 def cpu_offers(name: str) -> frozenset[str]:
-    """The features of a CPU that is known only by this name.
+    """Return the features of a CPU that is known only by this name. A CPU of a level also runs code
+    for the earlier levels of the table.
 
     A CPU of a level also runs code for the levels before it: the table lists them in that order.
     """
@@ -97,7 +98,9 @@ def cpu_offers(name: str) -> frozenset[str]:
 
 
 def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
-    """Flags for ``gcc`` or ``clang`` of that version; ``None`` where it cannot make such code."""
+    """Return flags for this version of ``gcc`` or ``clang``; ``None`` if it cannot make
+    such code.
+    """
     if level := cpu_levels().get(name):
         minimum = level.clang_min if compiler == "clang" else level.gcc_min
         return level.flags if int(version.split(".")[0]) >= minimum else None
@@ -112,7 +115,7 @@ def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
 
 
 def cpu_dispatch(name: str) -> str | None:
-    """The run-time kernels of PyTorch that match this level."""
+    """Return the run-time kernels of PyTorch that match this level."""
     if level := cpu_levels().get(name):
         return level.dispatch
     features = cpu_needs(name)

@@ -71,7 +71,7 @@ class Failure(Row, frozen=True, kw_only=True):
 
 @cache
 def failures() -> dict[str, Failure]:
-    """By name, in alphabetical order. That each is sound is tested, not checked again here."""
+    """Return the causes by name, in alphabetical order. The tests check each entry."""
     folder = resources.files(__package__).joinpath("failures")
     files = sorted(folder.iterdir(), key=lambda file: file.name)
     found = [_decoded(file.read_bytes()) for file in files if file.name.endswith(".toml")]
@@ -79,7 +79,9 @@ def failures() -> dict[str, Failure]:
 
 
 def checked(content: bytes, name: str) -> Failure:
-    """The entry ``<name>.toml``; one that is wrong is a ``ValueError`` that says where and how."""
+    """Return the entry ``<name>.toml``; raise a ``ValueError`` that says what is wrong and
+    where.
+    """
     try:
         failure = _decoded(content)
     except msgspec.DecodeError as error:
@@ -135,5 +137,5 @@ def _problems_of_parameters(failure: Failure) -> list[str]:
 
 
 def parameters(template: str) -> frozenset[str]:
-    """The names in braces."""
+    """Return the names in braces."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)

@@ -26,7 +26,7 @@ def _table() -> _Table:
 
 @cache
 def gpus() -> dict[str, Gpu]:
-    """By architecture, without suffix."""
+    """Return the GPUs by architecture without suffix."""
     return {row.arch: row for row in _table().gpu}
 
 
@@ -50,7 +50,9 @@ def decorations() -> frozenset[str]:
 
 
 def runs_on(target: GpuTarget, capability: str) -> str | None:
-    """How CUDA code for ``target`` runs on a GPU: ``cubin``, ``ptx`` (compiled at load) or not."""
+    """Return how CUDA code for ``target`` runs on a GPU: ``cubin``, ``ptx`` (compiled at load) or
+    not.
+    """
     gpu = GpuTarget(arch=capability)
     (major, minor), (gpu_major, gpu_minor) = target.capability, gpu.capability
     bare, exact = f"{major}.{minor}", {row.arch for row in _table().gpu if row.exact}

@@ -32,7 +32,7 @@ def _table() -> _Table:
 
 
 def beyond(cpu: str) -> tuple[InstructionSet, ...]:
-    """What a level or microarchitecture does not have, of its own family."""
+    """Return the features of a CPU's family that a level or microarchitecture lacks."""
     family, has = cpu_family(cpu), cpu_needs(cpu)
     return tuple(
         row for row in _table().set if row.family == family and not has & set(row.features)
@@ -53,5 +53,5 @@ def _dispatched() -> re.Pattern[str]:
 
 
 def names_a_cpu(name: str) -> bool:
-    """Whether a function or source file is, by its name, for those CPUs that can run it."""
+    """Return whether the name of a function or source file says that it is for certain CPUs."""
     return _dispatched().search(name) is not None

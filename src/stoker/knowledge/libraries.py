@@ -16,7 +16,7 @@ class LibraryRow(Row, frozen=True, kw_only=True):
     version_files: tuple[str, ...] = ()
 
     def version(self, text: str) -> str | None:
-        """The version that a header's text defines."""
+        """Return the version that a header's text defines."""
         for patterns in self.versions:
             found = [_define(pattern).search(text) for pattern in patterns]
             if all(found):

@@ -27,17 +27,17 @@ def _table() -> _Table:
 
 
 def policies() -> tuple[Policy, ...]:
-    """Oldest first: what runs on one runs on all that follow."""
+    """Return the policies, oldest first: a wheel that runs on one runs on all later ones."""
     return _table().policy
 
 
 def order(version: str) -> tuple[int, ...]:
-    """By which versions of symbols are compared: ``3.4.30`` is newer than ``3.4.9``."""
+    """Return the sort key of a symbol version: ``3.4.30`` is newer than ``3.4.9``."""
     return tuple(int(number) for number in version.split("."))
 
 
 def excess(policy: Policy, machine: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Those of the needed versions that the tag does not promise."""
+    """Return the required versions that the tag does not promise."""
     promised = policy.newest.get(machine, {})
     series = {name for row in policies() for name in row.newest.get(machine, {})}
     return {
@@ -48,13 +48,13 @@ def excess(policy: Policy, machine: str, versions: Mapping[str, str]) -> dict[st
 
 
 def oldest_policy(machine: str, versions: Mapping[str, str]) -> Policy | None:
-    """The first tag that promises all the needed versions on that machine."""
+    """Return the first tag that promises all required versions on that machine."""
     able = (policy for policy in policies() if machine in policy.newest)
     return next((policy for policy in able if not excess(policy, machine, versions)), None)
 
 
 def is_system_library(name: str) -> bool:
-    """Whether some manylinux tag lets a wheel take that library from the system."""
+    """Return whether some manylinux tag lets a wheel use that library of the system."""
     table = _table()
     return any(name in names for names in table.libraries.values()) or any(
         fnmatchcase(name, pattern) for pattern in table.loaders

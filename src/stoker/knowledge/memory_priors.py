@@ -29,7 +29,7 @@ def priors() -> tuple[Prior, ...]:
 
 @lru_cache(maxsize=4096)  # asked when a step asks and again when it has ended
 def prior_of(step: Step) -> Prior:
-    """The first row for its role and source, with the step's own inputs and targets in it."""
+    """Return the first row for the step's role and source, scaled by its inputs and targets."""
     row = next(
         row
         for row in priors()

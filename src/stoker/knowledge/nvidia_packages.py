@@ -16,7 +16,7 @@ class Release(Row, frozen=True, kw_only=True):
     requires: tuple[str, ...]
 
     def lines(self, machine: str) -> tuple[str, ...]:
-        """PEP 508 requirements for a machine such as ``x86_64``."""
+        """Return PEP 508 requirements for a machine such as ``x86_64``."""
         marker = self.marker.format(machine=machine)
         parts = (line.partition("; ") for line in self.requires)
         return tuple(
@@ -50,12 +50,12 @@ def _table() -> _Table:
 
 
 def releases() -> tuple[Release, ...]:
-    """Oldest first."""
+    """Return the releases, oldest first."""
     return _table().release
 
 
 def folders(cuda: int) -> tuple[str, ...]:
-    """Where the packages of a major version of CUDA put libraries; nothing of one unknown."""
+    """Return where the packages of a major CUDA version put libraries; empty if it is unknown."""
     return next((row.folders for row in _table().layout if row.cuda == cuda), ())
 
 
@@ -64,12 +64,12 @@ def known_cuda() -> tuple[int, ...]:
 
 
 def torch_search_path(folder: str) -> tuple[str, ...] | None:
-    """How the search path of a library in that folder of PyTorch's own wheel ends."""
+    """Return the end of a library's search path in that folder of PyTorch's own wheel."""
     return _table().torch.get(folder)
 
 
 def opened_by(library: str, cuda: int | None) -> tuple[str, ...]:
-    """Patterns of the names that a library opens at run time."""
+    """Return patterns of the libraries that a library opens at run time."""
     version = library.partition(".so.")[2]
     return tuple(
         pattern.format(version=version, cuda=cuda or "*")
@@ -80,7 +80,7 @@ def opened_by(library: str, cuda: int | None) -> tuple[str, ...]:
 
 
 def cuda_of(library: str) -> int | None:
-    """The major version of CUDA that the name of a library tells."""
+    """Return the major CUDA version in the name of a library."""
     number = whole_number(library.partition(".so.")[2].partition(".")[0])
     # Before CUDA 11 the number was one of two parts.
     is_told = number is not None and number > 10 and _matches(library, _table().numbered)
@@ -88,7 +88,7 @@ def cuda_of(library: str) -> int | None:
 
 
 def keeps_name(library: str) -> bool:
-    """Whether a library must not be renamed."""
+    """Return whether a library must not be renamed."""
     return _matches(library, _table().keep)
 
 

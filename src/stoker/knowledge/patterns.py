@@ -15,7 +15,7 @@ _Items = Iterable[tuple[Any, Any]]
 
 
 def problem(pattern: str) -> str | None:
-    """Why a pattern must not be searched for in a log; ``None`` where nothing is wrong."""
+    """Return why a pattern must not be searched for in a log; ``None`` if it is valid."""
     try:
         tree = parser.parse(pattern)
     except re.error as error:
@@ -30,7 +30,7 @@ def problem(pattern: str) -> str | None:
 
 
 def literals(pattern: str) -> frozenset[str]:
-    """Every match holds one of these; empty where nothing can be said."""
+    """Return literals of which every match contains one; empty if there are none."""
     return _best(_required(parser.parse(pattern)))
 
 
@@ -65,7 +65,7 @@ def _unbounded_within(body: _Items) -> bool:
 
 
 def _required(items: _Items) -> list[frozenset[str]]:
-    """Sets of literals; a match has one of each set."""
+    """Return sets of literals; a match contains one of each set."""
     found: list[frozenset[str]] = []
     run = ""
     for kind, argument in _flat(items):
@@ -92,13 +92,13 @@ def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
 
 
 def _best(sets: list[frozenset[str]]) -> frozenset[str]:
-    """The set whose shortest literal is the longest."""
+    """Return the set whose shortest literal is the longest."""
     usable = [one for one in sets if one and min(map(len, one)) >= _SHORTEST]
     return max(usable, key=lambda one: (min(map(len, one)), -len(one)), default=frozenset())
 
 
 def any_of(words: Iterable[str]) -> str:
-    """A pattern for the longest of many words, quick since those that begin alike share that."""
+    """Return a pattern for the longest of many words; words with the same prefix share it."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
@@ -109,7 +109,7 @@ def any_of(words: Iterable[str]) -> str:
 
 
 def _spelt(node: dict[str, Any]) -> str:
-    """A word that ends here is the last choice, and an empty one."""
+    """Return the pattern of a subtree; if a word ends here, the last alternative is empty."""
     letters = [letter for letter in node if letter]
     branches = [re.escape(letter) + _spelt(node[letter]) for letter in letters]
     branches += [""] if "" in node else []

@@ -19,7 +19,9 @@ def _table() -> _Table:
 
 
 def unhashed(library: str) -> str:
-    """``libgomp-a34b3233.so.1.0.0`` as ``libgomp.so.1.0.0``: the name before it was packaged."""
+    """Return the name before packaging: ``libgomp-a34b3233.so.1.0.0`` becomes
+    ``libgomp.so.1.0.0``.
+    """
     stem, dot, version = library.partition(".so")
     return _HASH.sub("", stem) + dot + version
 

@@ -38,7 +38,7 @@ def is_of_driver(library: str) -> bool:
 
 
 def bringer(library: str) -> Bringer | None:
-    """The package known to bring a library, with or without a version behind its name."""
+    """Return the package known to provide a library, with or without a version in its name."""
     names = (library, unversioned(library))
     if not any(map(_any_package().match, names)):  # one search for the many names that none brings
         return None
@@ -49,11 +49,13 @@ def bringer(library: str) -> Bringer | None:
 
 
 def unversioned(library: str) -> str:
-    """``libc10.so.2.6`` as ``libc10.so``: distributions give versions to what has none upstream."""
+    """Return ``libc10.so`` for ``libc10.so.2.6``: distributions add versions that upstream
+    lacks.
+    """
     return _VERSION.sub("", library)
 
 
 def is_nvidias(library: str) -> bool:
-    """Whether a library is one that NVIDIA's own packages bring."""
+    """Return whether NVIDIA's own packages provide a library."""
     package = bringer(library)
     return package is not None and package.name.startswith("nvidia-")

@@ -20,7 +20,7 @@ class Forwarding(Row, frozen=True, kw_only=True):
     aliases: dict[str, str]
 
     def variable(self, option: str) -> str | None:
-        """The environment variable through which a CMake option is reached, if there is one."""
+        """Return the environment variable that sets a CMake option; ``None`` if there is none."""
         if alias := self.aliases.get(option):
             return alias
         passes = (
@@ -67,5 +67,5 @@ def oldest_python() -> str:
 
 
 def torch_release(version: str | None) -> TorchRelease | None:
-    """The release a version such as ``2.6.0a0+git1234`` belongs to."""
+    """Return the release of a version such as ``2.6.0a0+git1234``."""
     return torch_releases().get(".".join((version or "").split(".")[:2]))

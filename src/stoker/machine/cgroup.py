@@ -21,7 +21,7 @@ class Group(Value, frozen=True, kw_only=True):
 def groups(
     tree: FileTree, controller: str, process: int | Literal["self"] = "self"
 ) -> tuple[Group, ...]:
-    """The groups whose limits hold for a process, its own first, where we see them.
+    """Return the visible groups whose limits apply to a process, its own first.
 
     On a hybrid host a controller is on version 1 or on version 2, never on both; a process has a
     line for each, so version 1 is asked first and must name the controller.
@@ -38,7 +38,7 @@ def groups(
 
 
 def parse_membership(text: str) -> dict[str, str]:
-    """Controller to path within its hierarchy, from ``number:controllers:path`` lines."""
+    """Return controller to path within its hierarchy, from ``number:controllers:path`` lines."""
     membership: dict[str, str] = {}
     for line in text.split("\n"):
         number, *rest = line.split(":", 2)
@@ -52,7 +52,9 @@ def _carries(mount: Mount, controller: str) -> bool:
 
 
 def _chain(tree: FileTree, version: int, path: str, mounts: list[Mount]) -> tuple[Group, ...]:
-    """A hierarchy may be mounted more than once: the mount that shows our own folder is best."""
+    """Return the groups from ours upward. Of several mounts, use the one that shows our
+    own group.
+    """
     showing = (mount for mount in mounts if tree.exists(_folder(path, mount)))
     mount = next(showing, mounts[0])
     own = PurePosixPath(_folder(path, mount))
@@ -64,7 +66,7 @@ def _chain(tree: FileTree, version: int, path: str, mounts: list[Mount]) -> tupl
 
 
 def _folder(path: str, mount: Mount) -> str:
-    """Where a mount shows a group, or the mount itself where that cannot be told.
+    """Return the folder at which a mount shows a group, or the mount itself if that is unknown.
 
     A container sees a part of the hierarchy: without a cgroup namespace of its own the path still
     starts with the part's name, which the mount gives as its root. ``..`` stands for groups outside

@@ -19,7 +19,9 @@ class KillCounter:
     """
 
     def __init__(self, process: int | None, tree: FileTree | None = None):
-        """``process`` is None if it is unknown; the counter then reads None."""
+        """Prepare the counter. ``process`` is None if it is unknown; the counter then
+        reads None.
+        """
         tree = tree or FileTree()
         found = groups(tree, "memory", process) if process else ()
         files = [f"{group.folder}/{INTERFACES[group.version].events}" for group in found[:1]]

@@ -52,7 +52,7 @@ def parse_model(cpuinfo: str) -> str | None:
 
 
 def read_quota(tree: FileTree) -> float | None:
-    """The smallest share of CPU time that this process's groups grant, in CPUs."""
+    """Return the smallest CPU quota of this process's groups, as a number of CPUs."""
     quotas = (_group_quota(tree, group) for group in groups(tree, "cpu"))
     return min((quota for quota in quotas if quota is not None), default=None)
 
@@ -74,7 +74,7 @@ def _group_quota(tree: FileTree, group: Group) -> float | None:
 
 
 def parse_quota(text: str) -> float | None:
-    """From ``<time> <period>``, both in microseconds."""
+    """Return the quota from ``<time> <period>``, both in microseconds."""
     match [whole_number(word) for word in text.split()]:
         case [int(time), int(period)] if time and period:
             return time / period

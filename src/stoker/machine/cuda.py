@@ -15,7 +15,9 @@ SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/n
 
 
 def find_nvccs(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> list[Path]:
-    """Compilers in the order in which a build looks for them, ``homes`` last; each file once."""
+    """Return the compilers in the order in which a build searches for them, each file once;
+    ``homes`` are last.
+    """
     found: dict[Path, Path] = {}
     for nvcc in _candidates(tree, probe, homes):
         if os.access(nvcc, os.X_OK):
@@ -52,7 +54,7 @@ def read_toolkit(nvcc: Path, probe: Probe) -> CudaToolkit:
 
 
 def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:
-    """Each home once, in the order given, but those that do not work at the end."""
+    """Return each home once, in the given order, with those that do not work at the end."""
     by_home: dict[str, CudaToolkit] = {}
     for toolkit in toolkits:
         by_home.setdefault(toolkit.home, toolkit)
@@ -60,7 +62,7 @@ def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:
 
 
 def _ask_home(nvcc: Path, probe: Probe) -> Path:
-    """Where the compiler says it lives: what is on the PATH may be a script that calls it."""
+    """Return the folder that the compiler reports: the file on the PATH may be a script."""
     printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
     found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
     told = Path(found[1].strip()) if found else None
@@ -68,7 +70,9 @@ def _ask_home(nvcc: Path, probe: Probe) -> Path:
 
 
 def parse_archs(printed: str) -> tuple[str, ...]:
-    """``sm_90a`` is 9.0a and ``sm_120`` is 12.0: the last digit is the minor version."""
+    """Return the architectures: ``sm_90a`` is 9.0a, ``sm_120`` is 12.0; the last digit is the minor
+    version.
+    """
     found = set(re.findall(r"\bsm_(\d{1,3})(\d)([a-z]?)\b", printed, re.ASCII))
     ordered = sorted(found, key=lambda arch: (int(arch[0]), int(arch[1]), arch[2]))
     return tuple(f"{major}.{minor}{suffix}" for major, minor, suffix in ordered)

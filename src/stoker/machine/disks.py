@@ -15,7 +15,9 @@ IN_MEMORY = ("tmpfs", "ramfs")
 
 
 def default_paths() -> tuple[Path, ...]:
-    """Where a build may write: here, temporary files, stoker's cache, and memory where shared."""
+    """Return the folders a build may write to: the current one, temporary ones, the cache and
+    shared memory.
+    """
     shared = Path("/dev/shm")
     paths = (Path(), _temporary(), folders.cache())
     return (*paths, shared) if shared.is_dir() else paths
@@ -33,8 +35,8 @@ def _temporary() -> Path:
 
 
 def read_temporary() -> tuple[Disk, ...]:
-    """Where temporary files can go, each place by itself: the usual one first, which may lie in
-    memory, then others in memory and on disk.
+    """Return each place for temporary files: the default one first, which may be in memory, then
+    others in memory and on disk.
     """
     paths = (_temporary(), Path("/dev/shm"), Path("/var/tmp"), folders.cache())
     usable = [path for path in paths if path == paths[-1] or os.access(path, os.W_OK | os.X_OK)]
@@ -44,7 +46,7 @@ def read_temporary() -> tuple[Disk, ...]:
 
 
 def read_disks(tree: FileTree, paths: Iterable[Path]) -> tuple[Disk, ...]:
-    """One for each mount, under the first of the paths on it. A path need not exist yet."""
+    """Return one disk for each mount, under the first of the paths on it. A path need not exist."""
     return _read_disks(tree, _read_mounts(tree), paths)
 
 

@@ -43,11 +43,13 @@ class FileTree:
             return False
 
     def matching(self, pattern: str) -> list[Path]:
-        """The paths that match, those with the greater numbers in their names first."""
+        """Return the paths that match, those with greater numbers in their names first."""
         return newest_first(self.root.glob(pattern.lstrip("/")))
 
     def text(self, name: str) -> str | None:
-        """The content; ``None`` where there is no such file, or where a note says why."""
+        """Return the content; ``None`` if there is no such file, or if a note says why it is
+        unreadable.
+        """
         try:
             return self.path(name).read_bytes().decode(errors="replace")
         except (OSError, ValueError) as error:
@@ -55,7 +57,7 @@ class FileTree:
             return None
 
     def open(self, name: str) -> "OpenFile | None":
-        """For one that is read again and again; the caller closes it."""
+        """Open a file that is read repeatedly; the caller closes it."""
         try:
             return OpenFile(self, name)
         except (OSError, ValueError) as error:
@@ -83,7 +85,7 @@ class OpenFile:
             return None
 
     def number(self) -> int | None:
-        """The one whole number in the file; anything else is a note."""
+        """Return the one whole number in the file; note any other content."""
         text = self.text()
         if text is None:
             return None
@@ -107,5 +109,5 @@ def newest_first(paths: Iterable[Path]) -> list[Path]:
 
 
 def content(file: OpenFile | None) -> str:
-    """What a file says now; nothing where it is not there."""
+    """Return the current content of a file; empty if it does not exist."""
     return (file.text() if file else None) or ""

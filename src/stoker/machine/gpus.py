@@ -27,7 +27,7 @@ def read_gpus(note: Callable[[str], None]) -> tuple[Gpu, ...]:
 
 
 def _read_gpu(index: int, driver: str, note: Callable[[str], None]) -> Gpu | None:
-    """``None`` for one that has dropped off the bus: the others still work."""
+    """Return a GPU, or ``None`` if it has dropped off the bus: the other GPUs still work."""
     import pynvml
 
     try:
@@ -47,7 +47,7 @@ def _read_gpu(index: int, driver: str, note: Callable[[str], None]) -> Gpu | Non
 
 
 def _read_memory(handle: object) -> int:
-    """0 for a GPU that shares the machine's memory: the driver then names no size."""
+    """Return the memory of a GPU; 0 if it shares the machine's memory and reports no size."""
     import pynvml
 
     try:

@@ -68,7 +68,7 @@ class Interpreter(Value, frozen=True, kw_only=True):
 
 
 def find_interpreter(python: str, environment: Mapping[str, str]) -> str:
-    """``python`` is a path or a name on the PATH."""
+    """Return the interpreter at a path or with a name on the PATH."""
     path = shutil.which(python, path=environment.get("PATH", ""))
     if path is None:
         raise MissingError(f"there is no Python at '{python}'", hints=(HINT,))

@@ -23,7 +23,9 @@ Parts = tuple[Path | None, Path | None]  # header and library
 def find_libraries(
     tree: FileTree, environment: Mapping[str, str], triple: str, prefixes: Iterable[Path]
 ) -> tuple[Library, ...]:
-    """``prefixes`` are searched before the system's own; ``triple`` as in ``lib/<triple>``."""
+    """Return the libraries. ``prefixes`` are searched before the system's own; ``triple`` is that
+    of ``lib/<triple>``.
+    """
     finder = _Finder(tree, environment, triple, prefixes)
     found = (finder.find(row) for row in table().library)
     return tuple(library for library in found if library is not None)
@@ -50,7 +52,7 @@ class _Finder:
         self._last = self._matching(search.prefixes)
 
     def find(self, row: LibraryRow) -> Library | None:
-        """The first place that has both parts of a library, or else what there is of it."""
+        """Return the first place that has both parts of a library, else the parts that exist."""
         parts = [self._look(row, folders) for folders in self._places(row)]
         headers = [header for header, _ in parts if header]
         libraries = [library for _, library in parts if library]
@@ -66,13 +68,17 @@ class _Finder:
         )
 
     def _places(self, row: LibraryRow) -> Iterator[list[Path]]:
-        """Folders to search together: variables may name the two parts of a library apart."""
+        """Return the folders to search together: variables may name the two parts of a library
+        separately.
+        """
         yield self._named(row.variables)
         for folder in (*self._first, *self._matching(row.places), *self._last):
             yield [folder]
 
     def _named(self, variables: Iterable[str]) -> list[Path]:
-        """The folders that environment variables name, or those of the files they name."""
+        """Return the folders that environment variables name, or the folders of the files they
+        name.
+        """
         values = (self._environment.get(variable, "") for variable in variables)
         paths = [Path(word) for value in values for word in re.split("[:;]", value) if word]
         return [
@@ -106,7 +112,7 @@ class _Finder:
                         yield path
 
     def _index(self, folder: Path) -> dict[str, Path]:
-        """A folder's files by name, and libraries also by what they are called without suffix."""
+        """Return a folder's files by name, and libraries also by their name without suffix."""
         if folder not in self._indexes:
             self._indexes[folder] = _index_of(folder)
         return self._indexes[folder]

@@ -14,7 +14,7 @@ UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def answer(*command: str) -> str:
-    """What a program prints; nothing where it is not there or does not answer."""
+    """Return the output of a program; empty if it is missing or does not answer."""
     try:
         return process.run(command, timeout=_TIMEOUT_S).stdout.strip()
     except MissingError:
@@ -53,7 +53,7 @@ def _swap(name: str, text: str) -> int:
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """From lines like ``/dev/disk3s1 on /System/Volumes/Data (apfs, local, journaled)``."""
+    """Return the mounts from lines like ``/dev/disk3s1 on /System/Volumes/Data (apfs, local)``."""
     lines = re.findall(r"^.+? on (/.*) \((\w+)", text, re.MULTILINE)
     return tuple(
         Mount(root="/", point=point, filesystem=filesystem, options=())

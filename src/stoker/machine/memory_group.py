@@ -82,7 +82,7 @@ class MemoryGroup:
         self.dies_as_one = whole is not None and whole.number() == 1
 
     def read(self, machine: MemoryLimit) -> MemoryLimit:
-        """The group's limit, or the machine's where the group has none below it."""
+        """Return the group's limit, or the machine's if the group has no lower one."""
         limit = min(map(_read_limit, self._limits), default=NO_LIMIT)
         if limit >= machine.limit and self._interface.inherited is None:
             return machine  # without the cost of reading the counters
@@ -101,7 +101,7 @@ class MemoryGroup:
 
 
 def parse_counters(text: str) -> dict[str, int]:
-    """Lines of a name that we use and a number, as in memory.stat; other lines are left out."""
+    """Return the counters that we use from lines of a name and a number, as in memory.stat."""
     return {name: int(digits) for name, digits in _COUNTER.findall(text)}
 
 

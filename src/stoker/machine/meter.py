@@ -87,11 +87,15 @@ class Meter:
         return physical or ask_c_library()
 
     def _kills_group(self, binding: int) -> bool:
-        """A group set to die as one does so when memory runs out in it or in one around it."""
+        """Return whether the kernel kills a group as a whole: the group or a parent is configured
+        so.
+        """
         return any(group.dies_as_one for group in self._groups[max(0, binding - 1) :])
 
     def _read_pressure(self, binding: int) -> Pressure | None:
-        """That of the group that binds; version 1 has none, so then the whole machine's."""
+        """Return the pressure of the binding group; version 1 has none, so then the whole
+        machine's.
+        """
         own = self._groups[binding - 1].pressure() if binding else None
         return own or parse_pressure(content(self._pressure))
 

@@ -21,7 +21,7 @@ class Mount(Value, frozen=True, kw_only=True):
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """In the order of mounting. Lines of another form are left out."""
+    """Return the mounts in mount order. Lines of another form are skipped."""
     mounts = (_parse_line(line) for line in text.split("\n"))
     return tuple(mount for mount in mounts if mount is not None)
 
@@ -41,11 +41,11 @@ def _parse_line(line: str) -> Mount | None:
 
 
 def unescape(text: str) -> str:
-    r"""The kernel writes space, tab, newline, ``#`` and backslash as ``\040`` and the like."""
+    r"""Return a path in which ``\040`` and similar escapes of the kernel are replaced."""
     return ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
-    """The mount that holds a resolved path: the deepest, and of equals the last, which covers."""
+    """Return the mount that contains a resolved path: the deepest, and among equals the last."""
     holding = [mount for mount in mounts if mount.holds(path)]
     return max(reversed(holding), key=lambda mount: len(mount.point), default=None)

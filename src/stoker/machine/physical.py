@@ -23,7 +23,9 @@ class Physical(Value, frozen=True, kw_only=True):
 
 
 def parse_meminfo(text: str) -> Physical | None:
-    """``None`` where the two numbers that matter are not there."""
+    """Return the memory of the machine; ``None`` if either of the two required numbers is
+    missing.
+    """
     sizes = {name: (whole_number(digits) or 0) * 1024 for name, digits in LINE.findall(text)}
     if "MemTotal" not in sizes or "MemAvailable" not in sizes:
         return None
@@ -36,7 +38,9 @@ def parse_meminfo(text: str) -> Physical | None:
 
 
 def ask_c_library() -> Physical:
-    """Coarser: it does not count cache that can be dropped as available, and knows no swap."""
+    """Return a coarser reading: reclaimable cache does not count as available, and swap is
+    unknown.
+    """
     page = os.sysconf("SC_PAGE_SIZE")
     total = os.sysconf("SC_PHYS_PAGES") * page
     free_pages = "SC_AVPHYS_PAGES"  # not on macOS

@@ -32,7 +32,9 @@ class Probe(Value, frozen=True, kw_only=True):
         return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
 
     def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:
-        """The version that ``--version`` tells, by the first pattern that fits; or the problem."""
+        """Return the version that ``--version`` prints, by the first pattern that fits, or the
+        problem.
+        """
         answer = self.ask([program, "--version"])
         if answer.problem:
             return None, answer.problem

@@ -14,7 +14,8 @@ from stoker.model.machine import Tool
 def read_program(
     program: Program, tree: FileTree, probe: Probe, beside: tuple[str, ...]
 ) -> tuple[Tool, ...]:
-    """The one on the PATH and, where they are others, those in the folders ``beside`` it.
+    """Return the program on the PATH and, if different, those in the folders ``beside`` it. A
+    program that a variable names is the only one: the user wants no other.
 
     A program that a variable names is the only one: its user wants no other.
     """
@@ -27,7 +28,7 @@ def read_program(
 
 
 def _find(names: Iterable[str], searched: Iterable[str]) -> list[str]:
-    """The first of the names in each of the search paths, each file once."""
+    """Return the first of the names in each of the search paths, each file once."""
     found: dict[Path, str] = {}
     for folders in searched:
         paths = (shutil.which(name, path=folders) for name in names)
@@ -42,7 +43,7 @@ def _read(program: Program, path: str, probe: Probe) -> Tool:
 
 
 def _read_named(program: Program, command: str, probe: Probe) -> Tool:
-    """The compiler in a command such as ``ccache gcc -m64``."""
+    """Return the compiler in a command such as ``ccache gcc -m64``."""
     try:
         words = shlex.split(command)
     except ValueError as error:

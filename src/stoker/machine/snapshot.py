@@ -13,7 +13,9 @@ from stoker.model.machine import Machine
 
 
 def read_machine(paths: tuple[Path, ...] = (), *, root: Path = Path("/")) -> Machine:
-    """``paths`` are the folders whose disks matter; none: those a build may write to."""
+    """Return the facts of this machine. ``paths`` are the folders whose disks matter; the default
+    is those a build writes to.
+    """
     tree = FileTree(root)
     os_facts = read_system(tree, os.environ)
     cpu = read_cpu(tree)

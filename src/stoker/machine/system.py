@@ -61,7 +61,7 @@ def _os_release_text(tree: FileTree) -> str:
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """Names to values, which are quoted as in a shell; lines of another form are left out."""
+    """Return names to values, which are quoted as in a shell. Lines of another form are skipped."""
     values: dict[str, str] = {}
     for name, quoted in re.findall(r"^([A-Z_][A-Z0-9_]*)=(.*)$", text, re.MULTILINE | re.ASCII):
         try:
@@ -72,7 +72,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 
 def read_libc(tree: FileTree) -> str | None:
-    """As ``glibc 2.36`` or ``musl 1.2.4``: the C library that this process runs on."""
+    """Return the C library that this process runs on, such as ``glibc 2.36`` or ``musl 1.2.4``."""
     try:
         if version := os.confstr("CS_GNU_LIBC_VERSION"):
             return version
@@ -82,7 +82,7 @@ def read_libc(tree: FileTree) -> str | None:
 
 
 def read_musl(tree: FileTree) -> str | None:
-    """musl's loader prints its version when it is run without arguments."""
+    """Return musl's version, which its loader prints when it is run without arguments."""
     for loader in sorted(tree.path("/lib").glob("ld-musl-*.so.1")):
         try:
             printed = process.run([loader], timeout=5.0).stderr
@@ -94,7 +94,9 @@ def read_musl(tree: FileTree) -> str | None:
 
 
 def read_container(tree: FileTree, environment: Mapping[str, str]) -> str | None:
-    """What surrounds us, the most telling sign first: a pod's containers are Docker's too."""
+    """Return the container system around us. Pods are checked first: their containers are Docker's
+    too.
+    """
     for variable, kind in CONTAINER_VARIABLES.items():
         if environment.get(variable):
             return kind
@@ -108,7 +110,9 @@ def read_container(tree: FileTree, environment: Mapping[str, str]) -> str | None
 
 
 def read_oomd(tree: FileTree) -> bool:
-    """systemd-oomd needs cgroup v2, where a service has a folder exactly while it runs."""
+    """Return whether systemd-oomd runs. It needs cgroup v2, where a running service has a
+    folder.
+    """
     mounts = parse_mounts(tree.text("/proc/self/mountinfo") or "")
     return any(
         tree.exists(f"{mount.point}/system.slice/systemd-oomd.service")

@@ -34,7 +34,9 @@ def read_toolbox(
     root: Path = Path("/"),
     timeout_s: float = 10.0,
 ) -> Toolbox:
-    """``python``: the interpreter to build for, by default the one that runs stoker."""
+    """Return the installed tools. ``python`` is the interpreter to build for, by default the one
+    that runs stoker.
+    """
     tree = FileTree(root)
     probe = Probe(environment=environment, timeout_s=timeout_s)
     executable = find_interpreter(python or sys.executable, environment)

@@ -143,7 +143,7 @@ class Request(Value, frozen=True, kw_only=True):
     restarts: bool = True  # it may be killed and started again
 
     def slots_of(self, cpus: int) -> int:
-        """On a machine with so many CPUs."""
+        """Return the number of slots on a machine with this many CPUs."""
         return min(self.slots or cpus, cpus)
 
 
@@ -170,11 +170,11 @@ class Running(Value, frozen=True, kw_only=True):
         return self.paused_at is not None
 
     def paused_for(self, now: float) -> float:
-        """Seconds of the present pause."""
+        """Return the seconds since the current pause began."""
         return 0.0 if self.paused_at is None else now - self.paused_at
 
     def age(self, now: float) -> float:
-        """Seconds that it really ran."""
+        """Return the seconds for which the step has run, without pauses."""
         return now - self.started - self.paused - self.paused_for(now)
 
     def resumed(self, now: float) -> "Running":

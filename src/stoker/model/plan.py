@@ -120,5 +120,5 @@ class Plan(Value, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
     def value(self, name: str) -> str | None:
-        """What a variable or option is set to, wherever it is set."""
+        """Return the value of a variable or option, wherever it is set."""
         return next((s.value for s in (*self.environment, *self.cmake) if s.name == name), None)

@@ -57,7 +57,7 @@ _RULES = (
 
 
 def redact(text: str) -> str:
-    """Any text without the secrets in it."""
+    """Return a text with the secrets in it replaced."""
     for rule, replacement in _RULES:
         text = re.sub(rule, replacement, text)
     return text
@@ -69,7 +69,7 @@ def is_secret(name: str) -> bool:
 
 
 def hide(name: str, value: str) -> str:
-    """The value of a variable or option as it may be written down."""
+    """Return the value of a variable or option in a form that may be stored."""
     if is_secret(name):
         return HIDDEN
     shown = redact(value)
@@ -77,18 +77,18 @@ def hide(name: str, value: str) -> str:
 
 
 def hide_in_word(word: str) -> str:
-    """A word of a command line, such as -DNAME=VALUE, as it may be written down."""
+    """Return a word of a command line, such as -DNAME=VALUE, in a form that may be stored."""
     name, equals, value = word.partition("=")
     return f"{name}={hide(name.removeprefix('-D'), value)}" if equals else redact(word)
 
 
 def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """Variables by name, without what a stranger must not read."""
+    """Return variables by name, with secret values replaced."""
     return {name: hide(name, value) for name, value in sorted(values.items())}
 
 
 def without_login(url: str) -> str:
-    """A URL as it may be written down and used again; the user name of ssh is no secret."""
+    """Return a URL without its password, still usable; the user name of ssh is not a secret."""
     scheme, separator, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     login, _, host = authority.rpartition("@")

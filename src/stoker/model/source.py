@@ -68,7 +68,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # what could not be read, and why
 
     def option(self, name: str) -> CMakeOption | None:
-        """Its declaration outside any if() where there is one, else the first."""
+        """Return the declaration outside any if() if there is one, else the first declaration."""
         declared = [option for option in self.options if option.name == name]
         return min(declared, key=lambda option: option.within is not None, default=None)
 

@@ -18,7 +18,7 @@ def whole_number(text: str, most: int = 20) -> int | None:
 
 
 def size(amount: float) -> str:
-    """``1.5 GiB``, ``283 MiB``, ``12 B``."""
+    """Return a size as text: ``1.5 GiB``, ``283 MiB``, ``12 B``."""
     for unit, step in _STEPS:
         if amount >= step:
             number = amount / step
@@ -27,7 +27,7 @@ def size(amount: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``1 h 36 min``, ``12 min``, ``8 s``."""
+    """Return a duration as text: ``1 h 36 min``, ``12 min``, ``8 s``."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -35,7 +35,7 @@ def duration(seconds: float) -> str:
 
 
 def second_count(text: str) -> float | None:
-    """``30d``, ``12h``, ``2w``, ``0``; ``None`` where it is no length of time."""
+    """Return the seconds of ``30d``, ``12h``, ``2w`` or ``0``; ``None`` for any other text."""
     found = _TIME.fullmatch(text.strip().lower())
     if not found or (found[1].strip("0.") and not found[2]):
         return None
@@ -43,6 +43,8 @@ def second_count(text: str) -> float | None:
 
 
 def byte_count(text: str) -> int | None:
-    """``8G``, ``512M``, ``1.5GiB`` in powers of 1024; ``None`` where it is no amount of memory."""
+    """Return the bytes of ``8G``, ``512M`` or ``1.5GiB`` (powers of 1024); ``None`` for
+    other text.
+    """
     found = _AMOUNT.fullmatch(text.strip().upper())
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else None

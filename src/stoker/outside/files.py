@@ -37,7 +37,9 @@ def write_named(path: Path, content: bytes | str) -> None:
 
 
 def _opened_through(path: Path) -> BinaryIO | None:
-    """None where the file is a regular one, or is yet to be made."""
+    """Open a special file, such as our own stdout, for writing; ``None`` for a regular or missing
+    file.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -112,7 +114,9 @@ def remove_whole(path: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """What stands beside ``folder / name``, or any name, half made or half deleted.
+    """Return incomplete or half-deleted entries beside ``folder / name``, or beside any name.
+    Entries of a running process look the same as those of a killed one; the caller must distinguish
+    them.
 
     Work under way looks the same as that of a killed process: the caller tells them apart.
     """
@@ -121,7 +125,7 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def open_up(folder: Path) -> None:
-    """Folders that a build has closed, even to us, can be deleted after this."""
+    """Make folders writable that a build has made read-only, so that they can be deleted."""
     for place, subfolders, _ in os.walk(folder):
         for path in (Path(place, name) for name in subfolders):
             with suppress(FileNotFoundError):  # another process may be deleting it, too
@@ -131,7 +135,7 @@ def open_up(folder: Path) -> None:
 
 
 def size_on_disk(folder: Path) -> int:
-    """Bytes that deleting it would free; what cannot be read counts nothing."""
+    """Return the bytes that deleting a path would free; unreadable files count as zero."""
     seen: dict[tuple[int, int], int] = {}
     for place, subfolders, names in os.walk(folder):
         for name in (*subfolders, *names):

@@ -34,17 +34,17 @@ def _expanded(path: str) -> Path:
 
 
 def cache() -> Path:
-    """What can be made again: downloads, build folders."""
+    """Return the folder for what can be made again: downloads, build folders."""
     return _folder("cache", "XDG_CACHE_HOME", ".cache")
 
 
 def state() -> Path:
-    """What was learned: history and run records."""
+    """Return the folder for what was learned: history and run records."""
     return _folder("state", "XDG_STATE_HOME", ".local/state")
 
 
 def data() -> Path:
-    """What was installed: toolchains."""
+    """Return the folder for what was installed: toolchains."""
     return _folder("data", "XDG_DATA_HOME", ".local/share")
 
 
@@ -56,12 +56,12 @@ def current_folder() -> Path:
 
 
 def slug(text: str) -> str:
-    """A name for a folder, still readable, from words that may come from anybody."""
+    """Return a readable folder name made from untrusted words."""
     return _plain(text)[:_LONGEST] or "unnamed"
 
 
 def short_name(text: str) -> str:
-    """A folder's name for a text: the text itself, or its start and a digest of the whole."""
+    """Return a folder name for a text: the text itself, or its start and a digest of the whole."""
     plain = _plain(text)
     if plain == text and 0 < len(text) <= _READABLE:
         return text

@@ -45,7 +45,9 @@ def held(
 
 
 def is_held(file: Path) -> bool:
-    """By whomever, shared or not. Does not count as a use of it."""
+    """Return whether any process holds the lock, shared or not. The check does not count
+    as a use.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -85,7 +85,7 @@ def run(
 
 
 def _kill_session(child: subprocess.Popen[str]) -> None:
-    """The program and what it started: a wrapper that hangs does so in a child of its own."""
+    """Kill the program and its descendants, since a wrapper often hangs in a child process."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
 
@@ -157,7 +157,8 @@ def stream(
 
 @contextmanager
 def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
-    """What a program writes, as it writes it; how it ended is an error if not well.
+    """Yield the output of a program as it is written; a failure of the program is an error. Leaving
+    the block early ends the program, which is not an error.
 
     Leaving the block early ends it, which is no error.
     """
@@ -278,7 +279,7 @@ def _carries(pid: int, mark: bytes) -> bool:
 
 
 def _serves(pid: int, mark: bytes) -> bool:
-    """Whether the session it is in began among the marked."""
+    """Return whether the leader of the process's session carries the mark."""
     with suppress(ProcessLookupError):
         return _carries(os.getsid(pid), mark)
     return False
@@ -291,7 +292,7 @@ def files_allowed() -> float:
 
 
 def _prepare(files: int) -> None:
-    """In the child, before it becomes the program."""
+    """Prepare the child process before it executes the program."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

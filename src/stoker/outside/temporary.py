@@ -14,7 +14,7 @@ from stoker.outside import locks
 
 @contextmanager
 def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
-    """A new folder in ``parent``, which is made if need be; deletes those of killed processes."""
+    """Create and yield a new folder in ``parent``, and delete the folders of killed processes."""
     _sweep(parent, prefix)
     path = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
     # The lock comes first and goes last: a folder without one that is held belongs to no process.
@@ -40,12 +40,12 @@ def _sweep(parent: Path, prefix: str) -> None:
 
 
 def _is_mine(path: Path) -> bool:
-    """In a folder that others can write to, theirs is not ours to delete, nor to open."""
+    """Return whether the folder belongs to this user: other users' folders must not be deleted."""
     return not os.path.lexists(path) or path.lstat().st_uid == os.geteuid()
 
 
 def _remove(path: Path) -> None:
-    """What cannot be removed stays: it must not hide how the work ended."""
+    """Remove a folder. Ignore files that cannot be removed, so that they do not hide the result."""
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         _lock_of(path).unlink()

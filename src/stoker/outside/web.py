@@ -55,7 +55,7 @@ class AbsentError(MissingError):
 
 @contextmanager
 def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
-    """Of an http, https or file URL; credentials are those in it, or else of ~/.netrc."""
+    """Open an http, https or file URL, with the credentials in it or those of ~/.netrc."""
     with _response(url, web, accept) as response:
         length = response.headers["Content-Length"] or ""
         yield Answer(
@@ -67,7 +67,9 @@ def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
 
 
 def _response(url: str, web: Web, accept: str) -> addinfourl:
-    """A server chooses where it sends us on to, so any error of the URL parser counts."""
+    """Return the response. A redirect may lead to any text, so all errors of the URL
+    parser count.
+    """
     bare = url.rpartition("@")[2]
     try:
         bare, authorization = _taken_apart(url)
@@ -93,7 +95,7 @@ _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def _taken_apart(url: str) -> tuple[str, str | None]:
-    """A URL without credentials, and the header that holds them."""
+    """Return a URL without credentials, and the header that contains them."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")

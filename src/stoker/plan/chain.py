@@ -50,7 +50,9 @@ def governed_environment(
     files: float = inf,
     via_launcher: bool = False,
 ) -> dict[str, str]:
-    """``said`` is what launchers are told (socket, run, ...); the user's own launchers stay."""
+    """Return the environment of a governed build. ``said`` is for launchers (socket, run, ...); the
+    user's own launchers are kept.
+    """
     jobs = str(window(cpus, files))
     environment = {
         **base,
@@ -80,8 +82,8 @@ def _preload(before: str, library: str) -> str:
 
 
 def _make_flags(flags: str, jobs: str) -> str:
-    """Widen the jobs that the user asked for; below a make that shares its jobs out, ours would
-    break the sharing.
+    """Return MAKEFLAGS with our number of jobs, if the user gave one; unchanged under a make with a
+    job server.
     """
     if "--jobserver" in flags or not _JOBS.search(flags):
         return flags

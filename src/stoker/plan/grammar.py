@@ -111,7 +111,9 @@ def squeeze(word: str) -> str:
 
 @cache
 def _vocabulary() -> dict[str, Parts]:
-    """Every word with one fixed meaning. A test makes sure that no two tables define a word."""
+    """Return every word with one fixed meaning. A test makes sure that no two tables
+    define a word.
+    """
     words: dict[str, Parts] = {backend.value: {"backend": backend} for backend in Backend}
     words["metal"] = {"backend": Backend.MPS}
     for row in gpus().values():
@@ -151,7 +153,7 @@ def _toolkit(backend: Backend, version: str) -> Parts:
 
 
 def _cuda_toolkit(found: re.Match[str]) -> Parts | None:
-    """``cu130``, ``cuda12.8``; a major version alone means its newest release."""
+    """Read ``cu130`` or ``cuda12.8``; a major version alone means its newest release."""
     releases = [version for version in cuda_releases() if version.startswith(f"{found[1]}.")]
     if not releases:
         return None
@@ -166,7 +168,7 @@ def _known_cuda() -> str:
 
 
 def _targets(found: re.Match[str]) -> Parts | None:
-    """``sm80+sm90a+ptx``, ``h100+rtx4090``, ``gfx942+gfx90a``: joined by plus signs."""
+    """Read ``sm80+sm90a+ptx``, ``h100+rtx4090`` or ``gfx942+gfx90a``, joined by plus signs."""
     backend: Backend | None = None
     targets: list[GpuTarget] = []
     for item in found[0].split("+"):
@@ -201,7 +203,7 @@ def _cuda_target(arch: str) -> Parts:
 
 
 def _number(found: re.Match[str]) -> Parts:
-    """``9.0`` is a GPU architecture, ``12.8`` is a CUDA version; 12.0 and 12.1 are both."""
+    """Read ``9.0`` as a GPU architecture and ``12.8`` as a CUDA version; 12.0 and 12.1 are both."""
     number, known = found[0], (*cuda_archs(), *cuda_releases())
     if number not in known:
         raise unknown("GPU architecture or CUDA version", number, known)
@@ -275,7 +277,7 @@ def _assemble(text: str, given: list[tuple[str, Any]]) -> Variant:
 
 
 def canonical(variant: Variant) -> Variant:
-    """Lists sorted and without doubles; contradictions refused."""
+    """Return the variant with lists sorted and without duplicates; refuse contradictions."""
     by_arch: dict[str, GpuTarget] = {}
     for target in variant.gpus:
         ptx = target.ptx or (target.arch in by_arch and by_arch[target.arch].ptx)
@@ -304,7 +306,7 @@ def parse_part(part: str, text: str, where: str | None = None) -> Any:
 
 
 def _choices(part: str) -> tuple[str, ...]:
-    """The values of a part, as a user writes them."""
+    """Return the values of a part, as a user writes them."""
     choices: dict[str, Iterable[object]] = {
         "blas": blas_libraries(),
         "build_type": BuildType,
@@ -319,7 +321,7 @@ def _choices(part: str) -> tuple[str, ...]:
 
 
 def name(variant: Variant) -> str:
-    """Every part that is not the default, in a fixed order; ``parse`` reads it back."""
+    """Return every part that is not the default, in a fixed order; ``parse`` reads it back."""
     words = [
         _backend_word(variant),
         "+".join(_target_word(target) for target in variant.gpus),
@@ -335,7 +337,9 @@ def name(variant: Variant) -> str:
 
 
 def label(variant: Variant) -> str:
-    """The PEP 440 local version label: ``cu130.sm90.avx512``. The platform is the wheel's tag."""
+    """Return the PEP 440 local version label: ``cu130.sm90.avx512``. The platform is in the wheel's
+    tag.
+    """
     return re.sub(r"[^a-z0-9]+", ".", name(msgspec.structs.replace(variant, platform=None)))
 
 

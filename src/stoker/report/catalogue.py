@@ -45,7 +45,7 @@ def people_page(catalogue: PublishedCatalogue) -> bytes:
 
 
 def _policy(template: str) -> str:
-    """A Content-Security-Policy that names the script and the style of the page by their hash."""
+    """Return a Content-Security-Policy that allows only the page's script and style, by hash."""
     script = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
     style = re.findall(r"<style>(.*?)</style>", template, re.DOTALL)
     sources = {"script-src": script, "style-src": style}
@@ -59,13 +59,13 @@ def _hash(text: str) -> str:
 
 
 def _embedded(value: Any) -> str:
-    """JSON that no parser of HTML takes for the end of its element."""
+    """Return JSON that no HTML parser takes for the end of its element."""
     text = msgspec.json.encode(value).decode()
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _data(catalogue: PublishedCatalogue) -> dict[str, Any]:
-    """Short names: the file is downloaded with every visit."""
+    """Return the data with short names, because the file is downloaded with every visit."""
     archs = {gpu.arch: gpu.names for gpu in gpus().values() if gpu.backend is Backend.CUDA}
     families = {family for wheel in catalogue.wheels for family in _families(wheel)}
     return {
@@ -110,7 +110,7 @@ def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """The GPUs that run it, with how and by which code."""
+    """Return the GPUs that run it, and how and by which code."""
     if wheel.backend is not Backend.CUDA:
         return {}
     found = {arch: serves(wheel.regions, arch) for arch in archs}
@@ -124,7 +124,7 @@ def _platform_families(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _families(wheel: PublishedWheel) -> tuple[str, ...]:
-    """The CPU families it is for; none: any."""
+    """Return the CPU families it is for; empty means any."""
     return _platform_families(wheel.tags)
 
 

@@ -15,7 +15,9 @@ _DAY = 86_400
 
 
 def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableType:
-    """The largest of each kind that goes by name, the rest in one line; what is in use by name."""
+    """Return the page: the largest items of each kind by name, the rest in one line, items in use
+    by name.
+    """
     now = time.time() if now is None else now
     table = Listing("kind", ">size", ">unused for", "")
     for row in _rows(cleaning.chosen, now):
@@ -45,7 +47,7 @@ def _age(seconds: float) -> str:
 
 
 def nothing_text(cleaning: Cleaning) -> str:
-    """Why there is nothing to remove."""
+    """Return why there is nothing to remove."""
     if all(entry.link for entry in cleaning.spared):
         return "there is nothing"
     kept = sum(entry.bytes for entry in cleaning.spared)

@@ -134,7 +134,7 @@ class Listing:
 
 
 def _fits(column: Sequence[Text], space: int) -> bool:
-    """Whether the cells of a last column fit, whole or wrapped between words."""
+    """Return whether the cells of the last column fit, complete or wrapped between words."""
     longest_word = max(len(word) for cell in column for word in ["", *cell.plain.split()])
     return max(cell.cell_len for cell in column) <= space or max(_LEAST, longest_word) <= space
 

@@ -32,7 +32,7 @@ def short(diagnosis: Diagnosis) -> str:
 
 
 def fix_script(diagnosis: Diagnosis) -> str:
-    """For a shell, to be read first: the first fix of each finding, others as comments."""
+    """Return a shell script for review: the first fix of each finding, others as comments."""
     lines = ["#!/bin/sh", "# From `stoker diagnose`. Read it before you run it."]
     for finding in diagnosis.findings:
         lines += ["", f"# {finding.cause}: {finding.title}"]
@@ -44,7 +44,7 @@ def fix_script(diagnosis: Diagnosis) -> str:
 
 
 def cause_page(cause: Failure) -> RenderableType:
-    """What is known of a cause, with the defaults in its fixes."""
+    """Return the page of a cause, with default values in its fixes."""
     return Group(
         _title(cause.name, f"{cause.title} ({cause.stage})"),
         _said("Why", " ".join(cause.why.split())),
@@ -61,7 +61,7 @@ def cause_list(causes: Iterable[Failure]) -> RenderableType:
 
 
 def reference(causes: Sequence[Failure]) -> str:
-    """docs/reference/causes.md."""
+    """Return the text of docs/reference/causes.md."""
     lines = [
         "# Causes of failed builds",
         "",

@@ -86,7 +86,9 @@ def _steps(run: RunAnalysis, phases: Phases) -> Iterator[Event]:
 
 
 def _ends(spans: Sequence[Span]) -> Iterator[int]:
-    """A slice that ends after the next one starts would be drawn as its parent."""
+    """Yield the ends of slices, cut where the next one starts: otherwise it would be drawn as a
+    child.
+    """
     for span, following in pairwise(spans):
         yield min(_us(span.ended), _us(following.started))
     for span in spans[-1:]:
@@ -115,7 +117,7 @@ def _mark(thread: int, at: int, name: str) -> Event:
 
 
 def _phases(phases: Sequence[Phase], thread: int, start: int, end: int) -> Iterator[Event]:
-    """Rows that do not overlap share a thread; the first thread is that of the step itself."""
+    """Return the phases in rows that do not overlap; the first row is that of the step itself."""
     rows: dict[str, list[Phase]] = defaultdict(list)
     for phase in phases:
         rows[phase.row].append(phase)
@@ -147,7 +149,7 @@ def _waits(run: RunAnalysis) -> Iterator[Event]:
 
 
 def _path(run: RunAnalysis) -> Iterator[Event]:
-    """Steps of the critical path follow each other; one that was built again may not."""
+    """Yield the steps of the critical path as slices; a repeated step may overlap the next."""
     ordered = sorted((run.spans[index] for index in run.path), key=lambda span: span.started)
     for span, end in zip(ordered, _ends(ordered), strict=True):
         yield _slice(_STEPS, _PATH, span.title, _us(span.started), end, {})
@@ -164,7 +166,9 @@ def _counters(run: RunAnalysis) -> Iterator[Event]:
 
 
 def _activity(run: RunAnalysis) -> Iterator[Event]:
-    """Running steps and their memory, at each start and end and at equal distances between."""
+    """Return running steps and their memory, at each start and end and at equal distances
+    between.
+    """
     edges = {time for span in run.spans for time in (span.started, span.ended)}
     end = max(edges, default=0.0)
     times = edges.union(end * sample / _SAMPLES for sample in range(_SAMPLES))

@@ -174,7 +174,7 @@ def plain(text: str) -> str:
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """``bar(1, 4, 8)`` is ``##......``."""
+    """Return a bar: ``bar(1, 4, 8)`` is ``##......``."""
     filled = 0 if whole <= 0 else max(0, min(width, round(part / whole * width)))
     return "#" * filled + "." * (width - filled)
 

@@ -16,7 +16,7 @@ _STYLES = {Fit.NATIVE: "green", Fit.COMPATIBLE: "green", Fit.PTX: "yellow", Fit.
 
 
 def selection_page(selection: Selection) -> RenderableType:
-    """The machine, every choice with its reason, and what would be installed."""
+    """Return the machine, every choice with its reason, and what would be installed."""
     table = Listing("", "variant", "version", ">size", "why")
     taken = {wheel.key for wheel in selection.wheels}
     for choice in selection.choices:
@@ -50,7 +50,7 @@ def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
 
 
 def command_line(command: Sequence[str]) -> str:
-    """A command that can be pasted into a shell."""
+    """Return a command that can be pasted into a shell."""
     return shlex.join(command)
 
 

@@ -36,7 +36,9 @@ def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> Render
 
 
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
-    """``saves`` is against the first row; the bound is the larger one."""
+    """Return a row of the table. ``saves`` is relative to the first row; the bound is the larger
+    one.
+    """
     saved = 1 - result.wall_seconds / first.wall_seconds if first.wall_seconds else 0.0
     bound = result.bounds.larger
     return (

@@ -52,7 +52,9 @@ class Prices(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_prices(table: object, where: str) -> Prices:
-    """``table`` is what stoker.toml has under ``prices``; ``where`` names its place for errors."""
+    """Return the prices of stoker.toml. ``table`` is its section ``prices``; ``where`` is for
+    errors.
+    """
     try:
         prices = msgspec.convert(table, Prices)
     except msgspec.ValidationError as error:

@@ -101,7 +101,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def parse(text: str) -> Script:
-    """Every command up to the end, or up to the first thing that is not CMake."""
+    """Return all commands up to the end, or up to the first text that is not CMake."""
     commands: list[Command] = []
     position = counted = 0
     line = 1
@@ -123,14 +123,16 @@ def parse(text: str) -> Script:
 
 
 def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:
-    """Both patterns can match nothing at all, so there is always a match."""
+    """Return the match; both patterns also match empty text, so there always is one."""
     match = pattern.match(text, position)
     assert match is not None
     return match
 
 
 def _arguments(text: str, position: int) -> tuple[tuple[Argument, ...], int, bool]:
-    """The arguments from an opened parenthesis on, where they end, and whether it is closed."""
+    """Return the arguments after an opening parenthesis, where they end, and whether it is
+    closed.
+    """
     arguments: list[Argument] = []
     depth = 1
     while True:

@@ -19,7 +19,7 @@ _WORD = re.compile(r"[^\s();\"]+")
 
 
 def as_text(arguments: Iterable[Argument]) -> str:
-    """A condition on one line, as it is written."""
+    """Return a condition on one line, as it is written."""
     text = ""
     for argument in arguments:
         glued = not text or text.endswith("(") or argument.source == ")"
@@ -28,7 +28,7 @@ def as_text(arguments: Iterable[Argument]) -> str:
 
 
 def conjunction(parts: Iterable[str]) -> str:
-    """The condition that all parts hold. AND binds closer than OR."""
+    """Return the condition that all parts are true. AND binds more tightly than OR."""
     first, *others = dict.fromkeys(" ".join(part.split()) for part in parts if part) or ["TRUE"]
     if not others:
         return first
@@ -46,7 +46,7 @@ def negation(condition: str) -> str:
 
 
 def names_read(words: Iterable[str]) -> Iterator[str]:
-    """The words of a condition that CMake looks up as variables, if such variables exist."""
+    """Return the words of a condition that CMake reads as variables, if such variables exist."""
     previous = ""
     for word in words:
         if word not in _NO_VARIABLE and previous not in _NO_VARIABLE_NEXT:
@@ -55,5 +55,5 @@ def names_read(words: Iterable[str]) -> Iterator[str]:
 
 
 def words(condition: str) -> list[str]:
-    """The words of a condition that stands in one argument, as the source writes it."""
+    """Return the words of a condition that is one argument, as the source writes it."""
     return _WORD.findall(condition)

@@ -39,7 +39,7 @@ class TreeFiles:
         return list(self._notes)
 
     def walk(self) -> Iterator[str]:
-        """The tree's own files relative to it, folder by folder in order of their names."""
+        """Yield the tree's own files relative to it, folder by folder, sorted by name."""
         seen = 0
         for folder, subfolders, names in os.walk(self.root):
             relative = os.path.relpath(folder, self.root)
@@ -61,14 +61,14 @@ class TreeFiles:
             return False
 
     def is_filled(self, relative: str) -> bool:
-        """Whether there is such a folder with something in it."""
+        """Return whether there is such a folder and it is not empty."""
         try:
             return any((self.root / relative).iterdir())
         except (OSError, ValueError):  # a null byte in the name is a wrong value
             return False
 
     def text(self, relative: str) -> str | None:
-        """The content of a file; ``None`` where there is none or it cannot be read."""
+        """Return the content of a file; ``None`` if it is missing or unreadable."""
         path = self.root / relative
         try:
             status = path.stat()
@@ -103,5 +103,5 @@ def _is_own(folder: str) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Other names, which a file system may hold, could not be written down."""
+    """Return whether a name is valid text: other names could not be stored in a record."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

@@ -37,7 +37,9 @@ _ALONE = {
 
 
 def read_git_state(tree: Path) -> GitState | None:
-    """``None`` where the tree is not the top of a repository, or git is not there."""
+    """Return the state of a repository; ``None`` if the tree is not the top of one, or git is
+    missing.
+    """
     with suppress(CommandError, MissingError, OSError), _opened(tree) as view:
         if view and view.commit and (time := _TIME.search(view.said("cat-file", "commit", "HEAD"))):
             return GitState(
@@ -50,8 +52,8 @@ def read_git_state(tree: Path) -> GitState | None:
 
 
 def submodule_states(tree: Path) -> dict[str, str]:
-    """The sign that `git submodule status` has for each, also for those of submodules: missing
-    ``-``, at another commit ``+``, in conflict ``U``, or a blank.
+    """Return the sign of `git submodule status` for each submodule, recursively: ``-`` missing,
+    ``+`` at another commit, ``U`` in conflict, or a blank.
     """
     states: dict[str, str] = {}
     with _opened(tree) as view:
@@ -84,7 +86,7 @@ class _View(Value, frozen=True, kw_only=True):
 
 @contextmanager
 def _opened(tree: Path) -> Iterator[_View | None]:
-    """``None`` where the folder is not the top of a repository."""
+    """Open a repository; return ``None`` if the folder is not the top of one."""
     folder = _git_folder(tree)
     if folder is None or not (head := _line(folder / "HEAD")) or _is_odd(folder / "index"):
         yield None
@@ -105,7 +107,7 @@ def _opened(tree: Path) -> Iterator[_View | None]:
 
 
 def _git_folder(tree: Path) -> Path | None:
-    """A submodule and a second work tree have a file there that names the folder."""
+    """Return the git folder. In a submodule or a second work tree, the file .git names it."""
     place = tree / ".git"
     if place.is_dir():
         return place
@@ -114,7 +116,7 @@ def _git_folder(tree: Path) -> Path | None:
 
 
 def _line(path: Path) -> str | None:
-    """The first line of a file; opening a pipe would wait for ever."""
+    """Return the first line of a regular file: opening a pipe would wait for ever."""
     if not path.is_file():
         return None
     with suppress(OSError), path.open(encoding="utf-8", errors="surrogateescape") as stream:
@@ -124,7 +126,7 @@ def _line(path: Path) -> str | None:
 
 
 def _is_odd(index: Path) -> bool:
-    """Whether git would wait for a pipe, or read a device."""
+    """Return whether git would wait for a pipe or read a device."""
     return index.exists() and not index.is_file()
 
 
@@ -145,7 +147,7 @@ def _packed(reference: str, path: Path) -> str | None:
 
 
 def _settings(file: Path) -> Iterator[tuple[str, str]]:
-    """What a file of settings says, without those it includes."""
+    """Return the settings of a file, without those it includes."""
     if not file.is_file():
         return
     command = ["git", "config", "--file", str(file.absolute()), "--null", "--list"]
@@ -158,7 +160,7 @@ def _settings(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _inherited() -> dict[str, str]:
-    """Nothing for git but what we say; `GIT_DIR` would be of a hook that we are called from."""
+    """Return the environment for git without its own variables: `GIT_DIR` may come from a hook."""
     return {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | _ALONE
 
 
@@ -178,7 +180,9 @@ def _make_repository(ours: Path, commit: str | None, settings: Mapping[str, str]
 
 
 def _is_changed(view: _View) -> bool:
-    """Git itself would run a git in each submodule, with the settings that it has there."""
+    """Return whether the tree has changes. Git itself would run in each submodule, with its
+    settings.
+    """
     words = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
     try:
         if view.said(*words).strip():
@@ -193,7 +197,7 @@ def _is_changed(view: _View) -> bool:
 
 
 def _submodules(view: _View) -> Iterator[tuple[str, str, str]]:
-    """Path, commit and stage of each that .gitmodules names."""
+    """Return path, commit and stage of each submodule that .gitmodules names."""
     named = {
         value
         for key, value in _settings(view.tree / ".gitmodules")
@@ -206,6 +210,6 @@ def _submodules(view: _View) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_within(tree: Path, path: str) -> bool:
-    """Not a link to the tree itself or out of it."""
+    """Return whether a path is inside the tree, and not a link to the tree itself or out of it."""
     place, root = (tree / path).resolve(), tree.resolve()
     return place != root and place.is_relative_to(root)

@@ -39,7 +39,7 @@ class Graph(Value, frozen=True, kw_only=True):
 
 
 def read_graph(folder: Path) -> Graph:
-    """Empty where there is no build.ninja, or one that cannot be read."""
+    """Return the graph; empty if there is no readable build.ninja."""
     try:
         text = (folder / "build.ninja").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -56,7 +56,7 @@ def read_graph(folder: Path) -> Graph:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """With the values of variables; nothing where those would fill the memory."""
+    """Return the text with variables replaced; empty if the result would fill the memory."""
     room = _LARGEST + _LARGEST_PER_BYTE * len(text)
     room -= sum(len(variables.get(name, "")) for name in _SET.findall(text))
     return _SET.sub(lambda found: variables.get(found[1], ""), text) if room > 0 else ""
@@ -81,7 +81,7 @@ def _edge(statement: str) -> Edge | None:
 
 
 def _paths(statement: str, position: int) -> tuple[list[str], int]:
-    """Paths up to the colon or the end; ``|`` only separates kinds of paths."""
+    """Return the paths up to the colon or the end; ``|`` only separates kinds of paths."""
     found: list[str] = []
     while position < len(statement) and statement[position] != ":":
         if path := _PATH.match(statement, position):
@@ -93,7 +93,7 @@ def _paths(statement: str, position: int) -> tuple[list[str], int]:
 
 
 def read_durations(folder: Path) -> dict[str, float]:
-    """Seconds that each output took when it was last made."""
+    """Return the seconds that each output took when it was last built."""
     try:
         text = (folder / ".ninja_log").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

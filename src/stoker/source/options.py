@@ -45,7 +45,9 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
 
 
 def read_options(files: TreeFiles) -> CMakeFacts:
-    """Everything the CMake files declare: the root's first, then those of cmake/, then the rest."""
+    """Return all options that the CMake files declare: the root's first, then those of cmake/, then
+    the rest.
+    """
     options: list[CMakeOption] = []
     names: set[str] = set()
     languages: set[str] = set()
@@ -108,7 +110,7 @@ def _condition(command: Command) -> str:
 
 
 def _within(blocks: Sequence[Sequence[str]]) -> str | None:
-    """The condition under which the innermost branch is reached."""
+    """Return the condition under which the innermost branch is reached."""
     parts: list[str] = []
     room = _LONGEST
     for part in _conditions(blocks):
@@ -121,7 +123,7 @@ def _within(blocks: Sequence[Sequence[str]]) -> str | None:
 
 
 def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
-    """What must hold, from the outermost block to the innermost."""
+    """Return the conditions from the outermost block to the innermost."""
     for branches in blocks:
         for passed in branches[:-1]:
             yield conditions.negation(passed)
@@ -160,14 +162,14 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
 
 
 def _switch(value: str) -> str:
-    """What option() makes of a value; one that is computed stays as it is written."""
+    """Return the value that option() makes of a word; a computed value stays as it is written."""
     if "$" in value:
         return value
     return "ON" if value.upper() in {"1", "ON", "YES", "TRUE", "Y"} else "OFF"
 
 
 def _names_used(command: Command) -> Iterator[str]:
-    """The names that a command reads or sets, among words that are no names."""
+    """Return the names that a command reads or sets, among words that are not names."""
     words = [argument.source for argument in command.arguments]
     for argument in command.arguments:
         if argument.kind is not ArgumentKind.BRACKET and "{" in argument.source:
@@ -192,7 +194,7 @@ def _gpu_languages(command: Command) -> set[str]:
 
 
 def _minimum(commands: Sequence[Command]) -> str | None:
-    """``3.18`` of ``cmake_minimum_required(VERSION 3.18...3.31)``."""
+    """Return ``3.18`` of ``cmake_minimum_required(VERSION 3.18...3.31)``."""
     wanted = (command for command in commands if command.name == "cmake_minimum_required")
     values = [argument.value for command in wanted for argument in command.arguments]
     found = _VERSION.match(values[1]) if values[:1] == ["VERSION"] and values[1:] else None

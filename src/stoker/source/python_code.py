@@ -44,14 +44,16 @@ def read_setup(files: TreeFiles) -> Setup:
 
 
 def read_version(files: TreeFiles, file: str) -> str | None:
-    """The literal that a module assigns to ``__version__``."""
+    """Return the literal that a module assigns to ``__version__``."""
     text = files.text(file)
     module = _parsed(files, file, text) if text and "__version__" in text else None
     return _literals(module).get("__version__") if module else None
 
 
 def read_cuda_archs(files: TreeFiles) -> tuple[str, ...]:
-    """The architectures that a PyTorch tree's cpp_extension accepts, wherever it lists them."""
+    """Return the architectures that a PyTorch tree's cpp_extension accepts, wherever it
+    lists them.
+    """
     module = _parsed(files, CPP_EXTENSION, files.text(CPP_EXTENSION) or "")
     archs: dict[str, None] = {}
     for name, value in _assignments(ast.walk(module)) if module else ():
@@ -74,7 +76,7 @@ def _parsed(files: TreeFiles, file: str, text: str) -> ast.Module | None:
 
 
 def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """Every ``name = value`` among the nodes themselves."""
+    """Yield every ``name = value`` among the nodes themselves."""
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -91,7 +93,7 @@ def _strings(expression: ast.expr) -> Iterator[str]:
 
 
 def _literals(module: ast.Module) -> dict[str, str]:
-    """The names that are assigned a plain string whatever happens, so not within a try or if."""
+    """Return the names that are always assigned a plain string, so not inside a try or if."""
     return {
         name: value.value
         for name, value in _assignments(module.body)
@@ -100,7 +102,7 @@ def _literals(module: ast.Module) -> dict[str, str]:
 
 
 def _keywords_of_setup(module: ast.Module) -> dict[str, str]:
-    """The keywords of ``setup(...)`` that are strings, or names of strings."""
+    """Return the keywords of ``setup(...)`` that are strings or names of strings."""
     literals = _literals(module)
     found: dict[str, str] = {}
     for node in ast.walk(module):
@@ -116,7 +118,7 @@ def _keywords_of_setup(module: ast.Module) -> dict[str, str]:
 
 
 def _names_of_torch(module: ast.Module) -> frozenset[str] | None:
-    """Every name that is imported from torch, or may be an attribute of it."""
+    """Return every name that is imported from torch or may be an attribute of it."""
     imported: set[str] = set()
     attributes: set[str] = set()
     for node in ast.walk(module):

@@ -20,12 +20,12 @@ _OPTIONS_AFTER = re.compile(r"\s--.*")  # such as the --hash of a pinned require
 
 
 def read_requirements(files: TreeFiles, file: str) -> tuple[str, ...]:
-    """The requirements of a file and of those it includes, each once."""
+    """Return the requirements of a file and of the files it includes, each once."""
     return parse_requirements(files, _lines(files, file, visited=set()))
 
 
 def parse_requirements(files: TreeFiles, lines: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """What PEP 508 allows among lines that come with their place; the rest becomes a note."""
+    """Return the valid PEP 508 requirements among lines with their places; note all other lines."""
     requirements: dict[str, None] = {}
     for count, (where, line) in enumerate(lines):
         if count >= _MOST_LINES:
@@ -57,7 +57,9 @@ def _lines(files: TreeFiles, file: str, visited: set[str]) -> Iterator[tuple[str
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with those that end in a backslash continued, by the number of their last."""
+    """Return lines with continuations after a backslash joined, by the number of their
+    last line.
+    """
     line = ""
     for number, part in enumerate(text.splitlines(), start=1):
         line += part.removesuffix("\\")

@@ -32,7 +32,7 @@ _LOOKED_FOR = (
 
 
 def read_tree(path: Path) -> SourceTree:
-    """The facts of the tree at ``path``; an error where there is none that stoker could build."""
+    """Return the facts of the tree at ``path``; raise an error if stoker cannot build it."""
     # Unlike pathlib's, these functions raise for neither an unknown user nor a loop of links.
     root = Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111
     content = _content(root)
@@ -147,7 +147,9 @@ def _submodules(files: TreeFiles) -> tuple[Submodule, ...]:
 
 
 def _requirements(kind: ProjectKind, files: TreeFiles, package: Package) -> tuple[str, ...]:
-    """Elsewhere requirements.txt says what running needs; PyTorch's once said it of building."""
+    """Return the build requirements. Only in PyTorch does requirements.txt list those of
+    the build.
+    """
     named = ["requirements-build.txt"]
     if kind is ProjectKind.PYTORCH:
         named.append("requirements.txt")

@@ -106,7 +106,7 @@ class _Unpacking:
             raise _RefusedError(f"it unpacks to more than {size(self._most)}, far above its size")
 
     def _copy(self, source: Path, path: Path) -> None:
-        """A second name becomes a second file: a change of one is not meant for the other."""
+        """Copy a hard link's target, so that a change of one file does not change the other."""
         if not source.is_file():
             raise _RefusedError(f"{path.name!r} is a second name of a file that is not there")
         self._count(source.stat().st_size)
@@ -116,7 +116,7 @@ class _Unpacking:
 
 
 def checked_name(name: str) -> str:
-    """The name without needless parts; refused where it is no place in the folder."""
+    """Return the name without redundant parts; refuse one that leads outside the folder."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise _RefusedError(f"{name!r} would be written outside the folder")

@@ -111,7 +111,9 @@ def _unknown(url: str, reference: str | None) -> UsageError:
 
 
 def _fetch_commit(git: "_Git", found: Found) -> None:
-    """Shallow where the server can; a tag keeps its name, for trees that describe themselves."""
+    """Fetch a commit, shallowly if the server can; a tag keeps its name, because some trees derive
+    their version from it.
+    """
     named = found.full and found.full.startswith("refs/")
     wanted = f"+{found.full}:{found.full}" if named else found.full or found.commit
     fetch = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--update-head-ok")
@@ -149,7 +151,9 @@ class _Git:
             raise _explained(self._url, outcome.stdout)
 
     def tried(self, *words: str) -> bool:
-        """Whether it went well; an error only where another try would do no better."""
+        """Return whether the command succeeded; raise an error if another try would fail
+        as well.
+        """
         outcome = self._run(words)
         if _UNREACHABLE.search(outcome.stdout):
             raise _explained(self._url, outcome.stdout)
@@ -188,8 +192,8 @@ def _environment(url: str) -> dict[str, str]:
 
 
 def _credentials(server: str, login: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Variables that have git use a login for a server, submodules on it included. In the URL
-    itself git would keep it in its configuration and show it on command lines.
+    """Return variables that make git use a login for a server and its submodules. A login in the
+    URL would be stored in git's configuration and shown on command lines.
     """
     user, colon, password = (unquote(part) for part in login.partition(":"))
     settings = [("username", user), ("helper", _HELPER)]
@@ -205,7 +209,7 @@ def _credentials(server: str, login: str, inherited: Mapping[str, str]) -> dict[
 
 
 def _explained(url: str, said: str) -> StokerError:
-    """The user's error behind git's."""
+    """Return the user error for a failure of git."""
     place = without_login(url)
     if _UNREACHABLE.search(said):
         hints = ["this machine may be offline; a clone or archive that is here will do"]

@@ -55,7 +55,7 @@ class File(Value, frozen=True, kw_only=True):
         return unquote(urlsplit(self.url).path.rpartition("/")[2])
 
     def version_of(self, package: str) -> Version | None:
-        """If it is a source distribution of the package."""
+        """Return the version if the file is a source distribution of the package, else ``None``."""
         try:
             name, version = parse_sdist_filename(self.name)
         except ValueError:  # no such name, no version, or numbers of thousands of digits
@@ -72,7 +72,7 @@ class Index(Value, frozen=True, kw_only=True):
 
 
 def read_index() -> Index:
-    """The user's own settings, as pip reads them."""
+    """Return the user's index settings, as pip reads them."""
     python = [sys.executable, "-P"]  # a folder called pip in the current folder is not pip
     try:
         settings = _settings(
@@ -100,7 +100,7 @@ def read_index() -> Index:
 
 
 def find(package: str, version: str, index: Index) -> File:
-    """The source distribution of one version; the error says which there are."""
+    """Return the source distribution of one version; the error lists the available versions."""
     files = _files(package, index)
     versions = {file: file.version_of(package) for file in files}
     for file, found in versions.items():
@@ -136,7 +136,7 @@ def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
 
 
 def _settings(listed: str) -> dict[str, str]:
-    """From lines such as ``global.index-url='https://...'``."""
+    """Return the settings from lines such as ``global.index-url='https://...'``."""
     found: dict[str, str] = {}
     for section in reversed(_SECTIONS):
         for line in listed.splitlines():
@@ -147,13 +147,15 @@ def _settings(listed: str) -> dict[str, str]:
 
 
 def _timeout(settings: Mapping[str, str]) -> float:
-    """Pip's own setting, under either of its names; ours where that is not a number."""
+    """Return pip's timeout, under either of its names; our default if it is not a number."""
     said = settings.get("timeout") or settings.get("default-timeout") or ""
     return float(said) if _SECONDS.fullmatch(said) else Web().timeout_s
 
 
 def _files(package: str, index: Index) -> list[File]:
-    """All that the places together have; if none has any, one that did not answer matters."""
+    """Return the files of all places together; if there are none, a place that did not answer is an
+    error.
+    """
     files: list[File] = []
     problems: list[UnreachableError] = []
     places = [*index.links, *(f"{root.rstrip('/')}/{package}/" for root in index.roots)]
@@ -205,7 +207,7 @@ class _Page(msgspec.Struct):
 
 
 def parse_page(content: bytes, kind: str, url: str) -> list[File]:
-    """The files that a page names; none where it is no such page."""
+    """Return the files that a page lists; empty if it is not a page of an index."""
     if kind == _JSON:
         try:
             page = msgspec.json.decode(content, type=_Page)
@@ -231,7 +233,7 @@ def _with_hash(link: str) -> tuple[str, str | None]:
 
 
 def _joined(url: str, link: str) -> str | None:
-    """None where the link is no URL, as `http://[x`."""
+    """Return the absolute URL of a link; ``None`` if it is not a URL, such as `http://[x`."""
     with suppress(ValueError):
         return urljoin(url, link)
     return None

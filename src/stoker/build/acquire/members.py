@@ -138,7 +138,7 @@ class _Remembering:
         return chunk
 
     def drain(self) -> None:
-        """To the end, where a decompressor compares checksums."""
+        """Read to the end, where a decompressor compares checksums."""
         while self.read(_CHUNK):
             pass
 
@@ -154,7 +154,7 @@ class _CarefulInfo(tarfile.TarInfo):
         return info
 
     def _proc_pax(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        """The library searches attributes for numbers, in time with the square of their length."""
+        """Limit the length of attributes, because the library searches them in quadratic time."""
         stream: IO[bytes] = tar.fileobj  # type: ignore[assignment]
         content = stream.read(-(-self.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE)
         if _LONG_NUMBER.search(content):

@@ -44,7 +44,9 @@ class Named(Value, frozen=True, kw_only=True):
 
 
 def parse(given: str, tag: str | None = None) -> Named:
-    """What ``given`` names; an error with a next step where it names nothing."""
+    """Return the source that ``given`` names; if there is none, the error suggests the
+    next step.
+    """
     word = given.strip()
     if not word or "\0" in word:
         raise UsageError(f"'{word!r}' names no source" if word else "no source", hints=[_FORMS])
@@ -81,7 +83,7 @@ def _of_path(path: Path, tag: str | None) -> Named:
 
 
 def _is_bare(path: Path) -> bool:
-    """A repository that has no tree beside it."""
+    """Return whether the folder is a git repository without a work tree."""
     return all((path / name).exists() for name in ("HEAD", "objects", "refs"))
 
 
@@ -117,7 +119,7 @@ def _is_url(place: str) -> bool:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """``place@tag`` at the last @ that is not part of a host."""
+    """Split ``place@tag`` at the last @ that is not part of a host."""
     host = word.find("/", word.find("://") + 3) if "://" in word else 0
     if at_host := _AT_HOST.fullmatch(word):
         host = at_host.start("path")

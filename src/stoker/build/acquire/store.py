@@ -54,12 +54,12 @@ def root() -> Path:
 
 
 def lock_of(entry: Path) -> Path:
-    """The lock of a folder in ``root()``, be it whole or in the making."""
+    """Return the lock of a folder in ``root()``, whether it is complete or being made."""
     return entry.with_name(f"{entry.name.removeprefix('.').removesuffix('.partial')}.lock")
 
 
 def read_record(entry: Path) -> Record | None:
-    """None where the tree is not whole."""
+    """Return the record of a tree; ``None`` if the tree is incomplete."""
     try:
         record = msgspec.json.decode((entry / _RECORD).read_bytes(), type=Record)
     except (OSError, *UNDECODABLE):
@@ -69,7 +69,7 @@ def read_record(entry: Path) -> Record | None:
 
 @contextmanager
 def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquired]:
-    """The tree that ``given`` names; `stoker gc` leaves it alone while the block runs."""
+    """Yield the tree that ``given`` names; `stoker gc` keeps it while the block runs."""
     named = parse(given, tag)
     if named.kind is SourceKind.FOLDER:
         path = Path(named.place)
@@ -87,7 +87,7 @@ def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquir
 
 
 def _checked(tree: Path) -> tuple[str, ...]:
-    """All submodules are there; that some are at another commit is worth a note."""
+    """Check that all submodules are present; note those that are at another commit."""
     if not (tree / ".gitmodules").is_file() or not (tree / ".git").exists():
         return ()
     try:
@@ -102,7 +102,7 @@ def _checked(tree: Path) -> tuple[str, ...]:
 
 @contextmanager
 def _kept(wanted: _Wanted, say: Say) -> Iterator[tuple[Path, Record]]:
-    """The tree, made if it is not there yet, under a lock that others can share."""
+    """Yield the tree, which is made if necessary, under a shared lock."""
     entry = root() / wanted.key
     lock = lock_of(entry)
 
@@ -211,7 +211,7 @@ def _of_git(named: Named, say: Say) -> _Wanted:
 
 
 def _fetched_earlier(named: Named, error: MissingError) -> _Wanted:
-    """The newest that came from the same place."""
+    """Return the newest tree that came from the same place."""
 
     def make(work: Path, descriptor: int) -> Record:  # noqa: ARG001
         raise error
@@ -226,7 +226,7 @@ def _fetched_earlier(named: Named, error: MissingError) -> _Wanted:
 
 
 def _unpacked(archive: Path, work: Path) -> str:
-    """The tree's place below ``work``."""
+    """Return the tree's place below ``work``."""
     into = work / "unpacked"
     into.mkdir()
     return str(unpack(archive, into).relative_to(work))

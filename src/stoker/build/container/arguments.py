@@ -41,7 +41,9 @@ def exec_words(
     interactive: bool = False,
     terminal: bool = False,
 ) -> tuple[str, ...]:
-    """``variables`` go in with the values that they have where the engine is called."""
+    """Return the words to run a command inside. ``variables`` are passed with the engine's own
+    values.
+    """
     return (
         *(engine.program, "exec"),
         *(("--interactive",) if interactive else ()),
@@ -53,7 +55,7 @@ def exec_words(
 
 
 def _runtime(engine: Engine, host: Host) -> tuple[str, ...]:
-    """crun takes a hybrid tree of control groups for one of version 2 and refuses it."""
+    """Choose runc in a hybrid cgroup tree, which crun mistakes for version 2 and refuses."""
     if engine.kind is not EngineKind.PODMAN or not host.hybrid_cgroups or engine.runtime == "runc":
         return ()
     if not host.runc:
@@ -65,14 +67,14 @@ def _runtime(engine: Engine, host: Host) -> tuple[str, ...]:
 
 
 def _user(engine: Engine, host: Host) -> tuple[str, ...]:
-    """What is written belongs to the caller."""
+    """Return the options that make written files belong to the caller."""
     if engine.rootless:  # root inside is the caller outside
         return ("--userns=keep-id",) if engine.kind is EngineKind.PODMAN else ()
     return ("--user", f"{host.user}:{host.group}") if host.user else ()
 
 
 def _limits(engine: Engine, host: Host) -> tuple[str, ...]:
-    """podman raises both beyond what we may allow, and then nothing starts."""
+    """Return the limits of files and processes; podman's defaults exceed what we may set."""
     if engine.kind is not EngineKind.PODMAN or host.open_files is None:
         return ()
     files, processes = host.open_files, _MOST_PROCESSES
@@ -80,7 +82,7 @@ def _limits(engine: Engine, host: Host) -> tuple[str, ...]:
 
 
 def _memory(box: Box) -> tuple[str, ...]:
-    """Programs may be run from /tmp, as configure scripts do. No swap beyond the limit."""
+    """Return the options for memory without swap. Configure scripts may run programs from /tmp."""
     words = []
     size = ""
     if box.memory:

@@ -21,7 +21,7 @@ _RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
 
 
 def find_engine(wanted: EngineKind | None = None) -> Engine:
-    """podman, which needs no server, or else docker."""
+    """Return podman, which needs no server, or else docker."""
     problems = []
     for kind in (wanted,) if wanted else EngineKind:
         if program := shutil.which(kind):
@@ -37,7 +37,7 @@ def find_engine(wanted: EngineKind | None = None) -> Engine:
 
 
 def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Engine:
-    """From what ``info`` says."""
+    """Return the engine that the output of ``info`` describes."""
     try:
         facts: dict[str, Any] = msgspec.json.decode(told, type=dict)
     except UNDECODABLE as error:
@@ -72,7 +72,7 @@ def read_host() -> Host:
 
 
 def _has_gpus(kind: EngineKind) -> bool:
-    """podman needs a description of them; docker says by itself that it knows how."""
+    """Return whether the engine can pass GPUs: podman needs a CDI file, docker reports it."""
     if not Path("/dev/nvidiactl").exists():
         return False
     described = any(f for folder in _DEVICES for f in Path(folder).glob("*nvidia*"))
@@ -85,5 +85,5 @@ def _may_raise_limits() -> bool:
 
 
 def _text(path: str) -> str:
-    """Nothing where the kernel has no such file."""
+    """Return the content of a kernel file; empty if it does not exist."""
     return Path(path).read_text() if Path(path).exists() else ""

@@ -18,7 +18,9 @@ class Index(Value, frozen=True, kw_only=True):
 
 
 def read_index(listed: str) -> Index:
-    """From ``pip config list``. What stands later there is the stronger; the environment wins."""
+    """Return the settings of ``pip config list``. Later lines override earlier ones; the
+    environment wins.
+    """
     found: dict[str, str] = {}
     from_environment: dict[str, str] = {}
     for line in listed.splitlines():
@@ -36,7 +38,7 @@ def _paths(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _folder_of(word: str) -> Path:
-    """An index of pages called ``simple`` names files that lie beside it."""
+    """Return the folder to mount: an index of pages called ``simple`` refers to files beside it."""
     if not word.startswith("file:"):
         return Path(word)
     path = Path(unquote(urlsplit(word).path))

@@ -30,7 +30,7 @@ PROBE = ("sh", "-c", _ASK_ALL, _ASK)
 
 
 def read_pythons(told: str) -> tuple[InsidePython, ...]:
-    """From what the probe printed; a line that is not an answer is some program's own idea."""
+    """Return the interpreters that the probe printed; other lines are ignored."""
     found = []
     for line in told.splitlines():
         try:
@@ -43,7 +43,7 @@ def read_pythons(told: str) -> tuple[InsidePython, ...]:
 def choose_python(
     pythons: Sequence[InsidePython], *, wanted: str | None, machine: str, image: str
 ) -> InsidePython:
-    """The version that is wanted; else the container's usual one; else its newest."""
+    """Return the requested version, else the container's default, else its newest."""
     if any(python.machine != machine for python in pythons):
         raise MissingError(f"{image} is for {pythons[0].machine}, this machine is {machine}")
     fit = [python for python in pythons if Version(python.version) >= Version(OLDEST)]

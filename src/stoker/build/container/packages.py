@@ -40,17 +40,17 @@ PATH="$environment/bin:$PATH" exec "$environment/bin/python" -m stoker "$@"
 
 
 def root() -> Path:
-    """All that containers need of ours, and what they build, lies below."""
+    """Return the folder for all that containers need and build."""
     return folders.cache() / "containers"
 
 
 def lock_of(path: Path) -> Path:
-    """The same for all of it: a container uses several."""
+    """Return the one lock of that folder: a container uses several parts of it."""
     return path.parent / "lock"
 
 
 def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
-    """What stoker requires, for that Python."""
+    """Return what stoker requires for that Python."""
     wanted = inside(metadata.requires("stoker") or ())
     platforms = platform_tags(python)
     key = hashlib.sha256("\n".join([*wanted, *platforms]).encode()).hexdigest()[:8]
@@ -75,7 +75,9 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
 
 
 def inside(requires: Iterable[str]) -> list[str]:
-    """Of stoker's own requirements those that a container needs: it may lack the build tools."""
+    """Return those of stoker's requirements that a container needs, which may lack the
+    build tools.
+    """
     wanted = []
     for text in sorted(requires):
         requirement = Requirement(text)
@@ -107,7 +109,7 @@ def own_package(native: Mapping[str, Path]) -> Path:
 
 
 def platform_tags(python: InsidePython) -> tuple[str, ...]:
-    """Of the wheels that run there. A static launcher runs anywhere."""
+    """Return the tags of wheels that run there. A static launcher runs anywhere."""
     machine = python.machine
     if python.glibc is None:
         return (f"musllinux_1_1_{machine}", f"musllinux_1_2_{machine}")

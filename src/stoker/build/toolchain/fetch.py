@@ -35,7 +35,7 @@ _MISSED = re.compile(
 def fetch(
     request: ToolchainRequest, *, work: Path, say: Say, keep_open: Collection[int] = ()
 ) -> Path:
-    """The folder below ``work`` that holds the unpacked wheels."""
+    """Return the folder below ``work`` that contains the unpacked wheels."""
     unpacked, temporary, held = work / "unpacked", work / "tmp", work / "constraints.txt"
     temporary.mkdir()
     held.write_text("".join(f"{line}\n" for line in constraints(request)), encoding="utf-8")
@@ -113,13 +113,13 @@ class Narrator:
 
 
 def _distribution(file: str) -> str:
-    """``nvidia_nvvm 13.0.88`` for a wheel's file name; any other name as it is."""
+    """Return ``nvidia_nvvm 13.0.88`` for a wheel's file name; any other name unchanged."""
     name = Path(file).name
     return " ".join(name.split("-")[:2]) if name.endswith(".whl") else name
 
 
 def explained(output: str, request: ToolchainRequest) -> StokerError:
-    """The user's error behind the installer's."""
+    """Return the user error for a failure of the installer."""
     if "No space left on device" in output:
         return StorageError(
             f"the disk is too small for {request.requirement}",
@@ -145,7 +145,7 @@ def explained(output: str, request: ToolchainRequest) -> StokerError:
 
 
 def _no_such_version(request: ToolchainRequest, versions: list[str]) -> UsageError:
-    """Tells which there are, as far as a toolchain can be made of them."""
+    """Return the error that lists the versions of which a toolchain can be made."""
     oldest = Version(request.row.oldest or "0")
     made = [v for v in versions if _RELEASE.fullmatch(v) and Version(v) >= oldest]
     series = list(dict.fromkeys(".".join(version.split(".")[:2]) for version in made))

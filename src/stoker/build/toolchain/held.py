@@ -22,7 +22,7 @@ def lock_of(path: Path) -> Path:
 
 @contextmanager
 def held_for(environment: Mapping[str, str]) -> Iterator[None]:
-    """Toolchains of ours that a build with this environment would use stay while the block runs."""
+    """Keep the toolchains that a build with this environment uses while the block runs."""
     with ExitStack() as stack:
         for path in root().glob("[!.]*/"):
             if any(str(path) in value for value in environment.values()):

@@ -29,7 +29,7 @@ class Making(Value, frozen=True, kw_only=True):
 
 @contextmanager
 def making(path: Path) -> Iterator[Making]:
-    """A folder that becomes ``path`` if nothing fails, and nothing if anything does."""
+    """Yield a folder that becomes ``path`` if the block succeeds, and is deleted if it fails."""
     with files.folder_made_whole(path) as home:
         work = home / _WORK
         work.mkdir()

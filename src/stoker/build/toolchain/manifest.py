@@ -53,7 +53,7 @@ def _is_own(path: Path) -> bool:
 
 
 def read_toolchain(path: Path) -> Toolchain | None:
-    """None where there is no manifest, or none that can be read."""
+    """Return the toolchain in a folder; ``None`` if it has no readable manifest."""
     try:
         manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, *UNDECODABLE):

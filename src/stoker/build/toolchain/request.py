@@ -37,13 +37,13 @@ class ToolchainRequest(Value, frozen=True, kw_only=True):
         return f"{self.kind}=={self.version}" if self.version else self.kind
 
     def filled(self, template: str) -> str:
-        """A string of the table with the version's numbers put in."""
+        """Return a string of the table with the numbers of the version filled in."""
         numbers = (self.version or "").split(".")
         return template.format(version=self.version, major=numbers[0], minor=".".join(numbers[:2]))
 
 
 def parse(words: str, wanted: Iterable[str] = ()) -> ToolchainRequest:
-    """``cuda==13.0`` with ``cublas``, ``cudnn==9.13`` ... as a request that can be met."""
+    """Return the request for ``cuda==13.0`` with ``cublas``, ``cudnn==9.13`` and so on."""
     kind, version = _split(words, "a toolchain is written NAME or NAME==VERSION, as in cuda==13.0")
     if kind not in kinds():
         raise unknown(
@@ -63,7 +63,7 @@ def parse(words: str, wanted: Iterable[str] = ()) -> ToolchainRequest:
 
 
 def requirements(request: ToolchainRequest) -> tuple[str, ...]:
-    """What the installer is asked for, in its own notation."""
+    """Return the requirements for the installer, in its own notation."""
     row = request.row
     extras = [name for name in request.components if name not in row.packages]
     main = f"{row.package}[{','.join(extras)}]" if extras else row.package
@@ -111,7 +111,7 @@ def _check_component(kind: str, name: str, pin: str | None) -> None:
 
 
 def _with_what_they_bring(row: Kind, names: Iterable[str]) -> set[str]:
-    """A name that only brings others, a set, is no component itself."""
+    """Return the components with those that they include; a set is not a component itself."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

@@ -48,7 +48,7 @@ def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) ->
 
 
 def installed() -> list[Toolchain]:
-    """Every toolchain in the folder of ours, by name."""
+    """Return all toolchains in stoker's own folder, sorted by name."""
     sweep(root())
     found = [read_toolchain(path) for path in sorted(root().glob("[!.]*"))]
     return [toolchain for toolchain in found if toolchain]
@@ -83,7 +83,7 @@ def _check_platform(request: ToolchainRequest) -> None:
 
 
 def _check_free(path: Path) -> None:
-    """The new folder takes the place of an old one in one step, which has to be possible."""
+    """Refuse a target that the new folder cannot replace in one step."""
     try:
         problem = _in_the_way(path)
     except OSError as error:
@@ -109,7 +109,7 @@ def _in_the_way(path: Path) -> str | None:
 
 
 def _check_serves(there: Toolchain, request: ToolchainRequest) -> None:
-    """If less is there than was asked for, the user decides."""
+    """Refuse an existing toolchain with fewer components than requested; the user decides."""
     lacking = [name for name in request.components if name not in there.manifest.components]
     for name, pin in request.pins.items():
         version = there.manifest.packages.get(request.filled(request.row.packages[name]))
@@ -126,7 +126,7 @@ def _check_serves(there: Toolchain, request: ToolchainRequest) -> None:
 
 
 def _packages(request: ToolchainRequest, home: Path) -> dict[str, str]:
-    """What was installed; an extra that its package does not know installs nothing."""
+    """Return the installed packages; an extra that its package does not know installs nothing."""
     found = {
         canonicalize_name(distribution.name): distribution
         for distribution in importlib.metadata.distributions(path=[str(home / INFORMATION)])
@@ -143,7 +143,7 @@ def _packages(request: ToolchainRequest, home: Path) -> dict[str, str]:
 
 
 def _finish_with_host_compiler(request: ToolchainRequest, new: Making) -> tuple[str, ...]:
-    """What takes a compiler of the machine's own; without one it is left out, with a warning."""
+    """Build what needs a compiler of the machine; without one, leave it out with a warning."""
     row = request.row
     if row.host is None or row.proof is None:
         return ()

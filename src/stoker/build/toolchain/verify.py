@@ -13,7 +13,7 @@ _SECONDS = 300  # for a compile on a loaded machine; only a hang takes longer
 
 
 def verify_version(home: Path, check: VersionCommand, version: str) -> None:
-    """The program runs here and says it is what its package says; major and minor count."""
+    """Check that the program runs and reports the version of its package (major and minor)."""
     answer = process.check(_command(home, check.command), timeout=_SECONDS)
     match = re.search(check.pattern, answer)
     said, expected = match[1] if match else "nothing", ".".join(version.split(".")[:2])
@@ -23,7 +23,7 @@ def verify_version(home: Path, check: VersionCommand, version: str) -> None:
 
 
 def verify_proof(home: Path, proof: Proof, *, work: Path) -> None:
-    """What has to compile and link does."""
+    """Check that the test program compiles and links."""
     folder = work / "proof"
     folder.mkdir()
     (folder / proof.file).write_text(proof.source, "utf-8")
@@ -40,5 +40,5 @@ def verify_proof(home: Path, proof: Proof, *, work: Path) -> None:
 
 
 def _command(home: Path, command: tuple[str, ...]) -> list[str]:
-    """The first word is a program of the toolchain's."""
+    """Return the command; its first word is a program of the toolchain."""
     return [str(home / command[0]), *command[1:]]

@@ -132,7 +132,7 @@ def _toolkit_fix(planned: PlannedBuild) -> tuple[str, ...]:
 
 
 def other_toolkit(planned: PlannedBuild) -> Iterator[Finding]:
-    """ROCm and XPU: the compiler must be here, and of the version that was asked for."""
+    """Check that the compiler of ROCm or XPU is installed in the requested version."""
     backend = planned.subject.variant.backend
     if backend not in _TOOLKITS:
         return
