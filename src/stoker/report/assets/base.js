@@ -59,6 +59,11 @@ function el(name, attributes, ...children) {
   return made;
 }
 
+// Attributes of a row that can be chosen with the pointer or with Enter.
+function picking(act) {
+  return { class: "pick", tabindex: "0", onclick: act, onkeydown: (event) => { if (event.key === "Enter") act(); } };
+}
+
 function bar(share, colour) {
   const width = `${Math.max(0, Math.min(100, 100 * share))}%`;
   return el("div", { class: "bar", "aria-hidden": "true" }, el("i", { style: { width, background: `var(${colour})` } }));
@@ -71,11 +76,11 @@ function table(columns, rows, options = {}) {
   const body = el("tbody");
   const fill = () => body.replaceChildren(...rows.map((row) => {
     const cells = columns.map((column) => el("td", { class: column.num ? "num" : column.name ? "name" : null }, column.cell(row)));
-    return el("tr", options.pick ? { class: "pick", onclick: () => options.pick(row) } : {}, cells);
+    return el("tr", options.pick ? picking(() => options.pick(row)) : {}, cells);
   }));
-  const heads = columns.map((column) => el("th", { scope: "col", class: column.num ? "num" : null }, column.title));
+  const heads = columns.map((column) => el("th", { scope: "col", class: column.num ? "num" : null }, column.title || el("span", { class: "unseen" }, "as a bar")));
   fill();
-  return el("div", { class: "scroll" }, el("table", {}, options.caption ? el("caption", { class: "unseen" }, options.caption) : null, el("thead", {}, el("tr", {}, heads)), body));
+  return el("div", { class: "scroll", tabindex: "0" }, el("table", {}, options.caption ? el("caption", { class: "unseen" }, options.caption) : null, el("thead", {}, el("tr", {}, heads)), body));
 }
 
 function card(id, title, note, ...children) {

@@ -231,7 +231,7 @@ function stepsCard() {
       if (column === state.sort) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
     }
-    body.replaceChildren(...rows.slice(state.at, state.at + PER_PAGE).map((i) => el("tr", { class: "pick", "data-step": i, onclick: () => pick(i) },
+    body.replaceChildren(...rows.slice(state.at, state.at + PER_PAGE).map((i) => el("tr", { ...picking(() => pick(i)), "data-step": i },
       columns.map((column) => el("td", { class: column.num ? "num" : column.name ? "name" : null }, column.cell(i))))));
     shown.textContent = rows.length ? `${count(state.at + 1)}–${count(Math.min(rows.length, state.at + PER_PAGE))} of ${plural(rows.length, "attempt")}` : "no step matches";
     back.disabled = state.at === 0;
@@ -240,7 +240,7 @@ function stepsCard() {
   fill();
   return el("section", { class: "card", id: "steps", "aria-label": "Steps" },
     el("div", { class: "row between" }, el("h2", {}, "Steps"), el("div", { class: "row" }, search, roles)),
-    el("div", { class: "scroll" }, el("table", {}, el("caption", { class: "unseen" }, "All attempts of all steps"), el("thead", {}, header), body)),
+    el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("caption", { class: "unseen" }, "All attempts of all steps"), el("thead", {}, header), body)),
     el("div", { class: "row", style: { marginTop: "10px" } }, back, next, shown));
 }
 
