@@ -241,6 +241,17 @@ def _trace() -> Iterator[bytes]:
     yield json.dumps({"steps": [{**other, "peak_gb": 1.5, "killed": True}]}).encode()
 
 
+def _phases() -> Iterator[bytes]:
+    """As clang and nvcc write them."""
+    args = {"detail": "a.h"}
+    event = {"ph": "X", "pid": 1, "tid": 2, "ts": 5, "dur": 9000, "name": "Source", "args": args}
+    name = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "clang"}}
+    yield json.dumps({"traceEvents": [event, name, {}], "beginningOfTime": 17}).encode()
+    yield b"source file name , phase name , x , y , arch , tool, metric , unit\n" * 2 + (
+        b"a.cu , cicc , a.ii , a.ptx , compute_90 , nvcc , 2502.4561 , ms\n" * 2
+    )
+
+
 def _page() -> Iterator[bytes]:
     yield _HTML
     file = {"url": "mill-1.2.tar.gz", "hashes": {"sha256": "00"}, "size": 12}
@@ -273,6 +284,7 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "words": lambda: iter(_SAID),
     "wire": lambda: iter((_WIRE, *_WIRE.splitlines())),
     "trace": _trace,
+    "phases": _phases,
     "command": lambda: iter(_COMMANDS),
     "page": _page,
     "catalogue": _catalogue,
@@ -298,6 +310,7 @@ WORDS: dict[str, tuple[bytes, ...]] = {
     "words": (b"+ptx", b"sm", b"cu", b"==", b"@", b"://", b"[", b"rocm", b"gfx", b"py", b"."),
     "wire": (b"\t", b"\\t", b"\\", b"\nask\t2\t", b"\ndone\t", b"-3", b"c++"),
     "trace": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"9" * 20, b'"threads": -3,', b'"role": "'),
+    "phases": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"{}", b"9" * 20, b" , ", b"\"", b"Total "),
     "command": (
         b"-o",
         b" @x ",

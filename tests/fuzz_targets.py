@@ -40,13 +40,18 @@ from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
 from stoker.flows.inspecting import inspect
 from stoker.govern import protocol
+from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.command_line import step_of
+from stoker.govern.dependencies import Dependencies
 from stoker.govern.history import History
+from stoker.govern.phases import PhaseFormat, read_phases
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.simulate import simulate
 from stoker.govern.trace import read_trace, write_trace
+from stoker.model.analysis import Report, ReportedRun
 from stoker.model.errors import StokerError, UsageError
+from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.selection import Host, HostGpu
 from stoker.model.units import byte_count, second_count
@@ -54,6 +59,8 @@ from stoker.plan import grammar
 from stoker.report import diagnosis as diagnosis_report
 from stoker.report import inspect as inspect_report
 from stoker.report.catalogue import people_page
+from stoker.report.page import report_page
+from stoker.report.perfetto import perfetto_trace
 from stoker.report.selection import selection_page
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
@@ -261,7 +268,7 @@ def wire(data: bytes, folder: Path) -> None:  # noqa: ARG001
 
 
 def trace(data: bytes, folder: Path) -> None:
-    """Import a trace into the history, learn from it and simulate it."""
+    """Import a trace into the history, learn from it, report and simulate it."""
     read = read_trace(data, "trace.json")
     assert read_trace(write_trace(read), "again").steps == read.steps
     with History(folder / "history.sqlite") as history:
@@ -269,10 +276,20 @@ def trace(data: bytes, folder: Path) -> None:
         for record in read.steps:
             history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
         recent = history.recent()
-        history.runs()
+        (row,) = history.runs()
+        analysis = analyse(row, history.attempts(run), Recorded(), Dependencies({}))
+    report_page(Report(stoker="", shown=ReportedRun(run=analysis)))
+    perfetto_trace(analysis, {})
     if len(read.steps) <= _MOST_STEPS and sum(record.seconds for record in read.steps) < 1e5:
         policy = make_policy("adaptive", cpus=4)
         simulate(read.steps, policy, cpus=4, memory=1 << 32, history=recent)
+
+
+def phases(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    """Read what a compiler recorded of its own phases."""
+    step = Step(key="", role=Role.CUDA, source="a.cu", output="a.o")
+    for form in PhaseFormat:
+        read_phases(data, form, step)
 
 
 def command(data: bytes, folder: Path) -> None:  # noqa: ARG001
@@ -344,6 +361,7 @@ TARGETS: dict[str, Target] = {
     "words": words,
     "wire": wire,
     "trace": trace,
+    "phases": phases,
     "command": command,
     "page": page,
     "catalogue": catalogue,

@@ -16,6 +16,7 @@ CPUS = 16
 LIMIT = 32 * GIB
 _TARGETS = ("torch_cpu", "torch_cuda", "c10", "protobuf", "torch_python", "dnnl")
 _FLAGS = tuple(f"-DUSE_OPTION_{n}=1" for n in range(40))
+_PAUSED = 50  # every so many steps, one is paused
 _KILLED = 0.01  # share of the steps that are killed once
 
 
@@ -70,8 +71,15 @@ def _attempt(number: int, started: float, random: Random, slower: float) -> Atte
         needs=round(peak * random.uniform(0.7, 1.2)),
         basis=random.choice((Basis.EXACT, Basis.FOLDER)),
         waits={Reason.CPUS: waited * 0.6, Reason.MEMORY: waited * 0.4},
+        pauses=_pauses(started, seconds) if number % _PAUSED == 5 else (),
     )
     return Attempt(record=record, started=started, outcome=Outcome.DONE, explanation=explanation)
+
+
+def _pauses(started: float, seconds: float) -> tuple[Intervention, ...]:
+    at = started + seconds / 2
+    why = Intervention(at=at, reason=Reason.GROWTH, used=LIMIT - GIB, limit=LIMIT, seconds=0.5)
+    return (why,)
 
 
 def _killed(done: Attempt) -> Attempt:

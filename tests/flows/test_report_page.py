@@ -145,6 +145,21 @@ def test_names_are_shown_as_they_are(opened: Opened, stoker_home: Path) -> None:
     assert page.console() == []
 
 
+def test_waits_pauses_and_kills_have_reasons(opened: Opened, stoker_home: Path) -> None:
+    page = opened(write_run(stoker_home, "one", generated_attempts(150)))
+    page.script("[...document.querySelectorAll('#events button')].at(-1).click()")
+    page.settle()
+    rows = page.texts("#events tbody tr")
+    for what, why in [
+        ("killed", "memory in use would have passed the limit"),
+        ("paused", "memory in use would have passed the limit"),
+        ("waited", "for a free CPU"),
+    ]:
+        matching = [row for row in rows if f" {what} " in row.replace("\n", " ")]
+        assert matching, what
+        assert all(why in row for row in matching)
+
+
 def test_light_and_dark(opened: Opened, stoker_home: Path) -> None:
     page = opened(write_run(stoker_home, "one", generated_attempts(10)))
     colour = "return getComputedStyle(document.body).backgroundColor"

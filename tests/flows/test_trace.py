@@ -104,6 +104,18 @@ def test_perfetto_loads_it_and_counts_the_same(
             "ON c.track_id = t.id GROUP BY t.name ORDER BY t.name"
         )
         most = dict(trace.query(counters, "name", "most"))
+        values = (
+            "SELECT c.ts AS ts, c.value AS value FROM counter c JOIN counter_track t "
+            "ON c.track_id = t.id WHERE t.name = 'running steps' ORDER BY c.ts"
+        )
+        running = trace.query(values, "ts", "value")
+    ends = [(round(a.started * 1e6), round((a.started + a.record.seconds) * 1e6)) for a in attempts]
+    assert len(running) > len(attempts)
+    for nanoseconds, value in running:
+        at = nanoseconds // 1000
+        # Steps may start and end in the same microsecond.
+        least = sum(start < at < end for start, end in ends)
+        assert least <= value <= sum(start <= at <= end for start, end in ends)
     assert set(most) == {"memory bytes", "running steps", "waiting steps"}
     assert most["running steps"] == 16
     assert max(a.record.peak for a in attempts) < most["memory bytes"]

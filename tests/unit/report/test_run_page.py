@@ -124,6 +124,9 @@ def test_waits_kills_and_predictions_are_those_of_the_history(stoker_home: Path)
     assert any(w.startswith("10 s: 6 s for a free CPU, 4 s for memory") for w in columns["waits"])
     killed = [n for n, a in enumerate(attempts) if a.outcome is Outcome.PREEMPTED]
     assert list(columns["killed"]) == [str(n) for n in killed]
+    paused = [n for n, each in enumerate(known) if each.pauses]
+    assert list(columns["pauses"]) == [str(n) for n in paused]
+    assert all(pauses[0]["seconds"] == 0.5 for pauses in columns["pauses"].values())
     assert all("would have passed the limit" in text for text in columns["killed"].values())
 
 
