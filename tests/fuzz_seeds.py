@@ -310,7 +310,7 @@ WORDS: dict[str, tuple[bytes, ...]] = {
     "words": (b"+ptx", b"sm", b"cu", b"==", b"@", b"://", b"[", b"rocm", b"gfx", b"py", b"."),
     "wire": (b"\t", b"\\t", b"\\", b"\nask\t2\t", b"\ndone\t", b"-3", b"c++"),
     "trace": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"9" * 20, b'"threads": -3,', b'"role": "'),
-    "phases": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"{}", b"9" * 20, b" , ", b"\"", b"Total "),
+    "phases": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"{}", b"9" * 20, b" , ", b'"', b"Total "),
     "command": (
         b"-o",
         b" @x ",
