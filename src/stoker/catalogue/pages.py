@@ -7,9 +7,11 @@ installers would take the greatest version label, whether it fits the machine or
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from html import escape
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Meta
 from packaging.version import Version
 
 from stoker.catalogue.wheel_variants import variants_files
@@ -20,6 +22,7 @@ from stoker.model.published import (
     WHEEL_VARIANTS,
     PublishedCatalogue,
     PublishedWheel,
+    VariantName,
 )
 from stoker.model.value import UNDECODABLE, Value
 
@@ -47,8 +50,8 @@ _HTML = """<!DOCTYPE html>
 class Group(Value, frozen=True, kw_only=True, order=True):
     """The wheels that one page of an index lists. Without a project: the projects of a variant."""
 
-    variant: str
-    project: str = ""
+    variant: VariantName
+    project: Annotated[str, Meta(pattern=r"^([a-z0-9]+(-[a-z0-9]+)*)?\Z")] = ""
 
     @property
     def folder(self) -> str:

@@ -160,8 +160,8 @@ def open_store(place: str) -> Store:
         return S3Store(place)
     if separator and scheme != "file":
         raise UsageError(
-            f"cannot publish to {place}",
-            hints=["a folder, or s3://bucket/prefix for an S3-compatible store"],
+            f"{place} cannot hold a catalogue",
+            hints=["name a folder, s3://bucket/prefix, or the http address of a published one"],
         )
     return FolderStore(_folder(place))
 

@@ -207,13 +207,13 @@ def _moment(time: datetime) -> str:
 
 
 def _check_licence(path: Path, tested: WheelUnderTest, headers: Headers) -> None:
-    slim = tested.slim
-    if slim and slim.problem:
-        raise ArtifactError(f"its slim record cannot be read: {slim.problem}", file=path.name)
-    slimmed = slim is not None and slim.record is not None
-    private = slimmed and slim is not None and slim.record is not None and slim.record.private
-    owned = slimmed and is_nvidia_distribution(tested.metadata.name)
-    if private or owned or PRIVATE in headers.values("Classifier"):
+    if tested.slim and tested.slim.problem:
+        raise ArtifactError(
+            f"its slim record cannot be read: {tested.slim.problem}", file=path.name
+        )
+    record = tested.slim.record if tested.slim else None
+    changed = record and (record.private or is_nvidia_distribution(tested.metadata.name))
+    if changed or PRIVATE in headers.values("Classifier"):
         raise UsageError(
             f"{path.name} holds changed libraries of NVIDIA: {LICENCE}",
             hints=[
