@@ -21,10 +21,11 @@ from stoker.flows.planning import estimated, survey
 from stoker.flows.repeating import Recorded
 from stoker.flows.simulating import find_trace
 from stoker.flows.staging import Staging
+from stoker.govern.broadcast import Broadcast
 from stoker.govern.trace import write_trace
-from stoker.model.build import BuildRecord, BuildRequest
+from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.errors import StokerError, StorageError, UsageError
-from stoker.model.events import AnyEvent, Overview
+from stoker.model.events import AnyEvent, Overview, StageChanges
 from stoker.model.govern import Trace
 from stoker.model.plan import Plan
 from stoker.model.secrets import redact, redacted, without_login
@@ -90,19 +91,24 @@ def build(
             plan = _repeated(subject, plan, recorded, watcher)
         work = stack.enter_context(held(_work_folder(subject)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
+        what = f"stoker build {folder.path.name}"
+        broadcast = stack.enter_context(Broadcast(what, source.path))
+        watcher = replace(watcher, show=broadcast.through(watcher.show))
         run = _BuildRun(asked, request, watcher, subject, plan, work, folder)
         watcher.say(f"{run.title}; run folder {folder.path}")
         where = growing(work, plan, in_ram=request.in_ram)
         governed = stack.enter_context(
             session(
                 options,
-                what=f"stoker build {folder.path.name}",
+                what=what,
                 show=run.show,
                 folder=where.folder,
                 growth=where.growth,
             )
         )
-        return run.build(governed, where)
+        built = run.build(governed, where)
+        broadcast.end(built.record.summary)
+        return built
 
 
 def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher) -> Plan:
@@ -156,8 +162,9 @@ class _BuildRun:
         self._plan = plan
         self._work = work
         self._folder = folder
+        self._began = time.monotonic()
         self._git = read_git_state(Path(tree.path))
-        self._stages = Stages(work, folder, tell=watcher.tell, echo=watcher.echo, excerpt=excerpt)
+        self._stages = Stages(work, folder, tell=self._tell, echo=watcher.echo, excerpt=excerpt)
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
     def show(self, event: AnyEvent) -> None:
@@ -165,6 +172,13 @@ class _BuildRun:
         if isinstance(event, Overview):
             event = replace(event, stage=self._stages.running or "")
         self._watcher.show(event)
+
+    def _tell(self, result: StageResult) -> None:
+        self._watcher.tell(result)
+        at = time.monotonic() - self._began
+        self._watcher.show(
+            StageChanges(at=at, stage=result.stage, end=result.end, seconds=result.seconds)
+        )
 
     def build(self, governed: Session, where: Growing) -> Built:
         watcher = self._watcher

@@ -28,6 +28,7 @@ from stoker.flows.building import Built, check_writable
 from stoker.flows.finishing import handed_over
 from stoker.flows.governed import Show
 from stoker.flows.planning import survey
+from stoker.govern.broadcast import Broadcast
 from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
 from stoker.knowledge.projects import builder_image
 from stoker.model.build import BuildRecord
@@ -114,8 +115,13 @@ def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) 
             python=f"{python.version} {python.path}",
             command=launch,
         )
+        inside = f"stoker build in container {box.name}"
+        broadcast = stack.enter_context(Broadcast(inside, source.path))
+        watcher = msgspec.structs.replace(watcher, show=broadcast.through(watcher.show))
         case = _Case(engine, box, python, {**index.variables, **wanted.variables})
-        return case.build(source.path, wanted, contained, watcher)
+        built = case.build(source.path, wanted, contained, watcher)
+        broadcast.end(built.record.summary)
+        return built
 
 
 def _box(wanted: Inside, subject: Subject, index: Index) -> Box:

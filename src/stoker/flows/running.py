@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Sequence
 
 from stoker.flows.governed import RunOptions, Show, session
+from stoker.govern.broadcast import Broadcast
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
+from stoker.outside.folders import current_folder
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
 _JOBS_APART = ("-j", "--jobs", "--parallel")
@@ -30,7 +32,11 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
     """Run a command under the governor. Every event goes to ``show``; the command inherits our
     output.
     """
-    with session(options, what=shlex.join(command), show=show) as governed:
+    what = shlex.join(command)
+    with (
+        Broadcast(what, str(current_folder())) as broadcast,
+        session(options, what=what, show=broadcast.through(show)) as governed,
+    ):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
             status = governed.run(command, env=governed.environment(os.environ))
@@ -38,6 +44,7 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
             governed.finish(1)
             raise
         summary = governed.finish(status)
+        broadcast.end(summary)
         return Finished(status=status, summary=summary, unseen_cpu_seconds=_unseen(before, summary))
 
 

@@ -45,7 +45,7 @@ def socket_path(limit: str) -> Path:
     what = "\0".join((__version__, home, *_scope(limit)))
     name = f"{hashlib.sha256(os.fsencode(what)).hexdigest()[:12]}.sock"
     problem: StorageError | None = None
-    for base in _bases(home):
+    for base in runtime_folders():
         try:
             path = private_folder(base) / name
         except StorageError as error:
@@ -56,8 +56,9 @@ def socket_path(limit: str) -> Path:
     raise problem or StorageError("no folder has a path that is short enough for a socket")
 
 
-def _bases(home: str) -> Iterator[Path]:
-    if home:
+def runtime_folders() -> Iterator[Path]:
+    """Yield the folders in which sockets can be, best first."""
+    if os.environ.get("STOKER_HOME"):
         yield data().parent / "run"
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime) / "stoker"

@@ -437,6 +437,7 @@ class Governor:
             for entry in entries
             if entry.phase is not Phase.WAITING
         )
+        waiting = (entry for entry in entries if entry.phase is Phase.WAITING)
         return Overview(
             at=now,
             run=run,
@@ -445,6 +446,7 @@ class Governor:
             other_usage=max(0, state.used - used - spare),
             running=running,
             waiting=len(entries) - len(running),
+            waits=dict(Counter(entry.clock.reason for entry in waiting)),
             done=self._done[run],
             repeats=self._repeats[run],
         )

@@ -92,19 +92,19 @@ class WaitClock:
     def __init__(self, now: float) -> None:
         self.began = self._since = now
         self.seconds: dict[Reason, float] = {}
-        self._reason = Reason.CPUS
+        self.reason = Reason.CPUS
 
     def hold(self, reason: Reason, now: float) -> None:
         """Set the reason for which the step waits from now on."""
-        if reason is not self._reason:
+        if reason is not self.reason:
             self.stop(now)
-            self._reason = reason
+            self.reason = reason
 
     def stop(self, now: float) -> None:
         """Count the time until now."""
         if now > self._since:
-            waited = self.seconds.get(self._reason, 0.0) + now - self._since
-            self.seconds[self._reason] = waited
+            waited = self.seconds.get(self.reason, 0.0) + now - self._since
+            self.seconds[self.reason] = waited
         self._since = now
 
 

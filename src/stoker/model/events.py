@@ -1,7 +1,7 @@
 """What happens during a governed run, for the terminal, the log and the JSON lines."""
 
 from stoker.model.govern import Reason
-from stoker.model.runs import Intervention
+from stoker.model.runs import Intervention, RunSummary
 from stoker.model.value import Value
 
 
@@ -84,6 +84,7 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     waiting: int
     done: int
     repeats: int
+    waits: dict[Reason, int] = {}  # the number of waiting steps by reason
     total: int = 0
     seconds_left: float | None = None
     cache_hits: int = 0
@@ -94,4 +95,37 @@ class Warned(Event, frozen=True, kw_only=True, tag="warning"):
     text: str
 
 
-AnyEvent = StepWaits | StepStarts | StepEnds | StepPauses | StepRepeats | Overview | Warned
+class RunBegins(Event, frozen=True, kw_only=True, tag="run"):
+    """The first event that `stoker watch` receives. ``at`` is in seconds since the epoch."""
+
+    process: int  # id of the process that runs the build
+    command: str
+    directory: str
+
+
+class StageChanges(Event, frozen=True, kw_only=True, tag="stage"):
+    """A stage of `stoker build` begins or ends; ``end`` is as in ``StageResult``."""
+
+    stage: str
+    end: str
+    seconds: float = 0.0
+
+
+class RunEnds(Event, frozen=True, kw_only=True, tag="run-ends"):
+    """The last event that `stoker watch` receives, unless the build was killed."""
+
+    summary: RunSummary | None = None
+
+
+AnyEvent = (
+    StepWaits
+    | StepStarts
+    | StepEnds
+    | StepPauses
+    | StepRepeats
+    | Overview
+    | Warned
+    | RunBegins
+    | StageChanges
+    | RunEnds
+)

@@ -5,9 +5,10 @@ scrolls, like a package manager's progress bar. Everything goes to stderr.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import TextIO
 
@@ -16,20 +17,32 @@ import msgspec
 from stoker.model.events import (
     AnyEvent,
     Overview,
+    RunBegins,
     RunningStep,
+    StageChanges,
     StepEnds,
     StepRepeats,
     Warned,
 )
+from stoker.model.govern import Reason
 from stoker.model.runs import RunSummary
 from stoker.model.units import duration, size
 
-_ROWS = 2
+_ROWS = 3
 _LEAST_LINES = 6  # of a window; a smaller one is left to the command
 _LOG_EVERY = 30.0
 _MUCH = 0.1  # share of the limit from which the memory of other processes is shown
 _PROBE = "CMakeFiles/CMakeScratch/"  # where CMake checks what compiles, and failures are expected
 _NO_NEWS = (0, 130, 143)  # done, or interrupted by the user
+_BAR, _SHORT_BAR = 20, 8  # columns
+_NOTES = 5  # the latest warnings and lost attempts that a page shows
+_WAITS_FOR = {
+    Reason.CPUS: "for a CPU",
+    Reason.MEMORY: "for memory",
+    Reason.UNKNOWN_SIZE: "for steps of unknown size",
+    Reason.TURN: "for their turn",
+    Reason.PRESSURE: "for less memory pressure",
+}
 
 
 class Progress(StrEnum):
@@ -89,27 +102,35 @@ class LogView(View):
 
 
 class LiveView(View):
-    """Shows two lines at the bottom of the terminal. Lost attempts are listed at the end."""
+    """Shows three lines at the bottom of the terminal. Lost attempts are listed at the end."""
 
     def __init__(self, stream: TextIO):
         super().__init__(stream)
         self._size = os.terminal_size((0, 0))  # of the window the rows are kept in
         self._notes: list[str] = []
-        self._rows = ["", ""]
+        self._latest: Overview | None = None
+        self._warning = ""  # shown in place of the steps until the next overview
 
     def show(self, event: AnyEvent) -> None:
         if text := notable(event):
             self._notes.append(text)
         if isinstance(event, Overview):
-            self._rows = [status_line(event), steps_line(event)]
+            self._latest, self._warning = event, ""
         elif isinstance(event, Warned):
-            self._rows[1] = event.text
+            self._warning = event.text
         if self._in_foreground() and self._keep_rows():
-            self._draw(self._rows)
+            self._draw(self._rows())
+
+    def _rows(self) -> list[str]:
+        width, view = self._size.columns, self._latest
+        if view is None:
+            return ["", "", self._warning]
+        last = self._warning or steps_line(view, width)
+        return [progress_line(view, width), memory_line(view, width), last]
 
     def close(self) -> None:
         if self._size.lines:
-            self._draw(["", ""])
+            self._draw([""] * _ROWS)
             self.write("\x1b7\x1b[r\x1b8")
         self._size = os.terminal_size((0, 0))
         self.write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
@@ -139,6 +160,54 @@ class LiveView(View):
         rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)[:width]}" for i, line in enumerate(lines))
         # Some characters are two columns wide, so wrapping is off meanwhile.
         self.write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
+
+
+class PageView(View):
+    """Fills the whole terminal, on its alternate screen, which ``close`` leaves."""
+
+    def __init__(self, stream: TextIO):
+        super().__init__(stream)
+        self._open = False
+        self._title: list[str] = []
+        self._stage = ""
+        self._latest: Overview | None = None
+        self._notes: list[str] = []
+
+    def show(self, event: AnyEvent) -> None:
+        if text := notable(event):
+            self._notes.append(text)
+        match event:
+            case RunBegins():
+                self._title = [event.command, f"in {event.directory}, process {event.process}"]
+            case StageChanges():
+                self._stage = f"{event.stage} {event.end}"
+            case Overview():
+                self._latest = event
+        self._draw()
+
+    def close(self) -> None:
+        if self._open:
+            self.write("\x1b[?25h\x1b[?1049l")
+        self._open = False
+        self.write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
+        self._notes.clear()
+
+    def _draw(self) -> None:
+        known = os.get_terminal_size(self._stream.fileno())
+        columns, lines = known.columns or 80, known.lines or 24
+        page = [*self._title, ""]
+        notes = self._notes[-_NOTES:]
+        room = lines - len(page) - len(notes) - 1
+        if self._latest:
+            page += page_lines(self._latest, columns, room)
+        else:
+            page.append(self._stage or "waiting for the first step")
+        rows = "".join(
+            f"{shortened(plain(line), columns)}\x1b[K\r\n" for line in [*page, "", *notes][:lines]
+        )
+        start = "" if self._open else "\x1b[?1049h\x1b[?25l"
+        self._open = True
+        self.write(f"{start}\x1b[H\x1b[?7l{rows.removesuffix(chr(13) + chr(10))}\x1b[J\x1b[?7h")
 
 
 def make_view(progress: Progress, stream: TextIO) -> View:
@@ -179,36 +248,124 @@ def bar(part: float, whole: float, width: int) -> str:
     return "#" * filled + "." * (width - filled)
 
 
-def status_line(view: Overview) -> str:
-    """Return stage, memory, steps and time left in one line."""
-    # The build tool starts more steps than there are CPUs: the governor chooses among them.
-    queued = f", {view.waiting} queued" if view.waiting else ""
-    hits = f", {view.cache_hits} from the cache" if view.cache_hits else ""
-    repeats = f", {view.repeats} repeated" if view.repeats else ""
-    left = ""
-    if view.seconds_left is not None:
-        left = f" | {duration(view.seconds_left)} left"
-    elif view.done < view.total:
-        left = " | time left unknown"
-    others = f", others {size(view.other_usage)}" if view.other_usage > view.limit * _MUCH else ""
-    memory = f"{size(view.used)} of {size(view.limit)}{others}"
-    stage = f"{view.stage} | " if view.stage else ""
-    return (
-        f"{stage}memory {bar(view.used, view.limit, 20)} {memory} | "
-        f"{view.done} of {view.total} done, {len(view.running)} running"
-        f"{queued}{hits}{repeats}{left}"
+def fitted(lines: Sequence[Sequence[str]], width: float) -> str:
+    """Return the first line that has at most ``width`` columns; the last one is cut if none has.
+
+    A line is a list of parts, of which empty ones are left out.
+    """
+    joined = ["  ".join(part for part in parts if part) for parts in lines]
+    return next((line for line in joined if len(line) <= width), None) or (
+        shortened(joined[-1], int(min(width, len(joined[-1]))))
     )
 
 
-def steps_line(view: Overview) -> str:
-    """Return the running steps, largest first."""
-    largest = sorted(view.running, key=lambda step: -step.memory)
-    return "  ".join(map(_step_text, largest))
+def shortened(text: str, width: int) -> str:
+    """Cut a text to ``width`` columns; an ellipsis stands for what is missing."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"[: max(0, width)]
 
 
-def _step_text(step: RunningStep) -> str:
-    text = f"{step.title.rpartition('/')[2]} {size(step.memory)}"
-    return f"{text} (paused)" if step.paused else text
+def status_line(view: Overview) -> str:
+    """Return everything about a run in one line of any length, for a log."""
+    return f"{progress_line(view, inf)} | {memory_line(view, inf)}"
+
+
+def progress_line(view: Overview, width: float) -> str:
+    """Return stage, steps that are done, and the time left."""
+    left = "time left unknown" if view.done < view.total else ""
+    if view.seconds_left is not None:
+        left = f"{duration(view.seconds_left)} left"
+    stage, done = view.stage or "build", f"{view.done} of {view.total} done"
+    repeats = f"{view.repeats} repeated" if view.repeats else ""
+    hits = f"{view.cache_hits} from the cache" if view.cache_hits else ""
+    whole, short = (_bar_text(view.done, view.total, each) for each in (_BAR, _SHORT_BAR))
+    return fitted(
+        [
+            [stage, whole, done, left, repeats, hits],
+            [stage, short, done, left, repeats, hits],
+            [stage, done, left, repeats, hits],
+            [stage, short, done, left],
+            [stage, done, left],
+            [stage, f"{view.done}/{view.total}", left],
+            [stage, f"{view.done}/{view.total}"],
+        ],
+        width,
+    )
+
+
+def memory_line(view: Overview, width: float) -> str:
+    """Return memory against the limit, how many steps run, and why the others wait."""
+    used, limit = size(view.used), size(view.limit)
+    short = used.removesuffix(limit.partition(" ")[2]).strip()  # the unit is written once
+    others = f"others {size(view.other_usage)}" if view.other_usage > view.limit * _MUCH else ""
+    # The build tool starts more steps than there are CPUs: the governor chooses among them.
+    running = f"{len(view.running)} running"
+    queued = f"{running}, {view.waiting} queued" if view.waiting else running
+    why = f"{queued} ({waiting_text(view)})" if view.waits else queued
+    memory = f"{used} of {limit}"
+    whole, bar_short = (_bar_text(view.used, view.limit, each) for each in (_BAR, _SHORT_BAR))
+    return fitted(
+        [
+            ["memory", whole, memory, others, why],
+            ["memory", bar_short, memory, others, why],
+            ["memory", memory, others, why],
+            ["memory", memory, why],
+            ["memory", bar_short, memory, queued],
+            ["memory", memory, queued],
+            [f"{short}/{limit}", queued],
+            [f"{short}/{limit}", f"{len(view.running)} run, {view.waiting} wait"],
+            [f"{short}/{limit}"],
+        ],
+        width,
+    )
+
+
+def waiting_text(view: Overview) -> str:
+    """Return "12 for memory, 3 for a CPU"."""
+    most = sorted(view.waits.items(), key=lambda each: -each[1])
+    return ", ".join(f"{count} {_WAITS_FOR.get(why, why.value)}" for why, count in most)
+
+
+def _bar_text(part: float, whole: float, width: int) -> str:
+    return f"[{bar(part, whole, width)}]"
+
+
+def steps_line(view: Overview, width: float) -> str:
+    """Return the running steps that fit, largest first; the first one is cut if it is too long."""
+    steps = _largest_first(view)
+    texts = [f"{_name(step)} {size(step.memory)}{_paused(step)}" for step in steps]
+    for shown in range(len(texts), 0, -1):
+        more = f"  and {len(texts) - shown} more" if shown < len(texts) else ""
+        line = "  ".join(texts[:shown]) + more
+        if len(line) <= width:
+            return line
+    return shortened(texts[0], int(width)) if texts else ""
+
+
+def page_lines(view: Overview, columns: int, lines: int) -> list[str]:
+    """Return a page of at most ``lines`` lines: progress, memory, and a line for each step."""
+    steps = _largest_first(view)
+    room = max(1, lines - 4)
+    shown = steps if len(steps) <= room else steps[: max(0, room - 1)]
+    rows = [(size(s.memory), duration(s.seconds), f"{_name(s)}{_paused(s)}") for s in shown]
+    page = [progress_line(view, columns), memory_line(view, columns), ""]
+    page += [shortened(f"{memory:>9} {took:>10}  {name}", columns) for memory, took, name in rows]
+    if len(shown) < len(steps):
+        page.append(shortened(f"and {len(steps) - len(shown)} more running steps", columns))
+    if view.waits:
+        page.append(shortened(f"{view.waiting} steps wait: {waiting_text(view)}", columns))
+    return page[:lines]
+
+
+def _largest_first(view: Overview) -> list[RunningStep]:
+    return sorted(view.running, key=lambda step: -step.memory)
+
+
+def _name(step: RunningStep) -> str:
+    return step.title.rpartition("/")[2]
+
+
+def _paused(step: RunningStep) -> str:
+    return " (paused)" if step.paused else ""
 
 
 def unseen_text(cpu_seconds: float) -> str:

@@ -1,10 +1,11 @@
 """What ninja's own files say of a build folder: its edges, and how long each took last time.
 
-Reads build.ninja and .ninja_log. Rules are not read, nor variables of a single edge: CMake and
-torch's cpp_extension write paths out, or behind a variable of the whole file.
+Reads build.ninja, .ninja_log and .ninja_deps. Rules are not read, nor variables of a single edge:
+CMake and torch's cpp_extension write paths out, or behind a variable of the whole file.
 """
 
 import re
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _ESCAPED = re.compile(r"\$(.)")
 _VARIABLE = re.compile(r"^(\w+) = (.*)$", re.MULTILINE)
 _SET = re.compile(r"(?<!\$)\$\{(\w+)\}")
 _LOG_FIELDS = 5
+_DEPS_START = re.compile(rb"# ninjadeps\n[\x03\x04]\0\0\0")  # with its version
+_DEPS_HEADER = 3  # numbers before the files of a record: the output, and its time in two parts
 _LARGEST, _LARGEST_PER_BYTE = 16 << 20, 8  # characters that variables may add
 
 
@@ -106,3 +109,37 @@ def read_durations(folder: Path) -> dict[str, float]:
             if start is not None and end is not None:
                 durations[fields[3]] = max(0, end - start) / 1000
     return durations
+
+
+def read_discovered(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Return the files that compilers reported to have read, by output: mostly headers.
+
+    ``ninja -t deps`` prints the same, but writes to the folder. A record that a killed ninja left
+    incomplete ends the list, as it does for ninja.
+    """
+    try:
+        content = (folder / ".ninja_deps").read_bytes()
+    except OSError:
+        return {}
+    start = _DEPS_START.match(content)
+    paths: list[str] = []
+    found: dict[int, tuple[int, ...]] = {}
+    position = start.end() if start else len(content)
+    while position + 4 <= len(content):
+        (size,) = struct.unpack_from("<I", content, position)
+        record = content[position + 4 : position + 4 + (size & 0x7FFFFFFF)]
+        position += 4 + (size & 0x7FFFFFFF)
+        if position > len(content) or len(record) % 4 or len(record) < 4:
+            break
+        if size >> 31:
+            numbers = struct.unpack(f"<{len(record) // 4}I", record)
+            found[numbers[0]] = numbers[_DEPS_HEADER:]
+        else:  # a path, filled up with zeros, and a check of its number
+            name = record[:-4].rstrip(b"\0")
+            paths.append(name.decode(errors="surrogateescape"))
+    known = len(paths)
+    return {
+        paths[output]: tuple(paths[n] for n in numbers if n < known)
+        for output, numbers in found.items()
+        if output < known
+    }

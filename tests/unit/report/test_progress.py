@@ -17,6 +17,7 @@ from stoker.model.events import (
     StepStarts,
     Warned,
 )
+from stoker.model.govern import Reason
 from stoker.model.runs import RunSummary
 from stoker.report.progress import (
     JsonView,
@@ -25,9 +26,13 @@ from stoker.report.progress import (
     Progress,
     View,
     bar,
+    fitted,
     make_view,
+    memory_line,
     notable,
+    page_lines,
     plain,
+    progress_line,
     status_line,
     steps_line,
     summary_text,
@@ -74,24 +79,84 @@ def test_a_bar_is_as_wide_as_it_must_be(part: int, whole: int, width: int) -> No
     assert len(bar(part, whole, width)) == width
 
 
-def test_status_line() -> None:
-    steps = "memory #####............... 2.0 GiB of 8.0 GiB | 5 of 35 done, 0 running"
-    unknown = " | time left unknown"
-    assert status_line(overview()) == f"{steps}, 30 queued{unknown}"
-    assert status_line(replace(overview(), waiting=0)) == f"{steps}{unknown}"
-    assert status_line(overview(repeats=2)) == f"{steps}, 30 queued, 2 repeated{unknown}"
-    hits = replace(overview(), cache_hits=3)
-    assert status_line(hits) == f"{steps}, 30 queued, 3 from the cache{unknown}"
-    left = replace(overview(), seconds_left=90.0)
-    assert status_line(left) == f"{steps}, 30 queued | 90 s left"
-    named = replace(left, stage="compile")
-    assert status_line(named) == f"compile | {steps}, 30 queued | 90 s left"
+FULL = replace(
+    overview(running=(step("src/a.cpp", GIB), step("src/b.cu", 2 * GIB))),
+    stage="compile",
+    total=1215,
+    done=412,
+    seconds_left=380.0,
+    cache_hits=3,
+    repeats=2,
+    waiting=15,
+    waits={Reason.CPUS: 3, Reason.MEMORY: 12},
+    other_usage=3 * GIB,
+)
+
+
+def test_progress_line() -> None:
+    assert progress_line(overview(), 200) == (
+        "build  [###.................]  5 of 35 done  time left unknown"
+    )
+    lines = {width: progress_line(FULL, width) for width in (100, 80, 40, 30, 12)}
+    assert lines == {
+        100: "compile  [#######.............]  412 of 1215 done  6 min left  2 repeated"
+        "  3 from the cache",
+        80: "compile  [###.....]  412 of 1215 done  6 min left  2 repeated  3 from the cache",
+        40: "compile  412 of 1215 done  6 min left",
+        30: "compile  412/1215  6 min left",
+        12: "compile  41…",
+    }
+
+
+def test_memory_line() -> None:
+    assert memory_line(overview(), 200) == (
+        "memory  [#####...............]  2.0 GiB of 8.0 GiB  0 running, 30 queued"
+    )
+    lines = {width: memory_line(FULL, width) for width in (120, 80, 40, 30)}
+    assert lines == {
+        120: "memory  [#####...............]  2.0 GiB of 8.0 GiB  others 3.0 GiB  "
+        "2 running, 15 queued (12 for memory, 3 for a CPU)",
+        80: "memory  2.0 GiB of 8.0 GiB  2 running, 15 queued (12 for memory, 3 for a CPU)",
+        40: "2.0/8.0 GiB  2 running, 15 queued",
+        30: "2.0/8.0 GiB  2 run, 15 wait",
+    }
+
+
+def test_a_log_line_has_everything() -> None:
+    line = status_line(FULL)
+    assert line == f"{progress_line(FULL, 999)} | {memory_line(FULL, 999)}"
+    assert "others 3.0 GiB" in line
+
+
+@given(st.lists(st.lists(st.text(max_size=12)), min_size=1), st.integers(0, 60))
+def test_a_line_is_never_wider_than_it_may_be(lines: list[list[str]], width: int) -> None:
+    assert len(fitted(lines, width)) <= width
+
+
+@given(st.integers(1, 200), st.integers(0, 30), st.integers(0, 12))
+def test_every_line_of_a_page_fits(columns: int, lines: int, running: int) -> None:
+    steps = tuple(step(f"src/{'long' * i}{i}.cpp", i * GIB) for i in range(running))
+    view = replace(FULL, running=steps)
+    page = page_lines(view, columns, lines)
+    assert len(page) <= lines
+    assert all(len(line) <= columns for line in [*page, steps_line(view, columns)])
+
+
+def test_a_page_lists_the_steps_and_why_others_wait() -> None:
+    assert page_lines(FULL, 60, 20)[3:] == [
+        "  2.0 GiB        1 s  b.cu",
+        "  1.0 GiB        1 s  a.cpp",
+        "15 steps wait: 12 for memory, 3 for a CPU",
+    ]
+    many = replace(FULL, running=tuple(step(f"{i}.cpp", i) for i in range(9)), waits={})
+    assert page_lines(many, 60, 8)[-1] == "and 6 more running steps"
 
 
 def test_the_largest_step_comes_first_and_folders_are_left_out() -> None:
-    running = (step("src/a.cpp", GIB), step("src/b.cu", 2 * GIB))
-    assert steps_line(overview(running=running)) == "b.cu 2.0 GiB  a.cpp 1.0 GiB"
-    assert steps_line(overview()) == ""
+    assert steps_line(FULL, 80) == "b.cu 2.0 GiB  a.cpp 1.0 GiB"
+    assert steps_line(FULL, 26) == "b.cu 2.0 GiB  and 1 more"
+    assert steps_line(FULL, 8) == "b.cu 2.…"
+    assert steps_line(overview(), 80) == ""
 
 
 @pytest.mark.parametrize(
@@ -190,10 +255,8 @@ def test_a_terminal_that_can_do_nothing_gets_a_log(
 
 def test_other_processes_are_named_where_they_take_much_of_the_limit() -> None:
     view = overview()
-    assert "2.0 GiB of 8.0 GiB | " in status_line(replace(view, other_usage=GIB // 2))
-    assert "2.0 GiB of 8.0 GiB, others 3.0 GiB | " in status_line(
-        replace(view, other_usage=3 * GIB)
-    )
+    assert "others" not in memory_line(replace(view, other_usage=GIB // 2), 200)
+    assert "others 3.0 GiB" in memory_line(replace(view, other_usage=3 * GIB), 200)
 
 
 def test_the_end_of_a_run() -> None:

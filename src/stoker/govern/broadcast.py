@@ -1,0 +1,178 @@
+"""Sends the events of a run to the processes that watch it.
+
+A run listens at a socket of its own beside those of governors. The socket keeps message boundaries
+(SOCK_SEQPACKET), so an event is received as a whole or not at all: one for which a slow watcher has
+no room is dropped, and the build never waits. Watchers send nothing.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from stoker.govern.client import runtime_folders
+from stoker.model.errors import StorageError
+from stoker.model.events import AnyEvent, Overview, RunBegins, RunEnds, StageChanges
+from stoker.model.runs import RunSummary
+from stoker.model.secrets import redact
+from stoker.model.value import UNDECODABLE
+from stoker.outside.folders import private_folder
+
+Show = Callable[[AnyEvent], None]
+
+_SUFFIX = ".watch"
+_LARGEST = 1 << 20  # bytes of an event
+_ANSWER_TIMEOUT_S = 5.0  # for a run to say what it is; a suspended one does not
+_WATCHERS = 16  # that may connect at the same moment
+
+
+class Broadcast:
+    """Use it in a ``with`` block. Where no socket can be made, the run cannot be watched.
+
+    A watcher that connects later first receives what the run is, its stage, and its state.
+    """
+
+    def __init__(self, command: str, directory: str):
+        self._begins = RunBegins(
+            at=time.time(), process=os.getpid(), command=redact(command), directory=directory
+        )
+        self._state: dict[type, bytes] = {RunBegins: msgspec.json.encode(self._begins)}
+        self._watchers: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._listener = _listening(f"{os.urandom(6).hex()}{_SUFFIX}")
+        self._summary: RunSummary | None = None
+
+    def __enter__(self) -> "Broadcast":
+        if self._listener:
+            threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.send(RunEnds(at=time.time() - self._begins.at, summary=self._summary))
+        if self._listener:
+            with suppress(OSError):
+                Path(self._listener.getsockname()).unlink(missing_ok=True)
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            self._listener.close()
+        with self._lock:
+            for watcher in self._watchers:
+                watcher.close()
+            self._watchers.clear()
+
+    def through(self, show: Show) -> Show:
+        """Return a function that gives an event to ``show`` and to the watchers."""
+
+        def both(event: AnyEvent) -> None:
+            show(event)
+            self.send(event)
+
+        return both
+
+    def end(self, summary: RunSummary | None) -> None:
+        """Tell the watchers this summary when the block ends."""
+        self._summary = summary
+
+    def send(self, event: AnyEvent) -> None:
+        with self._lock:
+            if not self._watchers and not isinstance(event, Overview | StageChanges):
+                return
+            message = msgspec.json.encode(event)
+            if isinstance(event, Overview | StageChanges):
+                self._state[type(event)] = message
+            self._watchers = [watcher for watcher in self._watchers if _sent(watcher, message)]
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        while True:
+            try:
+                watcher, _ = self._listener.accept()
+            except OSError:
+                return
+            watcher.setblocking(False)
+            with self._lock:
+                if all(_sent(watcher, message) for message in self._state.values()):
+                    self._watchers.append(watcher)
+
+
+def _sent(watcher: socket.socket, message: bytes) -> bool:
+    """Return whether the watcher is still there. An event that it has no room for is dropped."""
+    try:
+        watcher.send(message, socket.MSG_NOSIGNAL)
+    except BlockingIOError:
+        return True
+    except OSError:
+        watcher.close()
+        return False
+    return True
+
+
+def _listening(name: str) -> socket.socket | None:
+    try:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError:  # not on macOS
+        return None
+    for folder in runtime_folders():
+        with suppress(OSError, StorageError):
+            listener.bind(str(private_folder(folder) / name))
+            listener.listen(_WATCHERS)
+            return listener
+    listener.close()
+    return None
+
+
+class Watching:
+    """A connection to a run. ``begins`` says which."""
+
+    def __init__(self, connection: socket.socket, begins: RunBegins):
+        self.begins = begins
+        self._connection = connection
+
+    def events(self) -> Iterator[AnyEvent]:
+        """Yield every event until the run has ended. The last one is ``RunEnds``, unless the run
+        was killed.
+        """
+        self._connection.settimeout(None)
+        yield self.begins
+        with suppress(ConnectionError):
+            while message := self._connection.recv(_LARGEST):
+                with suppress(*UNDECODABLE):
+                    yield msgspec.json.decode(message, type=AnyEvent)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def running() -> list[Watching]:
+    """Connect to every run of this user, oldest first."""
+    paths = (path for folder in runtime_folders() for path in folder.glob(f"*{_SUFFIX}"))
+    found = [watching for path in paths if (watching := _connected(path))]
+    return sorted(found, key=lambda watching: watching.begins.at)
+
+
+def _connected(path: Path) -> Watching | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(_ANSWER_TIMEOUT_S)
+    try:
+        connection.connect(str(path))
+        begins = msgspec.json.decode(connection.recv(_LARGEST), type=RunBegins)
+    except ConnectionRefusedError:  # left by a run that was killed
+        connection.close()
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+    except (OSError, *UNDECODABLE):
+        connection.close()
+    else:
+        return Watching(connection, begins)
+    return None

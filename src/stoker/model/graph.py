@@ -1,0 +1,98 @@
+"""The targets of a build folder, what each of them needs, and what a change rebuilds."""
+
+from enum import StrEnum
+
+from stoker.model.value import Value
+
+
+class TargetKind(StrEnum):
+    GENERATES = "code generation"
+    STATIC = "static library"
+    SHARED = "shared library"
+    MODULE = "module"
+    OBJECTS = "object library"
+    EXECUTABLE = "executable"
+    COMMANDS = "commands"  # custom commands that no compile depends on
+    OTHER = "other"
+
+
+class Timing(Value, frozen=True, kw_only=True):
+    """What a step took when it last ran. Only the history has a ``peak``: ninja's log has none."""
+
+    seconds: float
+    peak: int | None = None
+
+
+class GraphTarget(Value, frozen=True, kw_only=True):
+    """All steps of one target. ``needs`` leaves out what another target in it needs anyway.
+
+    ``seconds`` is the sum over the ``timed`` steps, ``peak`` the largest step.
+    """
+
+    name: str
+    kind: TargetKind
+    steps: int
+    timed: int
+    seconds: float
+    peak: int | None
+    needs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()  # libraries and programs
+
+
+class Blocker(Value, frozen=True, kw_only=True):
+    """A target that must end before compiles of other targets can start.
+
+    ``seconds`` is the earliest time at which it can have ended, with unlimited CPUs.
+    """
+
+    target: str
+    compiles: int
+    seconds: float
+
+
+class PathStep(Value, frozen=True, kw_only=True):
+    """A step of the critical path."""
+
+    output: str
+    target: str
+    seconds: float
+
+
+class ImpactStep(Value, frozen=True, kw_only=True):
+    output: str
+    target: str
+    seconds: float | None  # None: it was never measured
+
+
+class Impact(Value, frozen=True, kw_only=True):
+    """What a change to ``file`` rebuilds, in the order of the build.
+
+    A generator that writes the same content again saves the steps after it, which cannot be known
+    before it runs. ``configures``: CMake runs again first, and may change more.
+    """
+
+    file: str
+    configures: bool
+    steps: tuple[ImpactStep, ...]
+    seconds: float  # sum over the steps
+    path_seconds: float  # longest chain of dependent steps
+
+
+class BuildGraph(Value, frozen=True, kw_only=True):
+    """``targets`` are in the order of the build. ``ready`` compiles can start at once."""
+
+    folder: str
+    has_reply: bool  # CMake's file API names the targets; else they come from build.ninja
+    targets: tuple[GraphTarget, ...]
+    steps: int
+    timed: int
+    seconds: float
+    compiles: int
+    ready: int
+    blockers: tuple[Blocker, ...]
+    path: tuple[PathStep, ...]  # critical path, first step first
+    impact: Impact | None = None
+
+    @property
+    def path_seconds(self) -> float:
+        return sum(step.seconds for step in self.path)
