@@ -1,6 +1,8 @@
 """The documentation agrees with the code: commands, settings, statuses, links, file names."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,9 @@ def test_every_how_to_is_in_the_index() -> None:
     pages = [page for page in PAGES if page.parent.parent == ROOT / "docs"]
     missing = [p for p in pages if str(p.relative_to(ROOT / "docs")) not in index]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/install.md"])
+def test_the_table_of_environments_is_the_measured_one(page: str) -> None:
+    script = [sys.executable, str(ROOT / "benchmarks/environment.py"), "--table"]
+    assert subprocess.check_output(script, text=True) in (ROOT / page).read_text()
