@@ -11,9 +11,15 @@ from selenium.webdriver.common.keys import Keys
 from browser import Browser
 from conftest import Stoker
 from generated_runs import generated_attempts, write_run
+from stoker.govern.analysis import Recorded, analyse
+from stoker.govern.dependencies import Dependencies
 from stoker.govern.history import History
+from stoker.model.analysis import BuildFacts, LibrarySize, Output, Report, ReportedRun
+from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.runs import Attempt, Outcome, Run
+from stoker.report.page import report_page
 
 HOSTILE = "</script><img src=x onerror='document.title=1'><b id=injected>\n\"ä 日本\u2028"
 
@@ -158,6 +164,46 @@ def test_waits_pauses_and_kills_have_reasons(opened: Opened, stoker_home: Path) 
         matching = [row for row in rows if f" {what} " in row.replace("\n", " ")]
         assert matching, what
         assert all(why in row for row in matching)
+
+
+def test_stages_settings_and_sizes_of_a_build(browser: Browser, tmp_path: Path) -> None:
+    run = Run(id=1, started=0.0, ended=9.0, command="stoker build x", directory="/", summary=None)
+    build = BuildFacts(
+        title="mill 1.0",
+        variant="cu130-sm90",
+        stages=(
+            StageResult(
+                stage=BuildStage.COMPILE, end=StageEnd.FAILED, seconds=70, log="", why="ninja"
+            ),
+        ),
+        settings=(
+            Setting(
+                place=Place.CMAKE,
+                name="USE_MPI",
+                value="0",
+                origin=Origin(kind=OriginKind.FILE, where="stoker.toml:3"),
+            ),
+        ),
+        outputs=(
+            Output(
+                path="/dist/mill.whl",
+                bytes=3 << 20,
+                libraries=(
+                    LibrarySize(path="mill.so", bytes=2 << 20, device_code={"sm_90": 1 << 20}),
+                ),
+            ),
+        ),
+    )
+    analysis = analyse(run, (), Recorded(), Dependencies({}))
+    report = Report(stoker="1", shown=ReportedRun(run=analysis, build=build))
+    (tmp_path / "report.html").write_text(report_page(report))
+    browser.open(tmp_path / "report.html")
+    text = browser.find("#build").get_attribute("textContent") or ""
+    for part in ("compilefailed70 s", "mill.whl, 3.0 MiB", "mill.so2.0 MiB1.0 MiBsm_90 1.0 MiB"):
+        assert part in text
+    assert "USE_MPI0file stoker.toml:3" in text
+    assert browser.find("h1").text == "mill 1.0"
+    assert browser.console() == []
 
 
 def test_light_and_dark(opened: Opened, stoker_home: Path) -> None:

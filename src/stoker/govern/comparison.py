@@ -3,10 +3,10 @@
 Pure.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from stoker.model.analysis import Change, Comparison, RunAnalysis, Span
+from stoker.model.analysis import Cause, Change, Comparison, RunAnalysis, Span
 from stoker.model.govern import Role
 from stoker.model.units import size
 
@@ -21,12 +21,31 @@ def compare(before: RunAnalysis, after: RunAnalysis) -> Comparison:
     old, new = _completed(before.spans), _completed(after.spans)
     pairs = _pairs(before.spans, old, after.spans, new)
     matched_old, matched_new = set(pairs.values()), set(pairs)
-    changes = (_change(before.spans, pairs[index], after.spans, index) for index in pairs)
+    changes = [_change(before.spans, pairs[index], after.spans, index) for index in pairs]
     return Comparison(
         changes=tuple(sorted(changes, key=lambda change: -abs(change.cpu_s))),
+        causes=_causes(changes),
         added=tuple(index for index in new if index not in matched_new),
         removed=tuple(index for index in old if index not in matched_old),
     )
+
+
+def _causes(changes: Sequence[Change]) -> tuple[Cause, ...]:
+    """Return the differences with the changes of all steps that have them, largest first."""
+    groups: dict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        for text in change.why:
+            groups[text].append(change)
+    causes = (
+        Cause(
+            text=text,
+            steps=len(group),
+            cpu_s=sum(change.cpu_s for change in group),
+            peak=max((change.peak for change in group), key=abs),
+        )
+        for text, group in groups.items()
+    )
+    return tuple(sorted(causes, key=lambda cause: -abs(cause.cpu_s)))
 
 
 def _completed(spans: Sequence[Span]) -> list[int]:

@@ -147,10 +147,20 @@ class Change(Value, frozen=True, kw_only=True):
     why: tuple[str, ...]
 
 
+class Cause(Value, frozen=True, kw_only=True):
+    """A difference that several steps have, and the sums of their changes."""
+
+    text: str
+    steps: int
+    cpu_s: float
+    peak: int  # the largest change of a peak
+
+
 class Comparison(Value, frozen=True, kw_only=True):
     """``added`` and ``removed`` are indices into the spans of the later and the earlier run."""
 
     changes: tuple[Change, ...]
+    causes: tuple[Cause, ...]
     added: tuple[int, ...]
     removed: tuple[int, ...]
 

@@ -86,6 +86,23 @@ def test_flags_compilers_and_gpu_targets_that_differ_are_named() -> None:
     )
 
 
+def test_differences_are_summed_up_over_steps() -> None:
+    before = [step("a", key="1"), step("b", key="2"), step("c", key="3")]
+    after = [
+        step("a", key="4", flags=["-O3"], seconds=13),
+        step("b", key="5", flags=["-O3"], seconds=14, peak=3 * 10**9),
+        step("c", key="6", compiler="clang++", seconds=9),
+    ]
+    flags, compiler = compared(before, after).causes
+    assert (flags.text, flags.steps, flags.cpu_s, flags.peak) == (
+        "flags added: -O3",
+        2,
+        7,
+        2 * 10**9,
+    )
+    assert (compiler.steps, compiler.cpu_s) == (1, -1)
+
+
 def test_many_flags_are_shortened() -> None:
     (text,) = reasons(step("a", key="1"), step("a", key="2", flags=[f"-D{n}" for n in range(9)]))
     assert text == "flags added: -D0 -D1 -D2 -D3 -D4 -D5 and 3 more"

@@ -55,7 +55,7 @@ function el(name, attributes, ...children) {
     else if (key === "style") Object.assign(made.style, value);
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
   return made;
 }
 

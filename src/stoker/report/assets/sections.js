@@ -471,7 +471,17 @@ function comparisonCard() {
   };
   for (const [name, view] of Object.entries(views)) buttons[name] = el("button", { id: `show-${name}`, onclick: () => show(name) }, `${view.text} (${count(view.rows().length)})`);
   show("slower");
-  return card("comparison", `Compared with run ${before.id}`, titleOf(before), tiles, differencesPart(before), el("div", { class: "row", style: { margin: "14px 0 10px" } }, Object.values(buttons)), place);
+  return card("comparison", `Compared with run ${before.id}`, titleOf(before), tiles, differencesPart(before), causesPart(found.causes), el("h3", {}, "Steps"), el("div", { class: "row", style: { margin: "14px 0 10px" } }, Object.values(buttons)), place);
+}
+
+function causesPart(causes) {
+  if (!causes.length) return null;
+  return el("div", {}, el("h3", {}, "What differs between the steps"), more(causes, 6, (some) => table([
+    { title: "difference", name: true, cell: (cause) => cause.text },
+    { title: "steps", num: true, cell: (cause) => count(cause.steps) },
+    { title: "CPU time", num: true, cell: (cause) => signed(cause.cpu_s, duration) },
+    { title: "largest change of a peak", num: true, cell: (cause) => signed(cause.peak, size) },
+  ], some, { caption: "Differences that steps have in common" })));
 }
 
 function signed(amount, text) {
