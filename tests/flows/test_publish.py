@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import signal
@@ -209,6 +210,16 @@ def test_select(stoker: Stoker, index: Path) -> None:
     assert next(iter(reasons)) == "cu128-sm80"
     page = stoker("select", str(index), "mill", "--for", "l40s").stdout
     assert re.search(r"-> +cu128-sm80 .*sm_80 code, which L40S", page)
+
+
+def test_select_reads_this_machine(stoker: Stoker, index: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path / "venv")
+    done = stoker("select", str(index), "mill", "--python", python, "--json")
+    assert done.returncode == 0, done.stderr
+    found = msgspec.json.decode(done.stdout)
+    assert found["host"]["python"] == platform.python_version()
+    assert found["host"]["cpu_family"] == platform.machine()
+    assert len(found["choices"]) == 3
 
 
 def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, address: str) -> None:

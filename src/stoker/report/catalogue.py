@@ -105,8 +105,14 @@ def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
         "verified": wheel.verified,
         "code": [[code.arch, code.bytes] for code in wheel.code],
         "runs": _runs(wheel, archs),
-        "requires": [line for line in wheel.requires if "extra ==" not in line],
+        "requires": _requires(wheel),
     }
+
+
+def _requires(wheel: PublishedWheel) -> list[str]:
+    """Without extras, and without markers, which repeat the platform in every line."""
+    lines = [line for line in wheel.requires if "extra ==" not in line]
+    return [line.partition(";")[0].strip() for line in lines]
 
 
 def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str, str]]:
