@@ -6,7 +6,7 @@
  *   [LAUNCHER, --as, ARGV0, PATH, ARGUMENT...]  where it is not
  *   [LAUNCHER, --custom, ...]                   another command of a build tool
  *
- * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among those who
+ * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among the steps that
  * wait; a static one keeps its own number, because its jobs cannot be governed.
  *
  * Everything here may run between vfork and exec, in a thread or in a signal handler: it changes

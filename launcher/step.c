@@ -283,7 +283,7 @@ static void keep_complaint(void)
     const struct field *text = &step.heard.fields[1];
     step.complaint = step.heard.count > 1 ? strndup(text->bytes, text->length) : NULL;
     if (!step.complaint)
-        step.complaint = "stoker gave this step up";
+        step.complaint = "stoker gave up this step";
 }
 
 static void keep_id(void)

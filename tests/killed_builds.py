@@ -11,7 +11,7 @@ from pathlib import Path
 from governed import STOKER, alive, command_of
 
 TIMEOUT_S = 1800.0  # only prevents a test from hanging
-VICTIMS = ("everybody", "governor", "ninja", "compiler")
+VICTIMS = ("all", "governor", "ninja", "compiler")
 _PROGRAMS = {"ninja": ("ninja",), "compiler": ("cc1plus", "as", "c++", "g++", "ld")}
 
 
@@ -63,7 +63,7 @@ def _kill(
         found = {kind: pids for kind in VICTIMS if (pids := _find(kind, home))}
         if time.monotonic() >= moment and found:
             victim = chance.choice(sorted(found))
-            if victim == "everybody":
+            if victim == "all":
                 _kill_all(home)
             else:
                 with suppress(ProcessLookupError):
@@ -86,7 +86,7 @@ def _kill_all(home: Path) -> None:
 
 
 def _is(victim: str, pid: int) -> bool:
-    if victim == "everybody":
+    if victim == "all":
         return True
     if victim == "governor":
         return "stoker.govern.daemon" in command_of(pid)

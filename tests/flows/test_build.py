@@ -1,4 +1,4 @@
-"""`stoker build` and `stoker develop` on miniatures, for real."""
+"""`stoker build` and `stoker develop` on miniature projects, with the real tools."""
 
 import hashlib
 import json
@@ -393,7 +393,7 @@ def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
         holder.stdout.readline()
         done = project.build()
         holder.communicate("go\n")
-    assert (done.returncode, "another build is at work" in done.stderr) == (1, True)
+    assert (done.returncode, "another build is running" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

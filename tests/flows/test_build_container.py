@@ -1,4 +1,4 @@
-"""`stoker build --container`, in a podman that really runs a root folder of Debian."""
+"""`stoker build --container` in podman, with a root folder of Debian."""
 
 import json
 import os

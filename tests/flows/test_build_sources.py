@@ -174,7 +174,7 @@ def no_server_answers(_: Path) -> list[str]:
     [
         (escaping, 1, "'../escaped' would be written outside"),
         (cut_off, 1, "it ends too early"),
-        (no_archive, 1, "this is no archive"),
+        (no_archive, 1, "this is not an archive"),
         (no_such_tag, 2, "the nearest: v1.0"),
         (without_submodules, 2, "submodule update --init --recursive"),
         (nothing_there, 2, "there is no"),

@@ -1,4 +1,4 @@
-"""`stoker clean` and `stoker gc` as one would try them."""
+"""`stoker clean` and `stoker gc` on the command line."""
 
 import json
 import os

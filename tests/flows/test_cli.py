@@ -1,4 +1,4 @@
-"""The command line as a newcomer meets it: help, errors, exit statuses, pipes."""
+"""The command line: help, errors, exit statuses, pipes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`stoker diagnose` and `stoker explain` on what real tools print here."""
+"""`stoker diagnose` and `stoker explain` on the output of real tools."""
 
 import json
 import subprocess

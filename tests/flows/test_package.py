@@ -52,7 +52,7 @@ def make_wheel(folder: Path, library: bytes, *requires: str) -> Path:
 
 @pytest.fixture
 def libraries(need: Need, tmp_path: Path) -> Path:
-    """A folder of libraries: one that stands for NVIDIA's runtime, two of anybody's."""
+    """Return a folder of libraries: one that represents NVIDIA's runtime, and two others."""
     folder = tmp_path / "libraries"
     folder.mkdir()
     one = 'extern "C" int %s() { return %s; }'

@@ -1,4 +1,4 @@
-"""`stoker plan`, `doctor`, `options` and `variants` on miniature trees, for real."""
+"""`stoker plan`, `doctor`, `options` and `variants` on miniature trees, with the real tools."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What users meet first: manual pages and completions of the wheel, and the README's examples."""
+"""Manual pages and completions of the wheel, and the examples of the README."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""`stoker run` as a wrapper: the command is the same as without it, only better chosen."""
+"""`stoker run` as a wrapper: the command behaves as it does without stoker."""
 
 import os
 import signal

@@ -65,8 +65,8 @@ def test_the_governor_is_killed_and_another_takes_its_place(build: Build) -> Non
     done = finished(run)
     assert done.status == 0, done
     assert len(build.made()) == 8
-    assert done.err.count("the governor has died; another one takes its place") == 1
-    assert most_at_once(build) <= 2 + 2  # those who take turns, beside those who had a permit
+    assert done.err.count("the governor has died; another one replaces it") == 1
+    assert most_at_once(build) <= 2 + 2  # steps that take turns, and steps that had a permit
 
 
 def test_a_run_after_a_governor_was_killed_has_a_new_one(build: Build) -> None:
@@ -90,9 +90,9 @@ def test_the_governor_hangs_and_the_build_continues_by_turns(build: Build) -> No
     done = finished(run)
     assert done.status == 0, done
     assert len(build.made()) == 8
-    assert done.err.count("the governor did not answer any more and was ended") == 1
+    assert done.err.count("the governor stopped answering and was killed") == 1
     assert list(build.home.rglob("ungoverned-*")) == []
-    assert most_at_once(build) <= 2 + 2  # those who take turns, beside those who had a permit
+    assert most_at_once(build) <= 2 + 2  # steps that take turns, and steps that had a permit
 
 
 def test_a_new_run_ends_a_governor_that_hangs(build: Build, tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_a_full_disk_ends_learning_and_not_the_build(build: Build, full_disk: Pa
     build.step("one", "true")
     done = build.run()
     assert done.status == 0, done
-    assert "history is not kept" in done.err
+    assert "history is not written" in done.err
     assert build.made() == {"one"}
 
 
@@ -406,7 +406,7 @@ def test_a_disk_that_becomes_full_ends_learning_and_not_the_build(
     let_go(build)
     done = finished(run)
     assert done.status == 0, done
-    assert done.err.count("history is not kept") == 1
+    assert done.err.count("history is not written") == 1
 
 
 def test_held_back_output_on_a_full_disk_is_shown_all_the_same(

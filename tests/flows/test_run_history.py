@@ -1,4 +1,4 @@
-"""Builds whose history is locked, damaged or strange: they neither wait for it nor end with it."""
+"""Builds whose history is locked, damaged or invalid: they neither wait for it nor fail."""
 
 import json
 import sqlite3
@@ -57,10 +57,10 @@ def test_what_a_passing_lock_held_up_is_kept_after_all(build: Build) -> None:
         wait_until((build.folder / "begun").exists, "the second step runs")
         assert run.stderr is not None
         said = ""
-        while "history is not kept" not in said:
+        while "history is not written" not in said:
             said = run.stderr.readline().decode()
             assert said, "the run has ended"
-    while "history is kept again" not in said:
+    while "the history is written again" not in said:
         said = run.stderr.readline().decode()
         assert said, "the run has ended"
     (build.folder / "go").touch()

@@ -1,4 +1,4 @@
-"""Builds that want more memory than there is, in a control group that the kernel really limits."""
+"""Builds that need more memory than there is, in a cgroup with a real limit."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a run shows of itself: the limit in force, its own memory, its own steps."""
+"""The display of a run: the limit in force, its own memory, its own steps."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The beginning of a run: what it costs, and who starts the governor, and when."""
+"""The start of a run: its cost, and which process starts the governor, and when."""
 
 import os
 import signal
@@ -132,7 +132,7 @@ def test_a_governor_that_cannot_be_started_leaves_turns_to_the_build(build: Buil
     done = build.run()
     assert done.status == 0, done
     assert "the governor did not start: cannot start" in done.err
-    assert "takes turns" in done.err
+    assert "runs one step per CPU" in done.err
     assert len(build.made()) == 3
 
 

@@ -1,4 +1,4 @@
-"""`stoker slim` on wheels, libraries, folders and environments made here, and loaded afterwards."""
+"""`stoker slim` on wheels, libraries, folders and environments, which are loaded afterwards."""
 
 import json
 import os

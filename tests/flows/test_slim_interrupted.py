@@ -1,4 +1,4 @@
-"""`stoker slim` killed at every step, twice at once, and on a disk that is full."""
+"""`stoker slim` killed at every step, started twice, and on a full disk."""
 
 import random
 import shutil

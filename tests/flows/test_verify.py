@@ -1,4 +1,4 @@
-"""`stoker verify` on small wheels: what is printed, how it ends, and a trial."""
+"""`stoker verify` on small wheels: its output, its exit status, and a trial."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wheels through the standard build interface, whatever the project's back end is."""
+"""Builds wheels through the standard interface, with any build back end."""
 
 import subprocess
 import warnings

@@ -1,4 +1,4 @@
-"""Did CMake do what was asked? What it ended up with, held against the settings, and why not.
+"""Compares CMake's final settings with the requested ones, and finds the reason for a difference.
 
 Pure but for ``probe_files``: texts go in.
 """
@@ -24,7 +24,7 @@ _MOST_LINES = 6
 
 
 class SwitchedOff(Value, frozen=True, kw_only=True):
-    """A setting that was asked to be on and is off. ``lines`` are CMake's own words about it."""
+    """A setting that was requested but is off. ``lines`` are CMake's messages about it."""
 
     name: str
     lines: tuple[str, ...] = ()

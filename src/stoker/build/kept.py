@@ -31,7 +31,7 @@ def kept(kind: Kind) -> Iterator[CleanupItem]:
         return
     root, lock_of = _PLACES[kind]
     if kind is Kind.TOOLCHAINS:
-        toolchains.installed()  # clears what is left there, and knows what is in the making
+        toolchains.installed()  # removes leftovers, except folders that are being made
     for path in sorted(root().glob("*/" if kind is not Kind.TOOLCHAINS else "[!.]*/")):
         yield from _described(kind, path, lock_of(path))
 

@@ -1,4 +1,5 @@
-"""What a build keeps for the next one: a folder for each tree and variant, held by one at a time.
+"""Keeps a folder for each tree and variant, which the next build resumes from; one build uses it at
+a time.
 
 A stage that is done leaves a stamp: digests of all that went into it. What a stage does is not
 known here.
@@ -22,7 +23,9 @@ MARK = "STOKER_WORK"  # in the environment of all that a build starts
 
 
 class Stamp(Value, frozen=True, kw_only=True):
-    """``inputs`` are digests by name; ``outputs`` files or folders that must still be there."""
+    """The stamp of a stage. ``inputs`` are digests by name; ``outputs`` are paths that must still
+    exist.
+    """
 
     inputs: dict[str, str]
     outputs: tuple[str, ...] = ()
@@ -77,14 +80,14 @@ def locked(path: Path) -> Iterator[None]:
             path.mkdir(parents=True, exist_ok=True)
         except locks.BusyError:
             hints = ["wait for it, or name another --variant"]
-            raise StokerError(f"another build is at work in {path}", hints=hints) from None
+            raise StokerError(f"another build is running in {path}", hints=hints) from None
         except OSError as error:
             raise StorageError(f"cannot use {path}: {error.strerror or error}") from error
         yield
 
 
 class Work:
-    """Places and stamps below the folder."""
+    """The paths and stamps in a work folder."""
 
     def __init__(self, path: Path):
         self.path = path

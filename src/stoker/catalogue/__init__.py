@@ -1,4 +1,4 @@
-"""Catalogues of wheels: made, kept whole while many publish, read, and chosen from.
+"""Catalogues of wheels: publishing, reading and choosing.
 
 What a wheel holds is read by `artifact`; whether it is sound is judged by `deliver`.
 """

@@ -22,7 +22,7 @@ _MOST_CLOSEST = 3
 
 
 class NoVariantError(StokerError):
-    """The catalogue has the project, but nothing of it runs here."""
+    """The catalogue has the project, but no wheel of it runs on this machine."""
 
 
 def read_words(words: Sequence[str], catalogue: PublishedCatalogue) -> tuple[Requirement, ...]:
@@ -40,9 +40,11 @@ def _requirement(word: str, catalogue: PublishedCatalogue) -> Requirement:
         requirement = read_requirement(word)
     except InvalidRequirement as error:
         hints = ["for example: torch, torch==2.9.1, 'flash-attn>=2.8'"]
-        raise UsageError(f"'{word[:60]}' is no requirement: {error}", hints=hints) from None
+        raise UsageError(f"'{word[:60]}' is not a requirement: {error}", hints=hints) from None
     if requirement.url:
-        raise UsageError(f"'{word[:60]}' names a place: only projects of the catalogue are taken")
+        raise UsageError(
+            f"'{word[:60]}' is a URL, and only projects of the catalogue can be installed"
+        )
     if canonicalize_name(requirement.name) not in catalogue.projects:
         raise unknown("project", requirement.name, catalogue.projects, where="catalogue")
     return requirement

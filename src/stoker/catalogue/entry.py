@@ -27,7 +27,7 @@ _TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")
 
 
 class Identity(Value, frozen=True, kw_only=True):
-    """The file itself: what can be known without looking inside."""
+    """The facts of a file that are known without opening it."""
 
     file: str
     sha256: str

@@ -1,4 +1,4 @@
-"""pip and uv: which of them serves an environment, and the commands that they are given.
+"""pip and uv: finds the one for an environment, and makes its commands.
 
 No command names a second index. A wheel of a catalogue is named by its address and content, so a
 package of the same name on another index cannot take its place; what else it requires comes from
@@ -30,7 +30,7 @@ class InstallerKind(StrEnum):
 
 
 class Installer(Value, frozen=True, kw_only=True):
-    """``words`` begin a command that installs; ``pip`` begins one that only pip has."""
+    """``words`` start a command that installs; ``pip`` starts one that only pip has."""
 
     kind: InstallerKind
     words: tuple[str, ...]
@@ -87,7 +87,7 @@ def explained(output: str, installer: Installer) -> StokerError:
         return StorageError("the disk is too small for the packages")
     if _WRONG_HASH.search(output):
         return CommandError(
-            "a file is not what the catalogue says: its hash is another",
+            "the hash of a file differs from the catalogue",
             output=tail,
             hints=["publish the wheel again, and find out who changed the file"],
         )

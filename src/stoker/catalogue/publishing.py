@@ -1,4 +1,4 @@
-"""Changes of a catalogue that many publishers may make at once, and that survive a kill.
+"""Changes a catalogue safely: several publishers may work at once, and any of them may be killed.
 
 Order is what keeps readers safe. A wheel is uploaded before a page lists it, and every page lists
 it before `catalogue.json` does; on removal it is the other way round. So what `catalogue.json`

@@ -1,4 +1,4 @@
-"""A catalogue as its users see it: in a folder, behind a URL, or in a bucket."""
+"""Reads a catalogue: in a folder, at a URL, or in a bucket."""
 
 from pathlib import Path
 from urllib.parse import quote

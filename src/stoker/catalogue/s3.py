@@ -21,7 +21,7 @@ _TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 
 
 class S3Store:
-    """Below ``s3://bucket/prefix``."""
+    """A catalogue at ``s3://bucket/prefix``."""
 
     takes_turns = False
 
@@ -140,7 +140,7 @@ def _file_system() -> Any:
     except ImportError:
         hints = ["pip install 'stoker[s3]'"]
         raise MissingError(
-            "s3fs is not installed: it speaks to object stores", hints=hints
+            "s3fs, which is needed for object stores, is not installed", hints=hints
         ) from None
     return s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
 

@@ -1,4 +1,4 @@
-"""Where a catalogue lies: a folder, or a bucket of an object store. Unaware of what the files mean.
+"""Stores the files of a catalogue: in a folder, or in a bucket of an object store.
 
 A file appears whole or not at all. `exclusive` keeps other publishers out where the store can do
 that; `write` with `expected` fails where another publisher was quicker.
@@ -58,7 +58,7 @@ class Store(Protocol):
 
 
 class FolderStore:
-    """A folder. Publishers take turns by a lock; a killed one leaves it free."""
+    """A folder. Publishers take turns with a lock, which is released if one is killed."""
 
     takes_turns = True
 

@@ -1,6 +1,5 @@
 """The command line. Each command is a module of this package, imported only when it is called."""
 
-import shutil
 from collections.abc import Iterable
 from importlib import import_module
 
@@ -79,6 +78,8 @@ class _HelpFormatter(click.HelpFormatter):
     def __init__(
         self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
     ):
+        import shutil  # only help needs it
+
         narrow = min(shutil.get_terminal_size().columns, max_width or 80) - 2
         super().__init__(indent_increment, width or max(narrow, 20), max_width)
 

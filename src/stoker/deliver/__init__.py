@@ -1,1 +1,3 @@
-"""What becomes of a wheel once it is built: planned first, then applied at once."""
+"""Finishes wheels: packages, slims and verifies them. Each change is planned first, then
+applied.
+"""

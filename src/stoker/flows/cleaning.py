@@ -1,4 +1,4 @@
-"""`stoker clean` and `stoker gc`: what there is, and away with what was chosen."""
+"""`stoker clean` and `stoker gc`: find what can be removed, and remove what was chosen."""
 
 import os
 import time
@@ -27,7 +27,7 @@ def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
     """Return what can be removed of the builds of one source tree."""
     tree = Path(os.path.realpath(source))
     if not tree.is_dir():
-        hints = ["`stoker gc builds` knows those of archives, URLs and packages, too"]
+        hints = ["`stoker gc builds` also removes builds of archives, URLs and packages"]
         raise UsageError(f"there is no folder {source}", hints=hints)
     return choose(kept_of(tree), before=time.time() - older_than, keep=keep)
 

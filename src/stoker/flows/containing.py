@@ -1,4 +1,4 @@
-"""`stoker build --container`: the same command inside a container, and what it made brought out."""
+"""`stoker build --container`: run the same command in a container and copy the results out."""
 
 import hashlib
 import os
@@ -233,7 +233,7 @@ def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
 
 
 class _Case:
-    """A container that runs, and the folder in which stoker lives there."""
+    """A running container, and the folder of stoker in it."""
 
     def __init__(
         self, engine: Engine, box: Box, python: InsidePython, variables: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""`stoker diagnose`: a log, a run or both, from wherever they are to a diagnosis."""
+"""`stoker diagnose`: find a log, a run or both, and diagnose them."""
 
 import os
 import sys

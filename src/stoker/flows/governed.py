@@ -55,7 +55,7 @@ class Via(StrEnum):
 
 
 class RunOptions(Value, frozen=True, kw_only=True):
-    """``None`` means: found out from the machine."""
+    """The options of a governed run. ``None`` means that the machine decides."""
 
     memory: int | None = None
     keep_free: int | None = None
@@ -150,7 +150,9 @@ class Session:
 
     @property
     def out_of_room(self) -> bool:
-        """A command was stopped since what it filled was all but full."""
+        """The message if a command was stopped because the disk or its share of memory was almost
+        full.
+        """
         return self._disk.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:
@@ -244,7 +246,7 @@ class Session:
         if something_came:
             self._hear()
         elif self._client.ended_as_hung():
-            self._replace("the governor did not answer any more and was ended")
+            self._replace("the governor stopped answering and was killed")
 
     def _hear(self) -> None:
         for event in self._client.events():
@@ -253,9 +255,9 @@ class Session:
             self._replace(self._client.why_gone)
 
     def _replace(self, why: str) -> None:
-        after = "what is left of the build takes turns, one step per CPU"
+        after = "the rest of the build runs one step per CPU"
         if self._client.replaced():
-            after = "another one takes its place"
+            after = "another one replaces it"
         self._show(Warned(at=time.monotonic() - self._began, text=f"{why}; {after}"))
 
     def _with_hits(self, view: Overview) -> Overview:
@@ -386,7 +388,7 @@ def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str
     for name in ("policy", "cpus", "cap", "keep_free"):
         if getattr(asked, name) != getattr(found, name):
             yield (
-                f"a governor is at work already, and its {name.replace('_', '-')} is "
+                f"a running governor is used, and its {name.replace('_', '-')} is "
                 f"{getattr(found, name)}, not {getattr(asked, name)}"
             )
 

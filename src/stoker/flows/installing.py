@@ -196,9 +196,9 @@ def _required_name(word: str) -> str:
         requirement = read_requirement(word)
     except InvalidRequirement as error:
         hints = ["for example: stoker install torch==2.9.1 --slim"]
-        raise UsageError(f"'{word[:60]}' is no requirement: {error}", hints=hints) from None
+        raise UsageError(f"'{word[:60]}' is not a requirement: {error}", hints=hints) from None
     if requirement.url:
-        raise UsageError(f"'{word[:60]}' names a place: name a project of the package index")
+        raise UsageError(f"'{word[:60]}' is a URL: name a project of the package index")
     return canonicalize_name(requirement.name)
 
 

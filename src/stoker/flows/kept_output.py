@@ -1,4 +1,4 @@
-"""What a command printed, where it can be read again without standing in its way.
+"""Reads the output of a command again, if it went to a file.
 
 A command that `stoker run` starts writes to our own streams. Where those are files, what it has
 written is in them; a terminal or a pipe keeps nothing, and is left alone.

@@ -1,4 +1,4 @@
-"""What a build needs before it begins: nothing in its way, and a Python for its back end."""
+"""Prepares a build: checks that nothing prevents it, and provides a Python for its back end."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wheels into a catalogue, and out of it: checked first, then one change of the catalogue."""
+"""Publishes wheels to a catalogue and removes them: all checks first, then one change."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence

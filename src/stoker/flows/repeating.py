@@ -1,4 +1,4 @@
-"""`stoker build --from-record`: what was recorded of a build, as a request to do it again."""
+"""`stoker build --from-record`: turn the record of a build into a request to repeat it."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _HINT = "name a wheel that stoker built, or a run folder or its record.json"
 
 
 class Recorded(Value, frozen=True, kw_only=True):
-    """``request.source`` is empty where that would mean nothing on another machine."""
+    """A recorded build. ``request.source`` is empty if it is meaningless on another machine."""
 
     file: str
     variant: str
@@ -54,7 +54,7 @@ class _How(Value, frozen=True, kw_only=True):
 
 
 class _InWheel(Value, frozen=True, kw_only=True):
-    """What is of interest in the plan that a wheel carries."""
+    """The relevant part of the plan in a wheel."""
 
     variant: _Named
     environment: dict[str, str]
@@ -70,14 +70,14 @@ def read_recorded(path: Path) -> Recorded:
     except OSError as error:
         raise unreadable(path, error, hints=[_HINT]) from error
     except UNDECODABLE as error:
-        raise UsageError(f"{path} is no record of a build: {error}", hints=[_HINT]) from error
+        raise UsageError(f"{path} is not a record of a build: {error}", hints=[_HINT]) from error
 
 
 def _of_wheel(path: Path) -> Recorded:
     with open_wheel(path) as wheel:
         member = f"{wheel.dist_info}/{PLAN_MEMBER}"
         if member not in wheel.members:
-            raise UsageError(f"{path} holds no plan", hints=[_HINT])
+            raise UsageError(f"{path} contains no plan", hints=[_HINT])
         found = msgspec.json.decode(wheel.read(member), type=_InWheel)
     how = found.build
     return Recorded(

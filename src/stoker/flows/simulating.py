@@ -1,4 +1,4 @@
-"""`stoker simulate`: a measured build on machines it never ran on."""
+"""`stoker simulate`: simulate a measured build on other machines."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -57,7 +57,8 @@ def find_trace(source: str) -> Trace:
     if run := whole_number(source, _MOST_DIGITS):
         return _trace_of_run(run)
     raise UsageError(
-        f"no trace '{source}'", hints=["give a trace's file, or the number of a run in the history"]
+        f"there is no trace '{source}'",
+        hints=["give a trace's file, or the number of a run in the history"],
     )
 
 

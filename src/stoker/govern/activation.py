@@ -22,7 +22,7 @@ from stoker.model.govern import GovernorOptions
 from stoker.outside import locks, process
 
 BACKLOG = 4096
-LOCK = ".lock"  # behind the name of a socket
+LOCK = ".lock"  # appended to the name of a socket
 START = 30.0  # seconds for a governor to appear: a busy machine takes that long to start Python
 _DEATH = 5.0  # seconds for a killed process to be gone; one that waits for a disk may take longer
 
@@ -44,15 +44,16 @@ def listen(path: Path) -> socket.socket:
 
 
 class Activation:
-    """The socket of a governor that is not there yet. ``connection`` leads to it in any case.
+    """Listens in place of a governor that does not exist yet. ``connection`` leads to the governor
+    in any case.
 
-    A thread waits for the first connection: the run may be busy with other things than its command.
+    A thread waits for the first connection, because the run itself may be busy.
     """
 
     def __init__(self, options: GovernorOptions, greeting: Callable[[], bytes]):
-        """Raise ``BusyError`` where another process listens, or begins or ends to do so."""
-        self.started: float | None = None  # when the governor was
-        self.problem = ""  # why it could not be
+        """Raise ``BusyError`` if another process listens, or is starting or ending to do so."""
+        self.started: float | None = None  # when the governor was started
+        self.problem = ""  # why it could not be started
         self._options = options
         self._greeting = greeting
         self._path = Path(options.socket)
@@ -113,6 +114,6 @@ class Activation:
         except StokerError as error:
             self.problem = str(error)
         finally:
-            self._closing.close()  # launchers must see it when the governor dies
-        with suppress(OSError):  # it has died; reading tells
+            self._closing.close()  # launchers must notice when the governor dies
+        with suppress(OSError):  # the governor has died; the next read reports it
             self.connection.sendall(self._greeting())

@@ -28,7 +28,7 @@ from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
-_PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # programs that CMake compiles to learn from
+_PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # test programs of CMake
 
 
 class Recorded(Value, frozen=True, kw_only=True):

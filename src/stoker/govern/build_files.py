@@ -17,14 +17,16 @@ from typing import Generic, TypeVar
 from stoker.model.govern import Step
 
 _LONGEST = 1 << 22  # bytes of a response file that are read
-_THREADS = 4  # a file system that does not answer holds up this many steps before all others
+_THREADS = 4  # a file system that hangs can block this many steps before it delays others
 
 MakeStep = Callable[[], Step]
 Owner = TypeVar("Owner")
 
 
 class BuildFiles:
-    """What is not there, or not to be read, has no size, words or identity."""
+    """Reads sizes, response files and compilers. A missing or unreadable file has no size, words or
+    identity.
+    """
 
     def __init__(self) -> None:
         self._identities: dict[str, str] = {}
@@ -37,7 +39,7 @@ class BuildFiles:
 
     def text(self, path: str) -> str:
         try:
-            if not Path(path).is_file():  # a pipe would have us wait
+            if not Path(path).is_file():  # reading a pipe would block
                 return ""
             with Path(path).open("rb") as stream:
                 return stream.read(_LONGEST).decode(errors="surrogateescape")

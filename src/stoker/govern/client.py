@@ -26,11 +26,13 @@ from stoker.outside import locks
 from stoker.outside.folders import data, private_folder
 
 _ANSWER_TIMEOUT_S = 10.0  # seconds for a governor to answer
-_SILENCE = 20.0  # seconds after which a governor hangs; it speaks every second
-_LONGEST_LOOK = 1.0  # seconds of silence that count between two looks: we may have been stopped
+_SILENCE = (
+    20.0  # seconds after which a silent governor counts as hung; it sends something every second
+)
+_LONGEST_LOOK = 1.0  # seconds of silence that count between two checks: we may have been stopped
 _MOST_LOSSES = 3  # governors that are replaced when they die; one that always dies has a fault
 _REPLACE = 2.0  # seconds to find a place for another governor; launchers wait no longer
-_LONGEST_PATH = 99  # bytes that any system allows a socket's path to have, and a few less
+_LONGEST_PATH = 99  # bytes of a socket's path that every system allows
 
 
 def socket_path(limit: str) -> Path:
@@ -81,7 +83,9 @@ def _scope(limit: str) -> Iterator[str]:
 
 
 class Client:
-    """Use it in a ``with`` block: leaving it tells the governor that the run is over.
+    """A run's connection to its governor. Leaving the ``with`` block tells the governor that the
+    run is over. Unless a governor already serves another run, none exists until the first step
+    asks.
 
     Where no governor serves another run already, this one has none until the first step asks.
     """
@@ -116,13 +120,13 @@ class Client:
                     return connection
                 connection.close()
             else:
-                with suppress(locks.BusyError):  # one is beginning, or ending
+                with suppress(locks.BusyError):  # one is starting or ending
                     self._activation = Activation(self.options, self._greeting)
                     return self._activation.connection
             time.sleep(0.01)
         raise StokerError(
             f"the governor of {self.options.socket} does not answer",
-            hints=["end its process yourself, or choose another folder by STOKER_HOME"],
+            hints=["kill its process, or choose another folder with STOKER_HOME"],
         )
 
     def _welcomed(self, connection: socket.socket) -> bool:
@@ -207,7 +211,7 @@ class Client:
         if self._silence < (_SILENCE if self._answered else START):
             return False
         self.alive = False
-        self._kill()  # where that is impossible, launchers find out by themselves
+        self._kill()  # if that is impossible, launchers notice by themselves
         return True
 
     def replaced(self) -> bool:
@@ -232,12 +236,12 @@ class Client:
 
     @property
     def dormant(self) -> bool:
-        """Whether nothing has asked so far, so that there is no governor."""
+        """Whether no step has asked yet, so that there is no governor."""
         return self._activation is not None and self._activation.started is None
 
     @property
     def why_gone(self) -> str:
-        """Say why ``alive`` has turned false."""
+        """The reason why ``alive`` became false."""
         if self._answered or self._activation is None:
             return "the governor has died"
         log = Path(self.options.socket).with_suffix(".log")
@@ -274,7 +278,7 @@ class Client:
 
     @property
     def summary(self) -> RunSummary | None:
-        """There once ``finish`` is through, unless the governor died or never was."""
+        """The summary after ``finish``; ``None`` if the governor died or was never started."""
         return self._summary
 
     def __enter__(self) -> "Client":
@@ -292,7 +296,7 @@ class Client:
 
 
 class NoGovernor:
-    """Stands in for a client where there can be no governor: nothing comes from it."""
+    """Replaces a client where no governor can run; it never has events."""
 
     alive = False
     dormant = False
@@ -333,7 +337,7 @@ class NoGovernor:
 
 def _try(path: str) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_ANSWER_TIMEOUT_S)  # one that hangs may have a full queue
+    connection.settimeout(_ANSWER_TIMEOUT_S)  # a hung governor may have a full queue
     try:
         connection.connect(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a command of a build is, as its command line shows it: role, source, output, identity.
+"""Reads what a command of a build is from its command line: role, source, output, identity.
 
 Pure: what only files can tell (the size of a link's inputs, the words in a response file, which
 version a compiler is) is asked of a ``Files`` that the caller hands in.
@@ -14,7 +14,7 @@ from typing import Protocol
 from stoker.model.govern import Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
 
-# The names that the preloaded library knows (launcher/compilers.c); a test holds both equal.
+# The names that the preloaded library knows (launcher/compilers.c); a test compares both.
 COMPILERS = (
     *("cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", "hipcc", "icx", "icpx", "icc", "icpc"),
     *("ifx", "ifort", "dpcpp", "nvc", "nvc++", "nvfortran", "amdclang", "amdclang++", "gfortran"),
@@ -44,7 +44,7 @@ _SUFFIXES = {
     Role.RUST: (".rs",),
 }
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-# Options that name what is made or where it is noted down, and what they name.
+# Options that name an output or a dependency file, and what they name.
 _OUTPUTS = {
     "-o": "output",
     "--output-file": "output",
@@ -78,7 +78,7 @@ _TITLE = 120  # characters of a custom command that are shown and kept
 
 
 class Files(Protocol):
-    """What the file system knows. A file that is not there has no size, words or identity."""
+    """What the file system knows. A missing file has no size, words or identity."""
 
     def size(self, path: str) -> int: ...
 
@@ -90,7 +90,7 @@ class Files(Protocol):
 
 
 class NoFiles:
-    """Answers for callers that have the command line only."""
+    """Knows no file, for callers that have only the command line."""
 
     def size(self, path: str) -> int:  # noqa: ARG002
         return 0
@@ -103,12 +103,12 @@ class NoFiles:
 
 
 class _Place:
-    """Where a command runs, and what paths are told relative to."""
+    """The folder in which a command runs, and the root that paths are relative to."""
 
     def __init__(self, directory: str, root: str):
         self.directory = directory
         self._prefix = root.rstrip("/") + "/"
-        # Only where a path begins: a folder within the tree may be named like the root.
+        # Only at the start of a path: a folder inside the tree may have the name of the root.
         self._root = re.compile(rf"(^-?[A-Za-z]*|[=,:;\s\"'(]){re.escape(self._prefix)}")
 
     def full(self, path: str) -> str:

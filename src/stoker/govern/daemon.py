@@ -1,11 +1,12 @@
 """The governor's process: sockets, clock, meter and history around the state machine.
 
-One for each user, binding memory limit, pid namespace and boot. It begins with the first step of a
-`stoker run`, which listens in its place until then (activation.py), and ends with the last run.
-Launchers speak the wire protocol; a `stoker run` speaks it too, as ``client``, and gets events.
-Never spawns anything; kills only process groups of commands whose launcher is gone.
+There is one governor for each user, binding memory limit, pid namespace and boot. It starts with
+the first step of a `stoker run`, which listens in its place until then (activation.py), and exits
+with the last run. Launchers use the wire protocol; a `stoker run` uses it too, as ``client``, and
+gets events. The governor starts no processes, and kills only process groups of commands whose
+launcher is gone.
 
-A launcher that has heard nothing for a while asks with ``ping`` whether the governor is alive.
+A launcher that has received nothing for a while sends ``ping``, to check that the governor lives.
 """
 
 import array
@@ -53,31 +54,33 @@ from stoker.model.govern import GovernorOptions, Step
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.outside import locks
 
-_TICK = 0.1  # seconds between looks at everything while anything runs
-_FRESH = 0.02  # seconds for which a reading of the meter is good: a compiler takes 40 MB in it
-_TICK_AT_THE_END = 0.01  # seconds between looks at whether the history has a run
+_TICK = 0.1  # seconds between ticks while a step runs
+_FRESH = 0.02  # seconds for which a reading of the meter is valid: a compiler allocates 40 MB in it
+_TICK_AT_THE_END = 0.01  # seconds between checks whether the history has a run
 _LAST_WRITES = 2.0  # seconds that the end of a run waits for the history
 _VIEW = 0.25  # seconds between overviews
-_EVENTS = 0.1  # seconds for which events are gathered: each message wakes the run
+_EVENTS = 0.1  # seconds for which events are collected, because each message wakes the run
 _CHUNK = 1 << 14  # bytes that are read at once
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 _LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
 _FIRST_CLIENT_TIMEOUT_S = 30.0  # a governor without clients ends after this time
 _FORGOTTEN = 7 * 86400.0  # seconds after which no launcher takes turns any more
-_MERCY = 1.0  # seconds for a keeper to end what its dead launcher had started
+_KEEPER_TIMEOUT_S = 1.0  # seconds for a keeper to kill what its dead launcher had started
 
 
 class Peer:
-    """A connection: bytes that came and wait to be a line, bytes that wait to be sent."""
+    """A connection with its buffers: received bytes that are not a complete line yet, and unsent
+    bytes.
+    """
 
     def __init__(self, stream: socket.socket):
         self.socket = stream
         self.received = b""
         self.unsent = b""
-        self.blocked = False  # the other side does not read: we are told when it does
+        self.blocked = False  # the other side does not read; the selector reports when it does
         self.run: int | None = None  # of a client
-        self.asked = False  # for a permit, which a connection does once
-        self.over = False  # nothing comes any more
+        self.asked = False  # whether it asked for a permit, which a connection does once
+        self.over = False  # no further message is expected
         self.keeper: Keeper | None = None  # of a launcher whose command has started
 
     def lines(self) -> list[bytes] | None:
@@ -111,7 +114,7 @@ class Peer:
         except BlockingIOError:
             return
         except OSError:
-            self.unsent = b""  # it has gone: reading will tell
+            self.unsent = b""  # it is gone; the next read reports that
 
 
 class Daemon:
@@ -176,20 +179,20 @@ class Daemon:
         try:
             while not self._over():
                 ready = self._selector.select(self._pause())
-                # Clients come last: what a launcher said before its run ended is part of the run.
+                # Clients are last: messages that launchers sent before the run ended belong to it.
                 for key, events in sorted(ready, key=self._is_client):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj is self._reader:
                         self._take_steps()
-                    elif peer := self._peers.get(key.fd):  # one before it may have closed it
+                    elif peer := self._peers.get(key.fd):  # an earlier one may have closed it
                         self._attend(peer, events)
                 self._turn()
         finally:
             Path(self._options.socket).unlink(missing_ok=True)
             self._listener.close()
         if self._orphans:
-            time.sleep(_MERCY)
+            time.sleep(_KEEPER_TIMEOUT_S)
         self._bury_orphans(inf)
         self._history.close()
 
@@ -233,7 +236,7 @@ class Daemon:
 
     def _take_steps(self) -> None:
         for (peer, ask), step in self._reader.take():
-            if self._peers.get(peer.socket.fileno()) is peer:  # it may have gone meanwhile
+            if self._peers.get(peer.socket.fileno()) is peer:  # it may have closed meanwhile
                 self._told(peer, ask, step)
 
     def _overview(self, run: int, now: float) -> Overview:
@@ -245,7 +248,7 @@ class Daemon:
     def _warn(self) -> None:
         if self._history.problem != self._warned:
             self._warned = self._history.problem
-            self._emit(Warned(at=self._now(), text=self._warned or "history is kept again"))
+            self._emit(Warned(at=self._now(), text=self._warned or "the history is written again"))
 
     def _bury_orphans(self, now: float) -> None:
         due = [orphan for orphan in self._orphans if orphan[0] <= now]
@@ -293,7 +296,7 @@ class Daemon:
             except BlockingIOError:
                 return
             except OSError:
-                # No file descriptor for one more: new connections wait until one is closed.
+                # Out of file descriptors: new connections wait until one is closed.
                 self._selector.unregister(self._listener)
                 return
             self._add(stream)
@@ -328,7 +331,7 @@ class Daemon:
                     self._close(peer)
                     return
         except ProtocolError as error:
-            # Anything else is a fault of ours: it ends the governor, and its log says where.
+            # Any other exception is a bug: it ends the governor, with a traceback in its log.
             sys.stderr.write(f"protocol error: {error}\n")
             self._close(peer)
 
@@ -338,7 +341,7 @@ class Daemon:
             case "ask":
                 self._asked(peer, read_ask(fields))
             case "started":
-                pass  # what matters is the file that came with it
+                pass  # only the descriptor that came with it matters
             case "ping":
                 self._send(peer, encode("pong"))
             case "memory":
@@ -347,8 +350,8 @@ class Daemon:
             case "done":
                 done = read_done(fields)
                 if done.status or done.signal:
-                    self._read_meter()  # the counter of kills must be of now
-                # The launcher of a command that succeeded has ended, too.
+                    self._read_meter()  # the counter of OOM kills must be current
+                # After a success the launcher exits without waiting for an answer.
                 peer.over = not self._governor.ended(connection, done, now)
             case "killed":
                 self._governor.stopped(connection, read_usage(fields), now)
@@ -385,8 +388,8 @@ class Daemon:
         peer.socket.close()
         unfinished = self._governor.lost(connection)
         if peer.keeper and unfinished:
-            # The keeper sees it too, and finds more than the group; this is for when it died.
-            self._orphans.append((self._now() + _MERCY, peer.keeper))
+            # The keeper also notices and kills more than the group; this is in case it died.
+            self._orphans.append((self._now() + _KEEPER_TIMEOUT_S, peer.keeper))
         elif peer.keeper:
             peer.keeper.close()
         if peer.run is not None:
@@ -410,7 +413,7 @@ class Daemon:
         self._counters[run] = KillCounter(process_behind(peer.socket))
         self._read_meter()
         self._send(peer, encode("welcome", msgspec.json.encode(self._options)))
-        self._warned = None  # it has not heard yet
+        self._warned = None  # the new client has not been warned yet
         self._open()
 
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
@@ -459,7 +462,7 @@ class Daemon:
         if isinstance(event, StepPauses) and (tally := self._tallies.get(event.run)):
             tally.paused()
         for client in self._clients.values():
-            # One that does not read gets no further overviews, only what it must know.
+            # A client that does not read gets no overviews, only the other events.
             late = client.blocked and isinstance(event, Overview)
             if whose in (None, client.run) and not late:
                 client.unsent += message
@@ -504,13 +507,13 @@ def main() -> None:
     """
     options = msgspec.json.decode(sys.argv[1], type=GovernorOptions)
     listener, *clients = (socket.socket(fileno=int(word)) for word in sys.argv[2:])
-    os.umask(0o077)  # what it keeps is its user's alone
+    os.umask(0o077)  # only its user may read its files
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
     _sweep(Path(options.socket).parent)
-    # Again, so that those who connect from now on see our process behind the socket.
+    # Listen again, so that the kernel reports our process to new connections.
     listener.listen(BACKLOG)
     listener.setblocking(False)
     Daemon(options, listener, clients).serve()

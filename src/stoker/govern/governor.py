@@ -7,10 +7,10 @@ Every step is in one phase, and this module alone moves it:
                       |         \\-> kill -> STOPPING -> killed -> WAITING
                       \\---------------------------------------/
 
-One that runs may be paused meanwhile, and keeps its permit.
+A running step may be paused meanwhile, and keeps its permit.
 
-Unaware of files, sockets and clocks: the time comes with each call, messages leave through
-``send`` and events through ``emit``.
+Independent of files, sockets and clocks: the time is passed with each call, messages are sent
+through ``send`` and events through ``emit``.
 """
 
 from collections import Counter, deque
@@ -49,12 +49,12 @@ from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.units import size
 from stoker.model.value import Value
 
-_RECONSIDER = 1.0  # seconds between fresh looks at those who wait
-_RECONSIDERED = 200  # of them, the most urgent
-_MOST_PAUSES = 20  # of one attempt that the history keeps
+_RECONSIDER = 1.0  # seconds between new predictions of waiting steps
+_RECONSIDERED = 200  # waiting steps that are predicted again, the most urgent ones
+_MOST_PAUSES = 20  # pauses of one attempt that the history keeps
 
 Connection = int  # what the daemon calls a launcher's socket
-# Seconds from a step's start to the end of the build, as far as they are known when it is called.
+# Returns the seconds from a step's start to the end of the build, as far as they are known.
 PathLeft = Callable[[], float]
 
 
@@ -66,7 +66,8 @@ class Phase(StrEnum):
 
 
 class MemoryReading(Value, frozen=True, kw_only=True):
-    """``limit`` is the binding one less what is to stay free; ``used`` counts everybody.
+    """A reading of the meter. ``limit`` is the binding limit less what is to stay free; ``used``
+    counts all processes.
 
     ``oom_kills`` has a counter for each run, since runs that share a limit may be in groups that
     count apart; a run whose counter cannot be read is not in it.
@@ -79,7 +80,7 @@ class MemoryReading(Value, frozen=True, kw_only=True):
 
 
 class _Entry:
-    """A step that has asked and is not gone yet."""
+    """A step that has asked and has not finished."""
 
     def __init__(
         self, connection: Connection, run: int, step: Step, path: PathLeft, request: Request
@@ -104,7 +105,9 @@ class _Entry:
 
 
 class Slope:
-    """How fast a reading grows, over the last second: long enough to tell growth from noise."""
+    """Measures how fast a reading grows, over one second: long enough to separate growth from
+    noise.
+    """
 
     _SPAN = 1.0
 
@@ -151,7 +154,7 @@ class Governor:
         self._keep = keep
         self._entries: dict[int, _Entry] = {}
         self._by_connection: dict[Connection, _Entry] = {}
-        self._holding: dict[int, _Entry] = {}  # those with a permit, running or being stopped
+        self._holding: dict[int, _Entry] = {}  # steps with a permit, running or being killed
         self._queue = Queue()
         self._next = 1
         self._reading = MemoryReading(limit=0, used=0, oom_kills={})
@@ -159,7 +162,7 @@ class Governor:
         self._slope = Slope()
         self._learned = False
         self._reconsidered = 0.0
-        self.changed = True  # something that a decision depends on, since the last one
+        self.changed = True  # whether anything that affects a decision changed since the last one
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
 
@@ -195,7 +198,7 @@ class Governor:
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
         if entry.phase is Phase.ENCLOSING:
-            return  # the steps within report the same memory
+            return  # the steps that it started report the same memory
         entry.recorder.add(entry.running.age(now), current)
         entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
         self.changed = True
@@ -395,11 +398,11 @@ class Governor:
     def state(self, now: float) -> State:
         running = tuple(entry.running for entry in self._holding.values())
         ours = sum(step.current for step in running)
-        # A reading may be older than what a launcher has reported since.
+        # A launcher may have reported more since the last reading.
         used = max(self._reading.used, ours)
         limit = self._reading.limit
         if self._cap is not None:
-            # What others use does not count against a cap that is the build's own.
+            # Memory of other processes does not count against a cap of the build.
             limit = min(limit, self._cap + used - ours)
         return State(
             now=now,
@@ -415,7 +418,7 @@ class Governor:
 
     @property
     def limit(self) -> int:
-        """The limit in force for builds, whatever others use of it."""
+        """The limit in force for builds, however much of it other processes use."""
         return self._reading.limit if self._cap is None else min(self._reading.limit, self._cap)
 
     def used_by(self, run: int) -> int:
@@ -424,7 +427,9 @@ class Governor:
 
     def overview(self, run: int, now: float) -> Overview:
         state, used = self.state(now), self.used_by(run)
-        spare = self._reading.limit - self.limit  # that others may use before the build notices
+        spare = (
+            self._reading.limit - self.limit
+        )  # memory that other processes may use without affecting the build
         entries = [entry for entry in self._entries.values() if entry.run == run]
         running = tuple(
             RunningStep(

@@ -21,7 +21,7 @@ from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.outside import folders, locks
 
-# What makes a file of each version one of the next; a new file is of version 0.
+# The statements that upgrade a file of each version to the next; a new file has version 0.
 _UPGRADES = (
     (
         """
@@ -65,7 +65,7 @@ _RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes"
 _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
-# SQLite's codes for a file that is not what it must be. ERROR is a table or column that is missing.
+# SQLite's codes for a damaged file. ERROR means that a table or column is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _TIMEOUT_S = 5.0  # seconds to wait for a lock
 _RECENT = 20_000  # attempts: several builds of PyTorch
@@ -231,7 +231,7 @@ def _run(row: tuple[Any, ...]) -> Run | None:
     try:
         summary = msgspec.json.decode(values["summary"] or b"null", type=RunSummary | None)
     except (msgspec.MsgspecError, TypeError):
-        summary = None  # of another version, perhaps; the run was there all the same
+        summary = None  # written by another version, perhaps; the run is still valid
     try:
         return msgspec.convert(values | {"summary": summary}, Run)
     except msgspec.ValidationError:
@@ -272,7 +272,7 @@ def _unusable(path: Path, reason: Exception) -> StorageError:
 
 def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=timeout_s)
-    # A row with bytes that are no text is a matter of that row, not of the whole table.
+    # A row with invalid text must not make the whole table unreadable.
     database.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         version = _version(database)

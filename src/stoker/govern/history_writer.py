@@ -17,12 +17,12 @@ from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, RunSummary
 from stoker.model.value import Value
 
-_MOST_PENDING = 4096  # attempts that wait to be written; those that come then are not kept
-_GATHER = 0.5  # seconds in which attempts are gathered: a transaction costs more than an attempt
-_RETRY = 1.0  # seconds until the next try
+_MOST_PENDING = 4096  # attempts that wait to be written; further attempts are dropped
+_GATHER = 0.5  # seconds for which attempts are collected, because a transaction is expensive
+_RETRY = 1.0  # seconds before a retry
 _LOCK_TIMEOUT_S = 5.0  # seconds for which the thread waits for a lock
 _START_LOCK_TIMEOUT_S = 1.0  # seconds: the first run waits for its governor
-_LAST_WRITES = 2.0  # seconds that the end of the governor waits for what is pending
+_LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
 
 
 class KeptRun:
@@ -44,7 +44,7 @@ class _Write(Value, frozen=True, kw_only=True):
 
     run: KeptRun
     apply: Callable[[History, int], object]
-    last: bool = False  # of its run
+    last: bool = False  # whether it is the last write of its run
 
 
 class HistoryWriter:
@@ -59,7 +59,7 @@ class HistoryWriter:
         self._pending: deque[_Write] = deque()
         self._changed = Condition()
         self._hurry = self._closing = False
-        self._generation = 0  # a new file may have the number of one that was removed
+        self._generation = 0  # a new file may have the inode of one that was removed
         self._thread = Thread(target=self._work, name="history", daemon=True)
         self._thread.start()
 
@@ -98,7 +98,7 @@ class HistoryWriter:
         with self._changed:
             self._pending.append(write)
             self._hurry |= hurry
-            if hurry or len(self._pending) == 1:  # else the thread knows
+            if hurry or len(self._pending) == 1:  # otherwise the thread is awake already
                 self._changed.notify()
 
     # -- in the thread ---------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class HistoryWriter:
             self._changed.wait_for(lambda: self._hurry, _RETRY)
 
     def _fail(self, error: StokerError) -> None:
-        # The first reason is told; one that follows from it would only be told as well.
-        self.problem = self.problem or f"history is not kept: {error}"
+        # Keep the first reason: later ones usually follow from it.
+        self.problem = self.problem or f"the history is not written: {error}"
 
     def _succeed(self, batch: tuple[_Write, ...]) -> None:
         self.problem = None

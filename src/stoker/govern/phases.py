@@ -118,7 +118,7 @@ def _of_table(text: str, source: str) -> Iterator[Phase]:
 
 
 def _rows(text: str) -> Iterator[Sequence[str]]:
-    with suppress(csv.Error):  # such as for a field beyond all measure
+    with suppress(csv.Error):  # such as for a field that is too long
         for row in csv.reader(StringIO(text)):
             if len(row) == _FIELDS:
                 yield [cell.strip() for cell in row]

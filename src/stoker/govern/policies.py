@@ -34,13 +34,13 @@ class Adaptive(Value, frozen=True, kw_only=True):
     """
 
     cushion: float = 0.01  # share of the limit that admission leaves free
-    reaction: float = 0.5  # seconds until a pause or a kill has had its effect
+    reaction: float = 0.5  # seconds until a pause or a kill takes effect
     spurt: float = 0.25  # share of the limit by which steps may grow before one can be paused again
     longest_pause: float = 5.0  # seconds
-    foresight: float = 2.0  # seconds for which a resumed step must find room
+    foresight: float = 2.0  # seconds for which memory must suffice for a resumed step
     reserve_after: float = 20.0  # seconds after which a place is kept for the most urgent step
     endurance: float = 300.0  # seconds after which no step passes the most urgent one
-    settling: float = 10.0  # seconds after which a step of unknown size has shown what it is
+    settling: float = 10.0  # seconds after which the size of an unknown step is evident
     stalled: float = 10.0  # percent of time that memory pressure may cost
 
     @property
@@ -129,7 +129,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
         unsettled = self._unsettled(state)
         passed = False  # a more urgent step did not fit
-        # The smallest that did not fit, learned or not: what is no smaller is not tried.
+        # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
         for request in state.waiting:
             peak, learned = request.prediction.peak, request.prediction.learned

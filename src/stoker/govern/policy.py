@@ -13,10 +13,10 @@ from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Decision, Prediction, Reason, Request, Running, State
 from stoker.model.units import whole_number
 
-_MOST_DIGITS = 6  # of a number of jobs
+_MOST_DIGITS = 6  # digits of a number of jobs
 NAMES = ("adaptive", "fixed", "levels", "two-phase")
 MAXIMAL_OOMS = 3
-_LARGER = 1.25  # what a step asks for that was killed, over what was predicted
+_LARGER = 1.25  # request of a killed step, relative to its prediction
 
 
 class Policy(Protocol):
@@ -43,7 +43,7 @@ def parse_policy(text: str) -> tuple[str, int | None]:
     return name, int(jobs) if jobs else None
 
 
-# A second of waiting counts as so many seconds of critical path, so that no step starves.
+# A second of waiting counts as this many seconds of critical path, so that no step starves.
 _AGING = 0.1
 
 

@@ -19,20 +19,20 @@ from stoker.model.govern import Basis, Pace, Prediction, Role, Step, StepRecord
 from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
-_ENOUGH = 4  # rows that make a folder worth asking
+_ENOUGH = 4  # rows that a folder needs to be used
 _LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
 _WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
-_WEIGHT_OF_PRIOR = 4  # counted as so many rows of a folder
-_PACES = 15  # latest steps that tell how fast this machine is
+_WEIGHT_OF_PRIOR = 4  # number of rows of a folder that it counts as
+_PACES = 15  # latest steps from which the machine's speed is estimated
 _ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
-_SHORTEST = 1.0  # seconds of a step that tells anything about it
+_SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
 
 class _Sample(Value, frozen=True, kw_only=True):
-    """A row: peak over the shipped one, and seconds for each round of nvcc."""
+    """A record: its peak relative to the shipped one, and its seconds per round of nvcc."""
 
     peak: float
     seconds: float
@@ -41,7 +41,9 @@ class _Sample(Value, frozen=True, kw_only=True):
 
 
 class _Offset:
-    """A factor that follows its own misses until the wanted share of outcomes stays below it."""
+    """A factor that is adjusted after each error, until the desired share of outcomes stays below
+    it.
+    """
 
     _RATE = 0.1
     _LIMIT = 1.5  # in powers of e
@@ -60,7 +62,9 @@ class _Offset:
 
 
 class Predictor:
-    """Knows the rows it was given, oldest first, and learns from each further one.
+    """Predicts steps from the records it was given, oldest first, and learns from each new one.
+    ``durations`` are the latest of each build folder, by output; those of a build tool would
+    include waiting.
 
     ``durations`` are the latest of each build folder, by output: those that a build tool saw
     include the time a step waited.
@@ -75,7 +79,7 @@ class Predictor:
         self._paces: deque[float] = deque(maxlen=_PACES)
         for row in rows:
             self.learn(row)
-        # How fast the machine is today, only the steps of today can tell.
+        # Only steps of this run show how fast the machine is now.
         self._paces = deque(_ASSUMED_PACES, maxlen=_PACES)
 
     def learn(self, row: StepRecord) -> None:

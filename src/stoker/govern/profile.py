@@ -24,7 +24,7 @@ _STRETCHES = 4 * PARTS  # kept while a step runs
 _FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
 _SHORTEST = 1.0  # seconds; a shorter step gets no profile
 _OVERTIME = 1.02  # factor by which predicted durations are taken to be too short
-_LATE = 0.1  # share of its age that an overdue step is expected to run on
+_LATE = 0.1  # share of its age that an overdue step is expected to need longer
 _TAIL = 16  # last parts of a profile, in one of which an overdue step may be
 _MOMENT = 1.0  # seconds for which memory in use now is expected to stay in use
 _ALIKE = 0.12  # share by which the memory of one command differs from run to run
@@ -139,7 +139,7 @@ def expected(prediction: Prediction) -> Expected:
 def expected_from(prediction: Prediction, ages: Ages, current: int) -> Expected:
     """Return the expected memory of a step that runs, for as long as it runs."""
     left = to_come(prediction, ages[0])
-    if current > prediction.peak:  # it has passed its prediction and may go as far again
+    if current > prediction.peak:  # it has exceeded its prediction and may grow as much again
         return Expected(current + max(0, current - prediction.high) * left)
     least, most = (prediction.peak * share for share in _shares(prediction, *ages))
     scale = 1.0 if current >= least else 1 - (1 - current / least) * (1 - left)

@@ -49,7 +49,9 @@ def _unescaped(field: bytes) -> bytes:
 
 
 class Ask(Value, frozen=True, kw_only=True):
-    """May this command run? ``cpus``: threads it will use, 0 for all."""
+    """A launcher's request to run a command. ``cpus`` is the number of threads it will use, 0 for
+    all.
+    """
 
     version: int
     run: int
@@ -61,7 +63,7 @@ class Ask(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """What an attempt took."""
+    """The time and memory that an attempt used."""
 
     wall_us: int
     cpu_us: int
@@ -70,7 +72,7 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 class Done(Value, frozen=True, kw_only=True):
-    """``tail`` is the end of what a failed command printed."""
+    """The end of a command. ``tail`` is the end of a failed command's output."""
 
     status: int
     signal: int

@@ -18,7 +18,9 @@ from stoker.outside.folders import private_folder
 
 
 class ScratchFolder:
-    """Use it in a ``with`` block."""
+    """Creates the folder for temporary files of a run, and removes it when the ``with``
+    block ends.
+    """
 
     def __init__(self, scratch: Scratch):
         self.path = Path(scratch.disk)
@@ -27,7 +29,7 @@ class ScratchFolder:
         self._disk = self.path
         self._ram: Path | None = None
         self._in_ram = False
-        self._failed = False  # the last switch, for want of room
+        self._failed = False  # whether the last switch failed, because the disk was full
 
     def __enter__(self) -> "ScratchFolder":
         try:

@@ -66,7 +66,7 @@ class Tally:
 
     def add(self, attempt: Attempt) -> None:
         self._outcomes[attempt.outcome] += 1
-        # A short step may come and go between two readings.
+        # A short step may start and end between two readings.
         self._peak = max(self._peak, attempt.record.peak)
         self._cpu_seconds += attempt.record.cpu_seconds
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):

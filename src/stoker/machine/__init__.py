@@ -1,1 +1,1 @@
-"""What is here: this machine and its tools, read and never judged."""
+"""Facts about this machine and its tools; no judgement."""

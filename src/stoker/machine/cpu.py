@@ -1,4 +1,4 @@
-"""The CPUs: what they are, and how many of them this process may use. Memory is not its matter."""
+"""The CPUs: what they are, and how many of them this process may use."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Finds CUDA toolkits and asks each nvcc what it is. Which one a build takes, others decide."""
+"""Finds CUDA toolkits and asks each nvcc for its version. Other modules choose one."""
 
 import os
 import re

@@ -20,7 +20,7 @@ NOT_THERE = (ENOENT, ENOTDIR, ENODEV, EOPNOTSUPP)
 
 
 class FileTree:
-    """Reads below ``root`` and gathers what could not be read, each thing once."""
+    """Reads files below ``root`` and notes what could not be read, once each."""
 
     def __init__(self, root: Path = Path("/")):
         self.root = root
@@ -70,7 +70,7 @@ class FileTree:
 
 
 class OpenFile:
-    """A file of the kernel, opened once and read from its start as often as wished."""
+    """A file of the kernel that is opened once and read from its start any number of times."""
 
     def __init__(self, tree: FileTree, name: str):
         self.name = name

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, asked of the driver's own library. No driver: no GPUs, and nothing to say."""
+"""NVIDIA GPUs, read from the driver's own library. Without a driver there are no GPUs."""
 
 from collections.abc import Callable
 

@@ -43,7 +43,9 @@ HINT = "name a Python interpreter that works, 3.8 or newer, by its path"
 
 
 class Interpreter(Value, frozen=True, kw_only=True):
-    """``triple`` names the folders of this kind of machine, as in ``/usr/lib/<triple>``."""
+    """A Python interpreter. ``triple`` names folders of this architecture, as in
+    ``/usr/lib/<triple>``.
+    """
 
     executable: str
     version: str

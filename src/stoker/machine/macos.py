@@ -1,4 +1,4 @@
-"""What other modules read in /proc, asked of macOS's own programs. Linux never comes here."""
+"""Reads on macOS, from its own programs, what other modules read from /proc on Linux."""
 
 import re
 

@@ -21,7 +21,7 @@ from stoker.model.value import Value
 
 
 class Reading(Value, frozen=True, kw_only=True):
-    """``free`` can be taken before any limit is met, be it ``limit`` or a larger, fuller one."""
+    """A reading of the meter. ``free`` bytes are available before any limit is reached."""
 
     limit: MemoryLimit
     free: int
@@ -30,7 +30,7 @@ class Reading(Value, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Use it in a ``with`` block, or close it."""
+    """Reads memory usage repeatedly; close it or use it in a ``with`` block."""
 
     def __init__(self, tree: FileTree | None = None):
         self._tree = tree or FileTree()

@@ -9,7 +9,7 @@ ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(Value, frozen=True, kw_only=True):
-    """``root`` is the part of the file system that is seen at ``point``."""
+    """A mount. ``root`` is the part of the file system that is visible at ``point``."""
 
     root: str
     point: str

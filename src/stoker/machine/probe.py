@@ -1,4 +1,6 @@
-"""Asks programs what they are. A program that hangs, crashes or babbles is an answer too."""
+"""Asks programs for their versions. A program that hangs, crashes or prints nonsense is a result
+too.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,14 +12,14 @@ from stoker.outside.process import Argument
 
 
 class Answer(Value, frozen=True, kw_only=True):
-    """What a program printed, or ``problem``: why that cannot be used."""
+    """The output of a program; ``problem`` says why it cannot be used."""
 
     printed: str = ""
     problem: str | None = None
 
 
 class Probe(Value, frozen=True, kw_only=True):
-    """``timeout_s`` is how long, in seconds, a program may take to answer."""
+    """Runs programs to ask them for something, each for at most ``timeout_s`` seconds."""
 
     environment: Mapping[str, str]
     timeout_s: float

@@ -46,7 +46,7 @@ class ElfKind(StrEnum):
 
 
 class CxxAbi(StrEnum):
-    """Which std::string the exported and imported names speak of."""
+    """The std::string ABI that exported and imported names use."""
 
     CXX11 = "cxx11"
     OLD = "pre-cxx11"
@@ -110,7 +110,7 @@ class RunsOn(Value, frozen=True, kw_only=True):
 
 
 class WheelFacts(Value, frozen=True, kw_only=True):
-    """What a wheel says of itself."""
+    """The metadata of a wheel."""
 
     name: str
     version: str
@@ -131,7 +131,7 @@ class TargetKind(StrEnum):
 
 
 class ArtifactFacts(Value, frozen=True, kw_only=True):
-    """Everything `stoker inspect` knows of one thing."""
+    """Everything that `stoker inspect` reads from one artifact."""
 
     path: str
     kind: TargetKind
@@ -151,7 +151,7 @@ class ArtifactFacts(Value, frozen=True, kw_only=True):
 
 
 class FactDifference(Value, frozen=True, kw_only=True):
-    """``subject`` is a library or nothing; ``None`` on the side that does not have it."""
+    """A difference. ``subject`` is a library or empty; a side that lacks it is ``None``."""
 
     subject: str
     name: str

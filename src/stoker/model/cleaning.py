@@ -1,4 +1,4 @@
-"""What stoker keeps on disk, and what of it can go."""
+"""What stoker keeps on disk, and what of it can be removed."""
 
 from enum import StrEnum
 
@@ -28,7 +28,7 @@ class CleanupItem(Value, frozen=True, kw_only=True):
 
 
 class Cleaning(Value, frozen=True, kw_only=True):
-    """What goes and what stays."""
+    """What is removed and what is kept."""
 
     chosen: tuple[CleanupItem, ...]
     spared: tuple[CleanupItem, ...]

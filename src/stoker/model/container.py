@@ -1,4 +1,4 @@
-"""A container to build in: what runs it, what it is given, what is found inside."""
+"""A container to build in: its engine, its options, and what is found inside."""
 
 from enum import StrEnum
 
@@ -21,7 +21,7 @@ class Engine(Value, frozen=True, kw_only=True):
 
 
 class Host(Value, frozen=True, kw_only=True):
-    """What the machine and the caller add to that."""
+    """The facts of the machine and the caller that affect a container."""
 
     user: int
     group: int
@@ -38,7 +38,7 @@ class Bind(Value, frozen=True, kw_only=True):
 
 
 class Box(Value, frozen=True, kw_only=True):
-    """A container as it is wanted: from an image or from a folder that holds a root."""
+    """The requested container: from an image or from a folder that contains a root file system."""
 
     name: str
     image: str | None = None

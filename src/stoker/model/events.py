@@ -6,7 +6,7 @@ from stoker.model.value import Value
 
 
 class Event(Value, frozen=True, kw_only=True, tag_field="event", tag=True):
-    """``at``: seconds since the governor began."""
+    """An event of a run. ``at`` is in seconds since the governor started."""
 
     at: float
 
@@ -28,7 +28,9 @@ class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
 
 
 class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
-    """``status`` is the command's own; a signal counts as 128 more, as in a shell."""
+    """A command ended. ``status`` is its exit status, or 128 plus a signal number, as in a
+    shell.
+    """
 
     step: int
     run: int

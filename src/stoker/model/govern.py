@@ -22,7 +22,7 @@ Percent = Annotated[int, Meta(ge=0, le=100)]
 
 
 class GovernorOptions(Value, frozen=True, kw_only=True):
-    """What the first run asks its governor to be; later runs join it as it is."""
+    """The options of a governor, set by its first run; later runs join it unchanged."""
 
     socket: str
     policy: str
@@ -67,13 +67,13 @@ class Step(Value, frozen=True, kw_only=True):
 
     @property
     def targets_at_once(self) -> int:
-        """GPU targets that nvcc compiles at the same time; 1 of any other step."""
+        """GPU targets that nvcc compiles in parallel; 1 for any other step."""
         targets = max(1, len(self.archs))
         return min(self.threads or targets, targets)
 
     @property
     def rounds(self) -> int:
-        """How often it does so, one after another."""
+        """The number of rounds in which nvcc compiles its targets."""
         return -(-max(1, len(self.archs)) // self.targets_at_once)
 
 
@@ -126,7 +126,7 @@ class Prediction(Value, frozen=True, kw_only=True):
 
     @property
     def learned(self) -> bool:
-        """Whether it is about this very step, not about steps like it."""
+        """Whether the prediction is about this step itself, not about similar steps."""
         return self.basis in (Basis.EXACT, Basis.SOURCE)
 
 
@@ -148,8 +148,8 @@ class Request(Value, frozen=True, kw_only=True):
 
 
 class Running(Value, frozen=True, kw_only=True):
-    """A request with a permit, and what its process tree was last seen to use. For one on trial
-    nothing is kept free.
+    """A request with a permit, and the last measured memory of its process tree. No memory is
+    reserved for a step on trial.
     """
 
     request: Request
@@ -191,8 +191,8 @@ class Pace(Value, frozen=True, kw_only=True):
 
 
 class State(Value, frozen=True, kw_only=True):
-    """All a policy may know. ``limit`` is what the build may fill: the binding limit, less what
-    the user wants kept free.
+    """All that a policy knows. ``limit`` is the binding limit less what the user wants
+    kept free.
     """
 
     now: float
@@ -257,7 +257,7 @@ class Bounds(Value, frozen=True, kw_only=True):
 
 
 class SimulationResult(Value, frozen=True, kw_only=True):
-    """What a build would have come to on one machine under one policy."""
+    """The result of a simulated build on one machine under one policy."""
 
     policy: str
     cpus: int

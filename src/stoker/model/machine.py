@@ -167,7 +167,7 @@ class Toolbox(Value, frozen=True, kw_only=True):
 
 
 class Tmp(StrEnum):
-    """What the user wants; the words of ``--tmp``."""
+    """The user's choice of where temporary files go; the words of ``--tmp``."""
 
     AUTO = "auto"
     RAM = "ram"

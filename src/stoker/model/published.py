@@ -80,7 +80,7 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What no two wheels of a catalogue share."""
+        """The identity of a wheel in its catalogue."""
         return self.variant, self.file
 
     @property
@@ -97,7 +97,7 @@ class PublishedCatalogue(Value, frozen=True, kw_only=True):
 
     @property
     def own(self) -> "PublishedCatalogue":
-        """Without wheel variants, which repeat the other wheels for installers that choose."""
+        """The wheels without wheel variants, which repeat them for installers that choose."""
         kept = tuple(wheel for wheel in self.wheels if wheel.variant != WHEEL_VARIANTS)
         return PublishedCatalogue(format=self.format, wheels=kept)
 

@@ -1,4 +1,4 @@
-"""A governed run and what came of it."""
+"""A governed run and its results."""
 
 from enum import StrEnum
 

@@ -1,4 +1,5 @@
-"""Takes tokens, passwords and keys out of what is shown or written down: rather too much.
+"""Replaces tokens, passwords and keys in text that is shown or stored, rather too many than too
+few. This is the only module that defines what a secret looks like.
 
 The only place that knows what a secret looks like.
 """

@@ -74,7 +74,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
 
 
 class SourceKind(StrEnum):
-    """What a tree was named by."""
+    """How a tree was named."""
 
     FOLDER = "folder"
     ARCHIVE = "archive"

@@ -21,4 +21,4 @@ def checked_toml(text: str) -> str:
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """Immutable, compared by content, written to JSON as it is declared."""
+    """The base class of values: immutable, compared by content, stored as JSON as declared."""

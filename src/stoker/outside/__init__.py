@@ -1,1 +1,1 @@
-"""The one door to the outside: processes, folders of our own, files that appear whole."""
+"""All access to the outside: processes, stoker's own folders, files that appear whole."""

@@ -1,4 +1,4 @@
-"""Standard output and standard error, made fit for anything that is written to them.
+"""Prepares standard output and standard error for any text.
 
 A character that the encoding lacks is written as an escape that is valid in JSON. Output that
 cannot be written is an error that is raised once; what is written to standard error then is lost,

@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all: made aside, then renamed."""
+"""Writes outputs that appear whole or not at all: under a temporary name, then renamed."""
 
 import glob
 import os

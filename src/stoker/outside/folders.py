@@ -1,4 +1,4 @@
-"""Where stoker keeps things: XDG folders, moved together by ``STOKER_HOME``."""
+"""The folders in which stoker keeps files: XDG folders, or all below ``STOKER_HOME``."""
 
 import glob
 import hashlib

@@ -1,6 +1,7 @@
-"""Lock files: who holds one is known to every process, and forgotten when its holders die.
+"""Lock files: every process can see whether one is held, and the kernel releases it when its holder
+dies.
 
-The file's time says when it was last held. Unaware of what a lock stands for.
+The file's time says when it was last held. Independent of what a lock protects.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Every program stoker starts, starts here: logged as a quoted line, bounded in time."""
+"""Starts every program of stoker: each is logged as a quoted line and has a timeout."""
 
 import ctypes
 import math

@@ -1,4 +1,4 @@
-"""Temporary folders that end with their process: if that is killed, the next one deletes them."""
+"""Temporary folders that are deleted with their process, or by the next one if it is killed."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""What a URL holds. Knows neither what for, nor where the user's settings come from."""
+"""Reads URLs. Independent of the purpose and of where the user's settings come from."""
 
 import base64
 import netrc
@@ -22,7 +22,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class Web(Value, frozen=True, kw_only=True):
-    """How to go there: whom the user trusts, and through whom; if not given, as the system says."""
+    """The user's proxy and trusted certificates; the defaults are those of the system."""
 
     certificates: str | None = None  # a file
     proxy: str | None = None
@@ -30,7 +30,7 @@ class Web(Value, frozen=True, kw_only=True):
 
 
 class Answer(Value, frozen=True, kw_only=True):
-    """``url`` is where it came from in the end, without credentials."""
+    """A response. ``url`` is the final address, without credentials."""
 
     url: str
     type: str
@@ -50,7 +50,7 @@ class UnreachableError(MissingError):
 
 
 class AbsentError(MissingError):
-    """There is no such thing there."""
+    """The server has no such file."""
 
 
 @contextmanager

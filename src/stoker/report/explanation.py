@@ -3,15 +3,15 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-
-from rich.console import Group, RenderableType
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from stoker.model.events import AnyEvent, StepPauses, StepRepeats, StepStarts
 from stoker.model.govern import Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.units import duration, size
-from stoker.report.console import Indented
+
+if TYPE_CHECKING:  # a run that explains nothing starts sooner without rich
+    from rich.console import RenderableType
 
 _NOTABLE = 0.5  # seconds; shorter waits are not worth a line
 _MOST_SHOWN = 10
@@ -118,12 +118,18 @@ class RunExplanation:
         return "\n".join(lines) + "\n"
 
 
-def step_page(attempts: Sequence[Attempt]) -> RenderableType:
+def step_page(attempts: Sequence[Attempt]) -> "RenderableType":
     """Explain each attempt of a step of the history."""
+    from rich.console import Group
+
     return Group(*(line for attempt in attempts for line in _attempt_lines(attempt)))
 
 
-def _attempt_lines(attempt: Attempt) -> list[RenderableType]:
+def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
+    from rich.text import Text
+
+    from stoker.report.console import Indented
+
     record = attempt.record
     title = Text(record.step.source or record.step.output, style="bold")
     ended = {Outcome.DONE: "finished", Outcome.FAILED: f"failed with status {attempt.status}"}

@@ -1,7 +1,7 @@
 """Which commit a tree is and how its submodules stand, where git knows.
 
 Git runs what the configuration of a repository names: file system monitors, hooks, filters, ssh.
-The tree may come from anybody. So git is shown a repository of ours, which has the objects and the
+The tree is untrusted. So git is shown a repository of ours, which has the objects and the
 index of the tree's, and only those of its settings that say how files are compared.
 """
 

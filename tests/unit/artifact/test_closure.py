@@ -1,4 +1,4 @@
-"""Where needed libraries come from: search paths, the system, the driver, required packages."""
+"""The origins of needed libraries: search paths, the system, the driver, required packages."""
 
 from stoker.artifact.closure import installed_path, resolve, search_folders
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin

@@ -1,4 +1,4 @@
-"""ELF files made by the compiler, held against what readelf says of them."""
+"""ELF files made by the compiler, compared with the output of readelf."""
 
 import platform
 import re

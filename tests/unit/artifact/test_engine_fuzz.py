@@ -1,4 +1,4 @@
-"""Whatever a file holds: an error in words or a wheel that Python's own library reads the same."""
+"""Any input is refused with a message, or read in the same way by Python's own zip library."""
 
 import tempfile
 import zipfile

@@ -1,4 +1,4 @@
-"""The pure parts of the engine: records of a zip file, names, what a wheel is called, order."""
+"""The pure parts of the engine: records of a zip file, member names, wheel names, order."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reading wheels: sound ones of every kind, and what is refused, with member and offset."""
+"""Reading wheels: valid ones of every kind, and refused ones, with member and offset."""
 
 import os
 import struct
@@ -77,7 +77,7 @@ def test_members_say_what_is_known_of_them(tmp_path: Path) -> None:
         assert wheel.members[PY].mode == 0o644
 
 
-def test_folders_are_passed_over(tmp_path: Path) -> None:
+def test_folders_are_skipped(tmp_path: Path) -> None:
     data = zipped({"mill/": b"", **full()}, method=zipfile.ZIP_STORED)
     data = patched(data, entry_at(data, "mill/") + ATTRIBUTES, "<L", 0o040755 << 16)
     with open_wheel(make_wheel(tmp_path, data)) as wheel:

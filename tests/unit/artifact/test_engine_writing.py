@@ -1,4 +1,4 @@
-"""Rewriting and packing wheels: what is in them, that they are the same each time, and names."""
+"""Rewriting and packing wheels: contents, names and reproducible bytes."""
 
 import email.parser
 import os

@@ -1,4 +1,4 @@
-"""Real libraries, damaged at random: facts or a problem with its place, never anything else."""
+"""Real libraries, damaged at random, give facts or a problem with its place."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""What METADATA and WHEEL say, whatever bytes they hold."""
+"""Reading METADATA and WHEEL with any bytes."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What libraries run on, and what differs between two of them."""
+"""The GPUs and systems that libraries run on, and differences between two libraries."""
 
 import pytest
 

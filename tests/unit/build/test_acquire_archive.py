@@ -1,4 +1,4 @@
-"""Archives, honest and not. Everything is unpacked for real."""
+"""Unpacking valid and hostile archives."""
 
 import gzip
 import io
@@ -265,7 +265,7 @@ def test_cut_off(tmp_path: Path, mode: str, kept: float) -> None:
         whole = whole.rstrip(b"\0")  # of which a few are not missed
     length = int(kept * len(whole)) if isinstance(kept, float) else kept
     (tmp_path / "cut.tar").write_bytes(whole[:length])
-    assert "no archive, or a damaged one" in refusal(tmp_path / "cut.tar")
+    assert "not an archive, or it is damaged" in refusal(tmp_path / "cut.tar")
 
 
 def test_cut_between_members(tmp_path: Path) -> None:

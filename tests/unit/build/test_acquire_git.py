@@ -1,4 +1,4 @@
-"""Trees out of git, from real repositories on this machine."""
+"""Fetching trees with git from real repositories on this machine."""
 
 import os
 import shutil

@@ -266,7 +266,7 @@ def test_odd_url(index: Index, url: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["html", "json"])
-def test_links_that_are_no_urls_are_passed_over(style: str) -> None:
+def test_links_that_are_not_urls_are_skipped(style: str) -> None:
     links = ["http://[x", "http://\u2100/", "a-1.tar.gz", f"a-{'1' * 5000}.tar.gz"]
     page = "".join(f'<a href="{link}">' for link in links)
     if style == "json":

@@ -1,4 +1,4 @@
-"""What a word for a source is taken for."""
+"""Interpreting the user's word for a source."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What CMake made of the options, with a real CMake where it matters."""
+"""Comparing CMake's final options with the requested ones, with a real CMake if necessary."""
 
 import subprocess
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def test_the_reason_is_what_the_log_says_of_it() -> None:
     assert off.libraries == ("cudnn",)
 
 
-def test_where_it_says_nothing_of_it_what_was_not_found_may_be_it() -> None:
+def test_without_a_message_a_missing_library_is_the_likely_reason() -> None:
     (off,) = switched_off(["WITH_SHRINKING"], {"WITH_SHRINKING": "0"}, LOG, cmake_tree())
     assert len(off.lines) == 2
     assert off.libraries == ("shrinking", "zlib", "cudnn")

@@ -1,4 +1,4 @@
-"""Which sources are generated before anything is compiled."""
+"""Finding sources that are generated before compilation."""
 
 from stoker.build.generated import generated_sources
 from stoker.source.ninja import Edge

@@ -1,4 +1,4 @@
-"""Which way each kind of tree is built, and where it ends."""
+"""How each kind of tree is built, and where its output is."""
 
 from pathlib import Path
 from typing import Any

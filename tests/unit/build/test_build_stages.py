@@ -1,4 +1,4 @@
-"""Stages: told and logged as they ended, whatever ended them."""
+"""Stages are reported and logged, however they end."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stamps: what a stage was done with, and why it must be done again."""
+"""Stamps record the inputs of a stage and give the reason for repeating it."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What builds leave: found, measured, removed, and left alone while it is used."""
+"""Folders that builds leave are found, measured and removed, unless they are in use."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What a user reads of an installer's output, while it runs and when it fails."""
+"""What the user sees of an installer's output, while it runs and when it fails."""
 
 import importlib.util
 import shutil

@@ -1,4 +1,4 @@
-"""What can be asked for, and what an installer is told."""
+"""Requests for toolchains and the installer's requirements."""
 
 import re
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Libraries to link with where the driver's are not."""
+"""Stub libraries to link with if the driver is not installed."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A catalogue in an object store, spoken to over HTTP as S3 is; the server is moto's."""
+"""A catalogue in an object store, with moto as the S3 server."""
 
 import threading
 import urllib.request

@@ -316,7 +316,7 @@ def test_one_openmp_runtime_is_enough() -> None:
     assert bad(case(own, requires=("torch",))) == {"second-openmp": Severity.ERROR}
 
 
-def test_anybody_may_write() -> None:
+def test_a_file_that_all_users_may_write() -> None:
     members = (member("mill/a.py", 0o666), member("mill/b.py", 0o664))
     assert found(case(members=members), "world-writable").evidence == "mill/a.py"
 

@@ -1,4 +1,4 @@
-"""What fixes are told of the machine of a run."""
+"""Parameters of fixes that come from the machine of a run."""
 
 from stoker.diagnose.parameters import parameters
 from subjects import GIB, disk, gpu, linux, memory, toolbox, toolkit

@@ -1,4 +1,4 @@
-"""What is said of a log; the entries' own examples stand in for real ones."""
+"""Diagnoses of logs; the examples of the entries are used as logs."""
 
 import random
 from io import BytesIO

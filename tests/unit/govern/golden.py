@@ -1,6 +1,6 @@
 """Example messages of the wire protocol, as values and as bytes.
 
-The C launcher and the Python governor are both held to them. Those of the launcher are what
+The C launcher and the Python governor are both tested against them. Those of the launcher are what
 `stoker-launcher --protocol-selftest` prints, in this order.
 """
 

@@ -1,4 +1,4 @@
-"""Analyses of small runs, held against figures that were computed by hand."""
+"""Analyses of small runs, compared with figures computed by hand."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Hits as ccache itself logs them."""
+"""Counting hits in the log of ccache."""
 
 import os
 import subprocess

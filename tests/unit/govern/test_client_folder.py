@@ -1,4 +1,4 @@
-"""Where a governor is found: a private folder, and a path that a socket can have."""
+"""The path of the governor's socket: a private folder and a path that is short enough."""
 
 import os
 from pathlib import Path

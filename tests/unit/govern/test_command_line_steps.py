@@ -1,4 +1,4 @@
-"""Steps read off command lines as build tools write them."""
+"""Reading steps from command lines of build tools."""
 
 import shlex
 

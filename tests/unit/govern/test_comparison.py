@@ -1,4 +1,4 @@
-"""Two runs compared: which steps are the same, and what is said of the difference."""
+"""Comparing two runs: matching steps, and reasons for differences."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The governor's process serves on whatever its own user sends, and ends with its clients."""
+"""The governor's process handles any input of its user, and exits with its clients."""
 
 import fcntl
 import os

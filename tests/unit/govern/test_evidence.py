@@ -1,4 +1,6 @@
-"""Was it memory? Each of the faces an OOM kill has, and what only looks like one."""
+"""Deciding whether memory ran out: every form of an OOM kill, and failures that only look
+like one.
+"""
 
 import pytest
 

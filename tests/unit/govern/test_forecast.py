@@ -248,7 +248,7 @@ def test_the_further_one_looks_the_more_may_be_in_use(
 
 
 @given(make.states(), st.booleans())
-def test_everybody_holds_its_cpus_also_on_trial(state: State, spare_trials: bool) -> None:
+def test_every_step_holds_its_cpus_also_on_trial(state: State, spare_trials: bool) -> None:
     taken = sum(step.request.slots_of(state.cpus) for step in state.running)
     forecast = Forecast(state, state.limit, spare_trials=spare_trials)
     assert forecast.free_slots == state.cpus - taken

@@ -1,4 +1,4 @@
-"""The governor's state machine: every way a step can go, without a socket."""
+"""The governor's state machine: every path of a step, without a socket."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,7 +16,7 @@ KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilati
 
 
 class Scripted:
-    """A policy that admits everybody and kills whom it is told to."""
+    """A policy that admits every step and kills the steps that a test names."""
 
     name = "scripted"
 
@@ -380,7 +380,7 @@ def test_an_attempt_that_was_killed_leaves_no_trace_in_the_next_one(world: World
     assert finished.profile == (100,) * 128
 
 
-def test_those_who_wait_profit_from_what_was_learned(world: World) -> None:
+def test_waiting_steps_are_predicted_again_after_learning(world: World) -> None:
     world.ask(7)
     world.governor.decide(1.0)
     world.policy.admits = False

@@ -1,4 +1,4 @@
-"""The longest path behind each step, and ninja's files it is read from."""
+"""The critical path after each step, read from ninja's files."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""History: what goes in comes out; bad files and full disks do not stop a build."""
+"""The history returns what was stored; damaged files and full disks do not stop a build."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""The adaptive policy, one rule at a time, and what holds in any state."""
+"""The adaptive policy, one rule at a time, and properties of every state."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The policies to compare with, the queue, and how a step that was killed asks again."""
+"""The other policies, the queue, and the next request of a killed step."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Prediction: from the same command down to shipped figures, and how misses shift it."""
+"""Prediction: from the same command down to shipped figures, and corrections after errors."""
 
 import pytest
 from hypothesis import given

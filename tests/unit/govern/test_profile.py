@@ -1,4 +1,4 @@
-"""Profiles: what is recorded of a life, whatever is reported when, and what is assumed without."""
+"""Profiles: how they are recorded from any reports, and what is assumed without one."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Lines of the wire protocol: any bytes survive, anything else is refused."""
+"""Lines of the wire protocol: any bytes are preserved, invalid lines are refused."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""The folder of temporary files: made, switched, removed, also after kill -9."""
+"""The folder of temporary files is created, switched and removed, also after SIGKILL."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def test_in_memory_then_on_disk_then_back(places: tuple[Path, Path]) -> None:
         assert "go to disk" in (folder.look() or "")
         assert folder.path.resolve().is_relative_to(disk)
         assert folder.look() is None  # it is said once
-        assert first.is_dir()  # those who began there stay there
+        assert first.is_dir()  # steps that started there stay there
         (first / "large").unlink()
         assert folder.look() is None
         assert folder.path.resolve() == first

@@ -1,4 +1,4 @@
-"""Bounds on the time of a build, on examples small enough for pencil and paper."""
+"""Lower bounds of the time of a build, on examples that can be checked by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole builds on a virtual clock: what must come out whatever the steps are really like."""
+"""Whole builds on a virtual clock: properties that hold for any steps."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -139,7 +139,7 @@ def test_history_makes_it_faster() -> None:
     assert warm.preemptions <= cold.preemptions
 
 
-def test_phases_beat_those_who_reserve_peaks() -> None:
+def test_using_phases_is_faster_than_reserving_peaks() -> None:
     steps = [
         make.record(f"{n}.cpp", seconds=5 + n % 23, peak=GB * (0.2 + n % 17 / 8))
         for n in range(150)

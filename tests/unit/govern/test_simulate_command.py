@@ -1,4 +1,4 @@
-"""`stoker simulate` as it is typed."""
+"""`stoker simulate` on the command line."""
 
 import json
 from pathlib import Path

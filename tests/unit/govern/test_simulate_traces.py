@@ -1,4 +1,4 @@
-"""Traces as files: every way of writing a step, and what is not one."""
+"""Traces as files: every valid form of a step, and invalid ones."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is left of a build, by files and by what was finished."""
+"""The steps that are left in a build, from files and from finished steps."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The usual images."""
+"""The default builder images."""
 
 import pytest
 

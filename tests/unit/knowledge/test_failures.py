@@ -1,4 +1,6 @@
-"""Every entry of knowledge/failures is complete, ends soon and knows its own examples."""
+"""Every entry of knowledge/failures is complete, matches quickly and recognises its own
+examples.
+"""
 
 from collections.abc import Iterator
 from importlib import resources

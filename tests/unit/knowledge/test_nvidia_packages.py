@@ -1,4 +1,4 @@
-"""What official wheels require, and what opens what."""
+"""The requirements of official wheels, and the libraries that open others at run time."""
 
 import pytest
 from packaging.requirements import Requirement

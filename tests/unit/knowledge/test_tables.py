@@ -1,4 +1,4 @@
-"""Every table loads, and what one says of another is true."""
+"""Every table loads, and references between tables are valid."""
 
 import importlib
 import re

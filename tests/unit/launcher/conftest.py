@@ -1,4 +1,4 @@
-"""The launcher, built from this tree; a governor to talk to; a run to belong to."""
+"""Fixtures: the launcher built from this tree, a scripted governor, and a run."""
 
 import os
 import shlex

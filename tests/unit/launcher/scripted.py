@@ -1,4 +1,4 @@
-"""A governor that says what the test tells it to, and a launcher that can be watched."""
+"""A governor that follows a test's script, and a launcher that a test can observe."""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""Without a governor the launcher is the command; with a compiler's name it finds the real one."""
+"""Without a governor the launcher executes the command; under a compiler's name it finds the real
+one.
+"""
 
 import stat
 from pathlib import Path

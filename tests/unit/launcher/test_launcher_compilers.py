@@ -1,4 +1,4 @@
-"""Before real compilers, caches and build tools."""
+"""The launcher with real compilers, caches and build tools."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ask, permit, done, and what the governor may say then: release, again, kill, fail."""
+"""Ask, permit, done, and the governor's answers: release, again, kill, fail."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The memory of the whole tree is what counts, and nothing is lost of its CPU time."""
+"""The memory and the CPU time of the whole process tree are reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Launchers in a pid namespace of their own, where /proc may show the numbers of another."""
+"""Launchers in a pid namespace of their own, where /proc may show ids of another namespace."""
 
 import os
 import signal

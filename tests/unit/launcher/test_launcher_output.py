@@ -1,4 +1,4 @@
-"""What a command prints is held back, whatever its amount, and comes out byte for byte."""
+"""Output of any size is buffered and printed byte for byte."""
 
 import hashlib
 import os

@@ -101,7 +101,7 @@ class Command:
         until(lambda: self.size() > before, "the log grows")
 
     def is_stopped(self) -> bool:
-        """All of it; the dead whom a stopped parent cannot bury do not count."""
+        """Return all processes; zombies that a stopped parent cannot reap do not count."""
         states = {state(pid) for pid in descendants(self.keeper)} - {"Z", ""}
         return states == {"T"}
 

@@ -31,7 +31,7 @@ def most_at_once(log: Path) -> int:
     return most
 
 
-def test_those_who_waited_take_turns(
+def test_launchers_that_waited_take_turns(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path, locks: Path
 ) -> None:
     """A run that wants to know how many do so has made a file for it."""
@@ -65,7 +65,7 @@ def test_a_step_that_waits_asks_the_next_governor(
 
 
 @pytest.mark.usefixtures("locks")
-def test_those_who_come_later_take_turns_too(
+def test_launchers_that_start_later_take_turns_too(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
     """ninja's window is many times the CPUs: all at once would be the stampede."""

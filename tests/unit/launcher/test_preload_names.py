@@ -1,4 +1,4 @@
-"""What the preloaded library takes programs and command lines for."""
+"""How the preloaded library classifies programs and command lines."""
 
 import ctypes
 import re

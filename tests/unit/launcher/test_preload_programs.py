@@ -1,4 +1,4 @@
-"""Every program that starts a compiler starts the launcher instead, and notices nothing."""
+"""Every program that starts a compiler starts the launcher instead, without noticing."""
 
 import os
 import shutil
@@ -119,7 +119,7 @@ def test_errors_are_those_of_the_real_function(
 def test_the_path_is_searched_as_the_real_function_does(
     preloaded: Preloaded, ways: Path, tmp_path: Path, need: Need, way: str
 ) -> None:
-    """Folders that are missing and files that cannot be executed are passed over."""
+    """Missing folders and files that cannot be executed are skipped."""
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed/gcc").touch(mode=0o644)
     (tmp_path / "folder/gcc").mkdir(parents=True)

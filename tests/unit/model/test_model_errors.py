@@ -1,4 +1,4 @@
-"""Errors carry their place, their hints and the status they end in."""
+"""Errors have a place, hints and an exit status."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What the values of the model say of themselves."""
+"""Properties of the model's values."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What stands beside a folder while it is made or deleted."""
+"""Temporary names beside a folder while it is made or deleted."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from stoker.model.errors import StorageError
 from stoker.outside import files
 
 
-def test_only_folders_in_the_making_are_leftovers(tmp_path: Path) -> None:
+def test_only_incomplete_folders_are_leftovers(tmp_path: Path) -> None:
     (tmp_path / ".cuda.backup").mkdir()
     (tmp_path / ".cuda-13.stoker-file").write_text("a file")
     with (

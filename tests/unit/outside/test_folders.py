@@ -1,4 +1,4 @@
-"""Where stoker keeps things."""
+"""The folders in which stoker keeps files."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Locks: who holds one, who waits, and what becomes of one that was deleted."""
+"""Locks: holders, waiting processes, and deleted lock files."""
 
 from contextlib import ExitStack
 from pathlib import Path

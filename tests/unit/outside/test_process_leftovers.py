@@ -1,4 +1,4 @@
-"""Ending what a killed process has left behind."""
+"""Killing processes that a killed process left."""
 
 import os
 import subprocess

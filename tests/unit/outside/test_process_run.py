@@ -1,4 +1,4 @@
-"""The door to programs: outcomes of those that end, hang, crash or are not there."""
+"""Running programs that exit, hang, crash or do not exist."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The door that hands over lines as they come."""
+"""Reading the lines of a program as they are printed."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The check in tests/unit/conftest.py works: code of ours cannot start a process by itself."""
+"""The check in tests/unit/conftest.py works: stoker's code cannot start a process by itself."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Folders that are gone when their process is, or when the next one comes."""
+"""Folders that are removed with their process, or by the next one."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a plan refuses, and what it says."""
+"""Plans that are refused, and findings of plans."""
 
 from collections.abc import Callable
 from typing import Any
@@ -360,7 +360,7 @@ def test_cuda_without_a_gpu_is_planned_for_the_cpu_and_said_so(words: str) -> No
     assert finding.fix
 
 
-def test_cpu_only_is_not_said_to_those_who_asked_for_it() -> None:
+def test_cpu_only_is_not_reported_if_it_was_requested() -> None:
     assert "cpu-only" not in names(plan("cpu").findings)
     assert "cpu-only" not in names(plan("cpu-native").findings)
     assert "cpu-only" not in names(plan("native", toolbox=toolbox(cuda=())).findings)

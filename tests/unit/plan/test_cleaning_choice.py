@@ -1,4 +1,4 @@
-"""What goes and what stays."""
+"""What is removed and what is kept."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Words to variants and back: every spelling of the request, every misspelling with its way out."""
+"""Words to variants and back: every spelling, and a suggestion for every misspelling."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What holds for every variant and for every text."""
+"""Properties of every variant and of every text."""
 
 from itertools import combinations, product
 

@@ -1,4 +1,4 @@
-"""What holds for every plan: any variant, any kind of tree, any machine."""
+"""Properties of every plan: any variant, any kind of tree, any machine."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How a plan is put together: merging by origin, jobs, commands, what it remembers."""
+"""How a plan is made: merging by origin, jobs, commands, origins."""
 
 from collections.abc import Sequence
 from random import Random

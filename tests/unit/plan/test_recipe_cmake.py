@@ -1,4 +1,4 @@
-"""What any CMake project is told: everything by -D."""
+"""The options of a CMake project: all by -D."""
 
 import pytest
 

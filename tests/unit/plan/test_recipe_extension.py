@@ -1,4 +1,4 @@
-"""What an extension is told: everything by the environment."""
+"""The options of an extension: all by the environment."""
 
 import pytest
 

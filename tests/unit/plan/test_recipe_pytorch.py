@@ -1,4 +1,4 @@
-"""What PyTorch is told, by both of its front ends."""
+"""The options of PyTorch, through both of its front ends."""
 
 import pytest
 from packaging.version import Version

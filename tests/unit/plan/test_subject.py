@@ -1,4 +1,4 @@
-"""What follows from a variant and a machine before any rule is asked."""
+"""What follows from a variant and a machine before any rule is applied."""
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_the_compiler_is_told_by_its_own_name(tool: Tool, kind: str) -> None:
     assert subject(toolbox=toolbox(tools=tools(cxx=tool))).compiler == (kind, tool.version)
 
 
-def test_a_compiler_that_cannot_be_used_is_passed_over() -> None:
+def test_a_compiler_that_cannot_be_used_is_skipped() -> None:
     broken = tool("cxx", problem="did not answer in time")
     box = toolbox(tools=(broken, tool("g++", "11.4.0")))
     assert subject(toolbox=box).compiler == ("gcc", "11.4.0")

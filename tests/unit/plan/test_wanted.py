@@ -1,4 +1,4 @@
-"""The name and the parts said apart from it: who wins, and who is remembered."""
+"""The variant's name and the options given separately: precedence and origins."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The plan of a package, as one reads it."""
+"""The page of the plan of a package."""
 
 from io import StringIO
 

@@ -1,4 +1,4 @@
-"""A run as it goes: lines are pure functions of what happened; views write nothing else."""
+"""The progress of a run: lines are pure functions of events; views write nothing else."""
 
 import io
 from typing import TextIO

@@ -1,4 +1,4 @@
-"""A build in lines."""
+"""The lines that a build prints."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The plan of a slimming as people see it."""
+"""The page of the plan of `stoker slim`."""
 
 from rich.console import Console
 

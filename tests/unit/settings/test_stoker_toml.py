@@ -1,4 +1,4 @@
-"""stoker.toml: what is read, and every way it can be wrong, with its line."""
+"""stoker.toml: valid content, and every error with its line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where a value comes from: default, file, environment, command line; named variants."""
+"""The origin of a value: default, file, environment, command line; named variants."""
 
 from enum import StrEnum
 from itertools import product

@@ -1,4 +1,4 @@
-"""What git says of a tree, and that nothing in the tree is run to learn it."""
+"""The git state of a tree, read without running anything from the tree."""
 
 import os
 import shutil
@@ -125,7 +125,7 @@ def test_submodules(tree: Path) -> None:
     assert submodule_states(tree) == {outer: "-"}
 
 
-def test_a_repository_within_that_is_no_submodule_is_passed_over(tree: Path) -> None:
+def test_a_nested_repository_that_is_not_a_submodule_is_skipped(tree: Path) -> None:
     git(tree, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},stray")
     assert "stray" not in submodule_states(tree)
 

@@ -1,4 +1,4 @@
-"""The miniature trees are real: what other tests plan for them can be done."""
+"""The miniature trees are real: they can be built as other tests plan."""
 
 from collections.abc import Callable
 from pathlib import Path

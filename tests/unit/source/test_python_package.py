@@ -1,4 +1,4 @@
-"""What a tree says of itself as a Python package, without any of it being run."""
+"""The Python package of a tree, read without running its code."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whole trees: the miniatures, trees made here, and folders that are none."""
+"""Whole trees: the miniatures, generated trees, and folders that are not source trees."""
 
 import shutil
 from pathlib import Path

@@ -50,11 +50,11 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 class _RefusedError(Exception):
-    """Something that no honest archive of sources holds."""
+    """The archive contains something that no honest source archive contains."""
 
 
 class _Unpacking:
-    """Writes members as they come; symbolic links wait for the end."""
+    """Writes members in order; symbolic links are created last."""
 
     def __init__(self, into: Path, *, most: int):
         self._into = into
@@ -160,7 +160,7 @@ def _damaged(archive: Path, error: Exception) -> ArtifactError:
     if isinstance(error, EOFError):
         why = "it ends too early"
     return ArtifactError(
-        f"this is no archive, or a damaged one: {why}",
+        f"this is not an archive, or it is damaged: {why}",
         file=archive.name,
         hints=["download it again", "a source archive is a .tar.gz, .xz, .bz2, .zst or .zip"],
     )

@@ -1,4 +1,4 @@
-"""Source trees out of git: one commit with its submodules, as little else as the server allows.
+"""Fetches source trees with git: one commit with its submodules, and as little else as possible.
 
 Every step can be repeated where a killed one left off. Git runs with the user's own configuration,
 but may not ask for a password. Where the trees are kept is not known here.
@@ -35,14 +35,14 @@ _HELPER = (
 
 
 class Found(Value, frozen=True, kw_only=True):
-    """What a name in a repository stands for; a commit named as such has no full name."""
+    """The commit of a name in a repository, and the full name unless it is a commit id."""
 
     full: str | None  # refs/tags/v1.0
     commit: str
 
 
 class UnreachableError(MissingError):
-    """The server does not answer: a copy that is here already may do."""
+    """The server does not answer; an existing copy may be used."""
 
 
 def find(url: str, reference: str | None) -> Found:
@@ -100,7 +100,7 @@ def _listed(url: str, patterns: Collection[str]) -> dict[str, str]:
 def _unknown(url: str, reference: str | None) -> UsageError:
     place = without_login(url)
     if reference is None:
-        return UsageError(f"{place} has no commit that it would begin with", hints=["name a tag"])
+        return UsageError(f"{place} has no default branch", hints=["name a tag"])
     names = [name.split("/", 2)[2] for name in _listed(url, ["refs/tags/*", "refs/heads/*"])]
     similar = nearest(reference, {name.removesuffix("^{}"): None for name in names}, count=5)
     hints = [f"the nearest: {', '.join(similar)}"] if similar else []
@@ -128,14 +128,14 @@ def _fetch_submodules(git: "_Git") -> None:
     update = ("submodule", "update", "--init", "--recursive", "--force", "--jobs", "4")
     git.do("submodule", "--quiet", "sync", "--recursive")
     if not git.tried(*update, "--depth", "1"):
-        # A shallow copy that lacks the commit would stay shallow: away with it.
+        # A shallow copy that lacks the commit would stay shallow, so it is deleted.
         git.do("submodule", "--quiet", "deinit", "--all", "--force")
         shutil.rmtree(git.tree / ".git" / "modules", ignore_errors=True)
         git.do(*update)
 
 
 class _Git:
-    """Git in one tree, telling of submodules as they come."""
+    """Runs git in one tree, and reports submodules as they arrive."""
 
     _ARRIVED = re.compile(r"Submodule path '(.*)': checked out '.*'")
 
@@ -177,7 +177,7 @@ def _command(tree: Path, *words: str) -> list[str]:
 def _program() -> str:
     if found := shutil.which("git"):
         return found
-    raise MissingError("there is no git here", hints=["install git, or name a folder or archive"])
+    raise MissingError("git is not installed", hints=["install git, or name a folder or archive"])
 
 
 def _environment(url: str) -> dict[str, str]:

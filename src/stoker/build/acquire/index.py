@@ -1,4 +1,4 @@
-"""Source distributions from the user's package index, without running anything of them.
+"""Downloads source distributions from the user's package index, without running their code.
 
 Pip cannot fetch one without beginning its build, which may need what is to be built. So pip is only
 asked for its settings, and the index is spoken to in the standard way (PEP 503 and PEP 691).
@@ -45,7 +45,7 @@ _CHUNK = 1 << 20
 
 
 class File(Value, frozen=True, kw_only=True):
-    """One file in the index. ``sha256`` is missing where the index does not tell it."""
+    """A file in the index. ``sha256`` is empty if the index does not list it."""
 
     url: str
     sha256: str | None = None
@@ -64,7 +64,7 @@ class File(Value, frozen=True, kw_only=True):
 
 
 class Index(Value, frozen=True, kw_only=True):
-    """Where pip would look, and how it would go there."""
+    """The places where pip would search, and its connection settings."""
 
     roots: tuple[str, ...]  # with a page for each package
     links: tuple[str, ...]  # pages and folders that name files themselves
@@ -83,7 +83,7 @@ def read_index() -> Index:
         )
     except CommandError as error:
         raise MissingError(
-            f"pip is not there to say which package index is used ({sys.executable})",
+            f"pip is missing, so the package index is unknown ({sys.executable})",
             hints=[f"{sys.executable} -m ensurepip"],
         ) from error
     closed = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
@@ -212,14 +212,14 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
         try:
             page = msgspec.json.decode(content, type=_Page)
         except UNDECODABLE as error:
-            raise UnreachableError(f"{url} is no page of a package index: {error}") from error
+            raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
         named = [(file.url, file.hashes.get("sha256")) for file in page.files]
     else:
         anchors = _Anchors()
         try:
             anchors.feed(content.decode("utf-8", "replace"))
         except AssertionError as error:  # of Python's own parser
-            raise UnreachableError(f"{url} is no page of a package index: {error}") from error
+            raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
         named = [_with_hash(link) for link in anchors.links]
         url = _joined(url, anchors.base) or url
     urls = [(_joined(url, link), sha256) for link, sha256 in named]

@@ -1,4 +1,4 @@
-"""Reads what is in an archive, member by member in one pass, whatever packed it.
+"""Reads the members of an archive in one pass, whatever its format.
 
 Tells what is damaged or cut off by the standard library's errors; judges no member.
 """
@@ -69,7 +69,9 @@ class Kind(StrEnum):
 
 
 class Member(Value, frozen=True, kw_only=True):
-    """``content``, of a file, can be read until the next member is asked for."""
+    """A member of an archive. The ``content`` of a file can be read until the next member is
+    requested.
+    """
 
     name: str
     kind: Kind
@@ -118,12 +120,13 @@ def _zstd() -> str:
     if found := shutil.which("zstd"):
         return found
     raise MissingError(
-        "there is no program zstd to unpack with", hints=["unpack it and name the folder"]
+        "zstd is not installed, so the archive cannot be unpacked",
+        hints=["unpack it and name the folder"],
     )
 
 
 class _Remembering:
-    """A stream that knows how far it came, and where its last byte was that is not zero."""
+    """A stream that records its position and the position of its last byte that is not zero."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream = stream
@@ -144,7 +147,7 @@ class _Remembering:
 
 
 class _CarefulInfo(tarfile.TarInfo):
-    """Takes no header that would be read into memory at any length."""
+    """Refuses headers that would use an unlimited amount of memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_CarefulInfo":
@@ -168,7 +171,7 @@ class _CarefulInfo(tarfile.TarInfo):
 
 
 class _Ahead:
-    """A stream of which a part was read already: that part comes first, in one piece."""
+    """A stream of which a part was already read; that part comes first, in one piece."""
 
     def __init__(self, content: bytes, stream: IO[bytes]):
         self._content: bytes | None = content

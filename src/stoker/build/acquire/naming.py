@@ -1,4 +1,4 @@
-"""What the user's word for a source means: a folder, an archive, git, or the package index.
+"""Interprets the user's word for a source: a folder, an archive, git, or the package index.
 
 Looks only whether a path is there; opens nothing.
 """
@@ -28,7 +28,7 @@ _FORMS = "a source is a folder, an archive, a git URL or repository with @TAG, o
 
 
 class Named(Value, frozen=True, kw_only=True):
-    """``place`` is a path or URL; of the package index it is the package's name."""
+    """A named source. ``place`` is a path or a URL, or the name of a package in the index."""
 
     kind: SourceKind
     place: str
@@ -36,7 +36,7 @@ class Named(Value, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """As the user would write it, without credentials."""
+        """The source as the user would write it, without credentials."""
         if self.kind is SourceKind.INDEX:
             return f"{self.place}=={self.reference}"
         place = without_login(self.place)

@@ -28,7 +28,7 @@ _RECORD = "source.json"
 
 
 class Record(Value, frozen=True, kw_only=True):
-    """What stands beside a tree: where it is, below the record's folder, and what it is of."""
+    """The record beside a tree: where the tree is, below the record's folder, and its source."""
 
     kind: SourceKind
     given: str
@@ -38,7 +38,8 @@ class Record(Value, frozen=True, kw_only=True):
 
 
 class _Wanted(Value, frozen=True, kw_only=True):
-    """``make`` fills a folder, under a lock with this descriptor, and says what it made.
+    """A tree to make. ``make`` fills a folder, under a lock with this descriptor, and returns what
+    it made. One that ``resumes`` can use the rest of an earlier attempt.
 
     One that ``resumes`` can use what an earlier attempt left there.
     """
@@ -107,7 +108,7 @@ def _kept(wanted: _Wanted, say: Say) -> Iterator[tuple[Path, Record]]:
     lock = lock_of(entry)
 
     def wait() -> None:
-        say("another stoker is at work on this source: waiting for it")
+        say("waiting for another stoker that uses this source")
 
     while True:
         with locks.held(lock, shared=True, waiting=wait):

@@ -1,4 +1,4 @@
-"""Containers to build in: an engine is found, told what to run, and given a stoker of ours inside.
+"""Containers to build in: finds an engine, starts a container and provides stoker inside.
 
 What is built there, and how, is not known here.
 """

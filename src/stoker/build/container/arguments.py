@@ -1,4 +1,4 @@
-"""Words for an engine's command line. Pure: what is wanted and what is there go in."""
+"""Makes the command line of a container engine. Pure."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""Which program runs containers here, and what it and this machine can do."""
+"""Finds the program that runs containers, and what it and this machine support."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Where packages come from, for a container: pip's settings, and the folders they name."""
+"""Passes pip's settings, and the folders that they name, to a container."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,9 @@ _LINE = re.compile(r"(?:global|install|:env:)\.([\w-]+)='(.*)'")
 
 
 class Index(Value, frozen=True, kw_only=True):
-    """``variables`` say the same to a pip that has no file of settings."""
+    """Pip's settings. ``variables`` have the same meaning for a pip without a
+    configuration file.
+    """
 
     variables: dict[str, str] = {}
     paths: tuple[str, ...] = ()

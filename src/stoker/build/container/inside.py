@@ -1,4 +1,4 @@
-"""What is inside a container: the Pythons that a stoker could run in. Pure."""
+"""Finds the Pythons of a container in which stoker can run. Pure."""
 
 import re
 from collections.abc import Sequence

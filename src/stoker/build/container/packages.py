@@ -1,4 +1,5 @@
-"""A stoker for the Python of a container: its requirements from the package index, itself copied.
+"""Provides stoker for the Python of a container: its requirements from the package index, and a
+copy of itself.
 
 Both are folders of our cache, made whole once. Nothing is downloaded inside the container.
 """

@@ -1,7 +1,7 @@
 """Gets the wheels of a request out of the user's package index and unpacks them into a folder.
 
 Done by the interpreter's pip, or uv where there is no pip, with the user's own configuration:
-which index, which mirror and which credentials is not known here. Unaware of what the wheels hold.
+which index, which mirror and which credentials is not known here. It does not look into the wheels.
 """
 
 import importlib.metadata
@@ -71,7 +71,7 @@ def installer() -> list[str]:
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]
     raise MissingError(
-        f"neither pip nor uv is there to download with ({sys.executable})",
+        f"neither pip nor uv is installed ({sys.executable})",
         hints=[f"{sys.executable} -m ensurepip"],
     )
 

@@ -1,4 +1,4 @@
-"""A folder in the making, and what is left of one whose makers were killed.
+"""Makes a folder under a temporary name, and deletes what killed processes left.
 
 It stands beside the folder it will become, and holds a lock that dies with its makers. So a
 leftover is known by its name and its free lock, at once and on any file system.
@@ -20,7 +20,9 @@ _YOUNG = 60  # seconds in which a maker has surely put its lock in place, or ren
 
 
 class Making(Value, frozen=True, kw_only=True):
-    """``home`` is the folder to fill; ``work``, inside it, is to be deleted when it is filled."""
+    """A folder that is being made. ``home`` is the folder to fill; ``work`` inside it is deleted at
+    the end.
+    """
 
     home: Path
     work: Path
@@ -40,16 +42,16 @@ def making(path: Path) -> Iterator[Making]:
 
 
 def sweep(folder: Path, name: str | None = None) -> list[Path]:
-    """Delete what killed processes left of ``name``, or of any; give back what is in the making."""
+    """Delete what killed processes left of ``name``, or of any; return those being made."""
     asides = files.leftovers(folder, name)
-    busy = [aside for aside in asides if _in_the_making(aside)]
+    busy = [aside for aside in asides if _is_being_made(aside)]
     for aside in asides:
         if aside not in busy:
             shutil.rmtree(aside, ignore_errors=True)
     return busy
 
 
-def _in_the_making(aside: Path) -> bool:
+def _is_being_made(aside: Path) -> bool:
     try:
         with (aside / _WORK / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

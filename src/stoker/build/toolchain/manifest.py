@@ -1,4 +1,4 @@
-"""What a toolchain says of itself, in a file in its folder, which may be moved."""
+"""The manifest of a toolchain: a file in its folder, which may be moved."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ class Manifest(Value, frozen=True, kw_only=True):
 
 
 class Toolchain(Value, frozen=True, kw_only=True):
-    """A toolchain where it is. ``environment`` are the variables that point other tools at it."""
+    """An installed toolchain. ``environment`` has the variables by which other tools find it."""
 
     name: str
     path: str

@@ -1,6 +1,6 @@
-"""What was asked for, checked against what there is, and what an installer has to be told.
+"""Checks a request for a toolchain against the table, and makes the installer's requirements.
 
-Unaware of the index: whether a version exists there is for ``fetch`` to find out.
+Independent of the index: ``fetch`` finds out whether it has a version.
 """
 
 import re
@@ -15,7 +15,9 @@ _PINNED = re.compile(r"(?P<name>[a-z0-9_.-]+)(==(?P<version>\d{1,9}(\.\d{1,9})*)
 
 
 class ToolchainRequest(Value, frozen=True, kw_only=True):
-    """``components`` are sorted and hold what always comes; ``pins`` are those given a version."""
+    """A toolchain to install. ``components`` are sorted and include the mandatory ones; ``pins``
+    are those with a version.
+    """
 
     kind: str
     version: str | None
@@ -33,7 +35,7 @@ class ToolchainRequest(Value, frozen=True, kw_only=True):
 
     @property
     def requirement(self) -> str:
-        """As the user would write it."""
+        """The toolchain as the user would write it."""
         return f"{self.kind}=={self.version}" if self.version else self.kind
 
     def filled(self, template: str) -> str:

@@ -1,4 +1,4 @@
-"""Keeps toolchains: a folder each, with a manifest, verified, whole or not there at all."""
+"""Keeps toolchains: a folder each, with a manifest, verified, complete or absent."""
 
 import importlib.metadata
 import os
@@ -33,7 +33,7 @@ def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) ->
         _check_free(path)
     elif there := read_toolchain(path):
         _check_serves(there, request)
-        say(f"{there.name} is there already")
+        say(f"{there.name} is already installed")
         return there
     with making(path) as new:
         unpacked = fetch(request, work=new.work, say=say, keep_open=(new.lock,))
@@ -117,7 +117,7 @@ def _check_serves(there: Toolchain, request: ToolchainRequest) -> None:
             lacking.append(f"{name} {pin}")
     if lacking:
         raise UsageError(
-            f"{there.name} is there, but without {', '.join(lacking)}",
+            f"{there.name} is installed without {', '.join(lacking)}",
             hints=[
                 f"to install it again: stoker toolchain remove {there.name}",
                 "to make another: --into DIR",

@@ -1,4 +1,4 @@
-"""Libraries to link with where the driver's are not: every function of their headers, all empty.
+"""Makes libraries to link with if the driver is not installed: all functions of the headers, empty.
 
 A program linked with one finds the real library, by the same soname, when it runs.
 """

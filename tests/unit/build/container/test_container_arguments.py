@@ -1,4 +1,4 @@
-"""The words an engine is given."""
+"""The command line of a container engine."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""pip's settings, as a container gets them."""
+"""Passing pip's settings to a container."""
 
 from pathlib import Path
 

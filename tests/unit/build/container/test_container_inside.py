@@ -1,4 +1,4 @@
-"""Which Python of a container stoker runs in, and the wheels that fit it."""
+"""Choosing the Python of a container for stoker, and wheels that fit it."""
 
 import json
 import subprocess

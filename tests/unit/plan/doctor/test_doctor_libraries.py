@@ -1,4 +1,4 @@
-"""Features that would switch themselves off, and BLAS."""
+"""Features that CMake would switch off without an error, and BLAS."""
 
 import pytest
 

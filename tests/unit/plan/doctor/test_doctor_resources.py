@@ -1,4 +1,4 @@
-"""Memory, disk, and who would kill the build."""
+"""Memory, disk space, and programs that would kill the build."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Doctor as a whole: what a healthy machine hears, who is worst, whether the plan can run."""
+"""Doctor as a whole: a healthy machine, the order of findings, whether the plan can run."""
 
 import shlex
 from typing import Any
