@@ -23,6 +23,7 @@ COMMANDS = {
     "history": "List governed runs and what each of their steps needed.",
     "report": "Write a page about a run: timeline, memory, critical path, comparison.",
     "trace": "Write a run as a trace for Perfetto.",
+    "graph": "Show the targets of a build, what blocks them, and what a change rebuilds.",
     "simulate": "Predict how long a measured build takes on another machine.",
     "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
     "package": "Make a wheel portable: run paths, requirements, bundled libraries, tags.",

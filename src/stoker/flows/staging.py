@@ -42,6 +42,7 @@ from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
 from stoker.plan.record import lasting_json
 from stoker.plan.subject import Subject
+from stoker.source import cmake_reply
 from stoker.source.ninja import read_edges
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
@@ -227,6 +228,7 @@ class Staging:
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         words, extra = self._with_probe(asked)
         answer_file(build).unlink(missing_ok=True)
+        cmake_reply.ask(build)  # for `stoker graph`
         self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
         return cache, graph

@@ -1,0 +1,108 @@
+"""`stoker graph`: a build folder, what was measured of its steps, and its graph."""
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from posixpath import normpath
+
+from msgspec.structs import replace
+
+from stoker.build.work import work_folders
+from stoker.govern.command_line import build_folder
+from stoker.govern.history import History
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.graph import BuildGraph, Timing
+from stoker.source.build_graph import Owners, Steps, find_impact, make_build_graph
+from stoker.source.cmake_reply import read_targets
+from stoker.source.ninja import read_discovered, read_durations, read_graph
+
+Say = Callable[[str], None]
+
+_SOURCE = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.*)$", re.MULTILINE)
+_MOST_SHOWN = 5  # files with the same name in an error
+
+
+def graph_of(place: Path, *, impact: str | None = None, say: Say) -> BuildGraph:
+    """``place``: a build folder, or a source tree that was built. ``impact``: a file, for what a
+    change to it rebuilds. ``say`` is told which folder was chosen.
+    """
+    folder = find_build(place)
+    if folder != place.absolute():
+        say(f"the build folder is {folder}")
+    steps = Steps(str(folder), read_graph(folder))
+    if not steps.real:
+        raise UsageError(f"{folder / 'build.ninja'} has no steps")
+    reply = read_targets(folder)
+    owners, timings = Owners(steps, reply), _timings(folder)
+    graph = make_build_graph(steps, owners, timings, folder=str(folder), has_reply=bool(reply))
+    if impact is None:
+        return graph
+    discovered = read_discovered(folder)
+    file = _file(impact, folder, steps.files(discovered))
+    return replace(graph, impact=find_impact(steps, owners, timings, file, discovered))
+
+
+def find_build(place: Path) -> Path:
+    """Return the build folder itself, or the one that was used last for a source tree."""
+    if not place.is_dir():
+        raise UsageError(f"there is no folder {place}")
+    tree = place.resolve()
+    candidates = [place.absolute(), tree / "build", *(f / "build" for f in work_folders(tree))]
+    built = [folder for folder in candidates if (folder / "build.ninja").is_file()]
+    if not built:
+        raise UsageError(
+            f"there is no build.ninja in {place}, and stoker has not built this tree",
+            hints=[f"`stoker build {place}`", "or configure it: `cmake -G Ninja -S . -B build`"],
+        )
+    if built[0] == candidates[0]:
+        return built[0]
+    return max(built, key=lambda folder: (folder / "build.ninja").stat().st_mtime)
+
+
+def _timings(folder: Path) -> dict[str, Timing]:
+    """Return what the steps took, by output. The history comes before ninja's log, whose times
+    include the time that a step waited for its permit.
+    """
+    found = {name: Timing(seconds=seconds) for name, seconds in read_durations(folder).items()}
+    name = build_folder(str(folder))
+    with suppress(StorageError), History() as history:
+        for record in history.recent():
+            if record.step.directory == name and record.step.output:
+                timing = Timing(seconds=record.seconds, peak=record.peak)
+                found[_relative(record.step.output, folder)] = timing
+    return found
+
+
+def _relative(output: str, folder: Path) -> str:
+    return os.path.relpath(output, folder) if output.startswith("/") else normpath(output)
+
+
+def _file(word: str, folder: Path, known: "set[str]") -> str:
+    """Return the absolute path of a file: from here, from the build folder or the source tree, or
+    the end of the path of a single file of the build.
+    """
+    bases = (Path.cwd(), folder, _source(folder))
+    paths = [normpath(base / word) for base in bases if base]
+    paths += [str(Path(path).resolve()) for path in paths]
+    for path in paths:
+        if path in known:
+            return path
+    ending = sorted(path for path in known if path.endswith(f"/{word}"))
+    if len(ending) == 1:
+        return ending[0]
+    if ending:
+        shown = ending[:_MOST_SHOWN]
+        raise UsageError(f"{len(ending)} files of the build are called {word}", hints=shown)
+    existing = next((path for path in paths if Path(path).exists()), None)
+    if existing is None:
+        raise UsageError(f"there is no file {word}, and the build does not use one")
+    return existing
+
+
+def _source(folder: Path) -> Path | None:
+    with suppress(OSError):
+        found = _SOURCE.search((folder / "CMakeCache.txt").read_text(errors="replace"))
+        return Path(found[1]) if found else None
+    return None
