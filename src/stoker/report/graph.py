@@ -1,7 +1,7 @@
 """A build graph as a terminal page, as an SVG drawing and as an HTML page without scripts.
 
 The drawing is our own: targets in columns by the longest chain before them, in each column ordered
-by where their neighbours are. Graphviz would draw it too, but is a system package that most
+by the rows of the targets that they are linked to. Graphviz would draw it too, but is a system package that most
 machines lack, and the picture must not depend on whether it is installed.
 """
 
@@ -202,12 +202,12 @@ def _rows(columns: Mapping[int, Sequence[str]]) -> dict[str, float]:
 
 
 def _order(
-    names: list[str], neighbours: Mapping[str, Sequence[str]], rows: Mapping[str, float]
+    names: list[str], linked: Mapping[str, Sequence[str]], rows: Mapping[str, float]
 ) -> None:
-    """Sort a column by the mean row of each target's neighbours."""
+    """Sort a column by the mean row of the targets that each is linked to."""
 
     def mean(name: str) -> float:
-        near = neighbours[name]
+        near = linked[name]
         return sum(rows[each] for each in near) / len(near) if near else rows[name]
 
     names.sort(key=mean)
