@@ -1,8 +1,8 @@
 """A build graph as a terminal page, as an SVG drawing and as an HTML page without scripts.
 
-The drawing is our own: targets in columns by the longest chain before them, in each column ordered
-by the rows of the targets that they are linked to. Graphviz would draw it too, but is a system package that most
-machines lack, and the picture must not depend on whether it is installed.
+The drawing is our own: targets are in columns by the longest chain before them, and each column is
+ordered by the rows of the targets that its own are linked to. Graphviz would draw it too, but is a
+system package that most machines lack, and the picture must not depend on what is installed.
 """
 
 from collections import defaultdict
