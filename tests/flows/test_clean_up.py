@@ -54,7 +54,7 @@ def test_clean_says_which_link_it_leaves_alone(stoker: Stoker, tree: Path, tmp_p
     (tree / "build").symlink_to("../disk2")
     with work.locked(work.in_tree_folder(tree)):
         pass
-    done = stoker("clean", "--yes", cwd=tree)
+    done = stoker("clean", "--yes", cwd=tree, COLUMNS="300")
     assert done.returncode == 0
     assert f"left alone, a link of your own: {tree / 'build'} -> ../disk2" in done.stdout
     assert "there is nothing" in done.stderr
@@ -124,7 +124,7 @@ def test_gc_of_history(stoker: Stoker) -> None:
 def test_what_a_build_uses_stays(stoker: Stoker, tree: Path) -> None:
     path = built(tree)
     with work.locked(path):
-        done = stoker("clean", "--yes", cwd=tree)
+        done = stoker("clean", "--yes", cwd=tree, COLUMNS="300")
     assert done.returncode == 0
     assert f"in use: {path}" in done.stdout
     assert path.is_dir()

@@ -5,6 +5,7 @@ These rules look at the plan alone. ``stoker.plan.doctor`` checks what this mach
 
 import re
 from collections.abc import Callable, Iterator
+from math import inf
 
 from stoker.knowledge.cpus import cpu_dispatch, cpu_family
 from stoker.knowledge.cuda import CudaRelease, cuda_releases
@@ -16,6 +17,7 @@ from stoker.model.errors import UsageError, nearest
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
+from stoker.model.units import whole_number
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.subject import Subject
 
@@ -249,8 +251,10 @@ def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+def _numbers(version: str) -> tuple[float, ...]:
+    """Return the parts of a version; a part with too many digits is larger than any other."""
+    parts = (whole_number(part) for part in version.split("."))
+    return tuple(inf if part is None else part for part in parts)
 
 
 def _unset_targets(subject: Subject) -> Iterator[Finding]:
