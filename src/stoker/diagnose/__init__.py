@@ -1,1 +1,1 @@
-"""From the log of a failed build to its cause, the evidence and the fix."""
+"""Finds the cause of a failed build in its log, with the evidence and the fix."""

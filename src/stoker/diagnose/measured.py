@@ -21,7 +21,7 @@ _MOST_SHOWN = 5
 
 
 class Measured(Value, frozen=True, kw_only=True):
-    """``killed`` and ``failed`` are steps whose last attempt ended so."""
+    """Measurements of a run. ``killed`` and ``failed`` are steps whose last attempt ended so."""
 
     status: int | None = None  # of the command
     oom_kills: int = 0

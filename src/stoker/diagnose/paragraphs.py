@@ -1,4 +1,4 @@
-"""CMake breaks its messages near column 77, wherever a path happens to end: what belongs together.
+"""Joins the lines of CMake's messages, which CMake breaks near column 77 at any place.
 
 Knows no causes and no errors, only how such a message is laid out.
 """

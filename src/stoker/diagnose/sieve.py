@@ -35,7 +35,7 @@ _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
 
 class Log(Value, frozen=True, kw_only=True):
-    """The lines that were kept, and how many there are in all."""
+    """The lines that were kept, and the total number of lines."""
 
     lines: tuple[Line, ...]
     total: int

@@ -1,4 +1,4 @@
-"""Which signs of which causes a log holds. Knows the entries and the steps, and ranks nothing."""
+"""Finds the signs of causes in a log. It does not rank them."""
 
 import re
 from collections import defaultdict
@@ -23,7 +23,7 @@ _CONTINUES = re.compile(r"\s{1,24}(?!\d{1,6} \|)[\w'\"`(/<]").match  # and quote
 
 
 class Match(Value, frozen=True, kw_only=True):
-    """A sign that holds: where, with which lines besides, and what the groups of its match took."""
+    """A sign that was found: where, with which other lines, and the groups of its match."""
 
     cause: Failure
     sign: Sign
@@ -47,7 +47,7 @@ def find_matches(lines: Sequence[Line], steps: Steps) -> list[Match]:
 
 
 class _Anywhere:
-    """Where in the whole log a pattern is found first, looked for once."""
+    """The first place of a pattern in the whole log, searched once."""
 
     def __init__(self, lines: Sequence[Line]):
         self._lines = lines

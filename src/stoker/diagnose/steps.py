@@ -1,4 +1,4 @@
-"""Finds in a log what failed: which lines are errors, which only repeat one, where a step begins.
+"""Finds in a log what failed: errors, lines that only repeat an error, and the start of each step.
 
 Knows how tools speak (compilers, linkers, make, ninja, CMake, pip, Python, docker), and no cause.
 """
@@ -17,7 +17,9 @@ _START = r"^\s{0,24}(?:\[ {0,2}\d{1,3}%\] |\[\d{1,6}/\d{1,6}\] )?"
 
 
 class Level(IntEnum):
-    """Who spoke, the innermost first. What succeeds takes back the failures of what it holds."""
+    """The kind of tool that printed a line, the innermost first. A success cancels the failures of
+    the tools that it started.
+    """
 
     LINE = 0  # any tool
     CONFIGURE = 1
@@ -28,7 +30,7 @@ class Level(IntEnum):
 
 
 class _Any:
-    """Whether one of several patterns is in a text; most texts lack even their literals."""
+    """Tests whether one of several patterns matches a text; most texts lack even their literals."""
 
     def __init__(self, *patterns: str):
         self._patterns = [
@@ -151,7 +153,7 @@ _MOST_ABOVE = 40  # lines of a traceback before its error
 
 
 class Steps(Value, frozen=True, kw_only=True):
-    """What is known of the lines of a log; all numbers are indices into them."""
+    """The classification of a log's lines; all numbers are indices into them."""
 
     step: tuple[int, ...]  # the number of the step of each line
     fences: tuple[int, ...]  # where one step of ninja ends and the next begins
@@ -165,7 +167,7 @@ class Steps(Value, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether some failure was not taken back by a success of what holds it."""
+        """Whether there is a failure that no later success cancelled."""
         return any(not self._taken_back(*failure) for failure in self.last_failure.items())
 
     def _taken_back(self, level: Level, line: int) -> bool:

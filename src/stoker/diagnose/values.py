@@ -1,4 +1,4 @@
-"""What a diagnosis is made of. The names are those of its JSON."""
+"""The values of a diagnosis, with the names of its JSON."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ class Status(StrEnum):
 
 
 class Line(Value, frozen=True, kw_only=True):
-    """A line as its tool printed it: without colours, time stamps and the prefixes of others."""
+    """A line as its tool printed it, without colours, time stamps and prefixes of other tools."""
 
     number: int
     text: str
@@ -28,7 +28,7 @@ class Evidence(Value, frozen=True, kw_only=True):
 
 
 class FoundCause(Value, frozen=True, kw_only=True):
-    """A cause, with what speaks for it and what to do; the templates are filled in."""
+    """A cause with its evidence and its fixes, with all parameters filled in."""
 
     cause: str
     title: str
@@ -42,7 +42,9 @@ class FoundCause(Value, frozen=True, kw_only=True):
 
 
 class Diagnosis(Value, frozen=True, kw_only=True):
-    """``findings`` are best first; ``unexplained`` is the first error of a step without any."""
+    """The result. ``findings`` are best first; ``unexplained`` is the first error without a known
+    cause.
+    """
 
     status: Status
     findings: tuple[FoundCause, ...] = ()

@@ -1,4 +1,4 @@
-"""From a log, and what was measured of its run, to the causes in order of confidence.
+"""Ranks the causes of a log, and of the measurements of its run, by confidence.
 
 Pure: reads nothing, asks the machine nothing; facts about it come with the run.
 """

@@ -55,7 +55,7 @@ class Example(Row, frozen=True, kw_only=True):
 
 
 class Failure(Row, frozen=True, kw_only=True):
-    """A cause that has a name."""
+    """A named cause of failed builds."""
 
     name: str
     title: str

@@ -1,4 +1,6 @@
-"""Instruction sets beyond the lowest CPU of a family: how they show, and who may use them."""
+"""Instruction sets beyond the lowest CPU of a family: how they are recognised, and which code may
+use them.
+"""
 
 import re
 from functools import cache

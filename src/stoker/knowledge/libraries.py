@@ -1,4 +1,4 @@
-"""The libraries a build may link. Where they are, ``stoker.machine.libraries`` finds out."""
+"""The libraries that a build may link. ``stoker.machine.libraries`` finds them."""
 
 import re
 from functools import cache
@@ -27,7 +27,7 @@ class LibraryRow(Row, frozen=True, kw_only=True):
 
 
 class Search(Row, frozen=True, kw_only=True):
-    """Where libraries are looked for, whichever they are."""
+    """The folders in which all libraries are searched."""
 
     includes: tuple[str, ...]
     libraries: tuple[str, ...]

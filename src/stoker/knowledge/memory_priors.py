@@ -1,4 +1,4 @@
-"""Memory of steps that were never measured: shipped figures, each with what it rests on."""
+"""Shipped memory figures for steps that were never measured, each with its source."""
 
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache

@@ -1,4 +1,4 @@
-"""Platforms one can plan for."""
+"""The platforms that stoker can plan for."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Libraries that wheels need by name, and who brings them."""
+"""Libraries that wheels need by name, and the packages that provide them."""
 
 import re
 from fnmatch import fnmatchcase, translate

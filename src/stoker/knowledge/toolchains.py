@@ -1,4 +1,4 @@
-"""Toolchains that can be made out of a package index's wheels, and how."""
+"""Toolchains that can be made from wheels of the package index."""
 
 from functools import cache
 
@@ -31,7 +31,7 @@ class Proof(Row, frozen=True, kw_only=True):
 
 
 class Kind(Row, frozen=True, kw_only=True):
-    """The head of toolchains.toml says what each field means."""
+    """A kind of toolchain. The comment at the top of toolchains.toml explains the fields."""
 
     package: str
     summary: str
@@ -55,7 +55,7 @@ class Kind(Row, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be asked for beyond the bare toolchain."""
+        """The names of the optional components."""
         return tuple(sorted({*self.extras, *self.packages, *self.brings}))
 
 

@@ -1,4 +1,4 @@
-"""The programs a build may use, by role. Whether they are here, ``stoker.machine`` finds out."""
+"""The programs that a build may use, by role. ``stoker.machine`` finds them."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Releases of PyTorch, and which environment variables its front ends hand to CMake."""
+"""Releases of PyTorch, and the environment variables that its front ends pass to CMake."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""What goes and what stays, as a table."""
+"""A table of what is removed and what is kept."""
 
 import time
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What suits a machine, what was published and what was removed, as pages for a terminal."""
+"""Terminal pages of a selection, of published wheels and of removed wheels."""
 
 import shlex
 from collections.abc import Sequence

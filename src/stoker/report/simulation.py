@@ -1,4 +1,4 @@
-"""Simulated builds as a table: what each machine and policy would come to."""
+"""A table of simulated builds, one row for each machine and policy."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""What the user wants and where it was said: default, stoker.toml, environment, command line."""
+"""The user's settings and their origins: default, stoker.toml, environment, command line."""

@@ -167,7 +167,7 @@ PARTS = ("platform", "blas", "python", "build_type", "sanitizer")
 
 
 class CommandLine(Value, frozen=True, kw_only=True):
-    """Settings, features and CMake options as they stand on the command line, unparsed."""
+    """Settings, features and CMake options of the command line, unparsed."""
 
     options: dict[str, str] = {}
     features: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class MachinePrice(Value, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Prices(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an hour costs; 0 where the user gave no price."""
+    """The price of an hour; 0 if the user gave none."""
 
     currency: str = ""
     cpu_hour: Price = 0.0

@@ -1,1 +1,1 @@
-"""What a source tree is, as read from its own files. Nothing of it is run, nothing is decided."""
+"""Reads what a source tree is from its own files, without running any of it."""

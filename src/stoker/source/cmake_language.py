@@ -1,4 +1,4 @@
-"""The CMake language: text to commands and their arguments, in one pass of one scanner.
+"""Parses the CMake language: text to commands and their arguments, in one pass.
 
 Does not interpret or evaluate commands, and opens no file.
 """
@@ -21,7 +21,7 @@ class Argument(Value, frozen=True, kw_only=True):
 
     @property
     def value(self) -> str:
-        """What CMake passes on before it replaces any ``${variable}``."""
+        """The argument as CMake passes it on, before it replaces any ``${variable}``."""
         if self.kind is ArgumentKind.BRACKET:
             fence = self.source.index("[", 1) + 1
             return self.source[fence:-fence].removeprefix("\n")
@@ -30,7 +30,7 @@ class Argument(Value, frozen=True, kw_only=True):
 
 
 class Command(Value, frozen=True, kw_only=True):
-    """``name`` is in lower case, since CMake does not tell the cases apart."""
+    """A command. ``name`` is in lower case, because CMake ignores case."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -43,7 +43,7 @@ class Problem(Value, frozen=True, kw_only=True):
 
 
 class Script(Value, frozen=True, kw_only=True):
-    """The commands of a text, up to its problem where it has one."""
+    """The commands of a text, up to its first syntax error."""
 
     commands: tuple[Command, ...]
     problem: Problem | None = None

@@ -1,4 +1,4 @@
-"""What CMake's file API says about the targets of a build folder.
+"""Reads the targets of a build folder through CMake's file API.
 
 CMake answers a query when it configures: ``ask`` leaves the query, ``read_targets`` reads the
 answer. A folder that was configured without a query has none.

@@ -1,4 +1,6 @@
-"""CMake conditions as text: joined, negated, and the names they read. Nothing is evaluated."""
+"""CMake conditions as text: conjunctions, negations, and the names they read. Nothing is
+evaluated.
+"""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -28,7 +28,7 @@ _MOST_NOTES = 1000
 
 
 class TreeFiles:
-    """Reads below ``root`` and gathers in ``notes`` what could not be read, and why."""
+    """Reads files below ``root`` and notes what could not be read, and why."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""Which commit a tree is and how its submodules stand, where git knows.
+"""Reads the commit of a tree and the state of its submodules from git.
 
 Git runs what the configuration of a repository names: file system monitors, hooks, filters, ssh.
 The tree is untrusted. So git is shown a repository of ours, which has the objects and the
@@ -71,7 +71,7 @@ def submodule_states(tree: Path) -> dict[str, str]:
 
 
 class _View(Value, frozen=True, kw_only=True):
-    """A repository as git may see it. ``commit`` is missing where there is none yet."""
+    """A repository as git may see it. ``commit`` is ``None`` if there is none yet."""
 
     tree: Path
     commit: str | None

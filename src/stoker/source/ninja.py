@@ -1,4 +1,4 @@
-"""What ninja's own files say of a build folder: its edges, and how long each took last time.
+"""Reads ninja's own files in a build folder: the build statements and their last durations.
 
 Reads build.ninja, .ninja_log and .ninja_deps. Rules are not read, nor variables of a single edge:
 CMake and torch's cpp_extension write paths out, or behind a variable of the whole file.
@@ -24,8 +24,8 @@ _LARGEST, _LARGEST_PER_BYTE = 16 << 20, 8  # characters that variables may add
 
 
 class Edge(Value, frozen=True, kw_only=True):
-    """One build statement. A change of what it ``needs`` makes it run again; what it comes
-    ``after`` only has to be there first.
+    """One build statement. A change of its ``needs`` makes it run again; its ``after`` files only
+    have to exist first.
     """
 
     outputs: tuple[str, ...]
@@ -35,7 +35,9 @@ class Edge(Value, frozen=True, kw_only=True):
 
 
 class Graph(Value, frozen=True, kw_only=True):
-    """``defaults``: what a call without targets makes; all where there are none."""
+    """The build statements of a folder. ``defaults`` are the targets of a call without targets;
+    empty means all.
+    """
 
     edges: tuple[Edge, ...] = ()
     defaults: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the CMake files of a tree let one choose: its options, its variables, its languages.
+"""Reads the options, variables and languages of a tree from its CMake files.
 
 Reads declarations and the if() blocks that contain them in the same file. Evaluates nothing: an
 option with a computed name is not found, nor is the condition of an include().
@@ -28,7 +28,7 @@ _LONGEST, _COST_OF_PART = 1000, 20
 
 
 class CMakeProject(Value, frozen=True, kw_only=True):
-    """What the root's project() says. ``version`` only where it is written out."""
+    """The root's project(). ``version`` is set only if it is a literal."""
 
     name: str
     version: str | None

@@ -1,4 +1,4 @@
-"""What a tree says of itself as a Python package: PKG-INFO, pyproject.toml, setup.py, __init__.py.
+"""Reads the Python package of a tree: PKG-INFO, pyproject.toml, setup.py, __init__.py.
 
 Does not know CMake, nor whether stoker can build the package.
 """
@@ -34,7 +34,8 @@ class _Pyproject(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Package(Value, frozen=True, kw_only=True):
-    """``front_end`` is ``None`` where there is nothing for pip to build.
+    """A Python package. ``front_end`` is ``None`` if pip has nothing to build. ``torch_names`` is
+    what setup.py may use of torch; ``None`` if it does not import it.
 
     ``torch_names`` is what setup.py may use of torch; ``None`` where it does not import it.
     """

@@ -1,4 +1,4 @@
-"""Python files as syntax trees: what they name and assign as literals.
+"""Reads names and literals from the syntax trees of Python files, without running them.
 
 No code is ever run, so what a file computes is not known.
 """
@@ -19,7 +19,9 @@ _WORD = re.compile(r"\w+")
 
 
 class Setup(Value, frozen=True, kw_only=True):
-    """``torch_names``: what setup.py may use of torch; ``None`` where it does not import it."""
+    """A setup.py. ``torch_names`` is what it may use of torch; ``None`` if it does not
+    import it.
+    """
 
     name: str | None = None
     version: str | None = None

@@ -1,4 +1,4 @@
-"""What a source tree is: its kind, version, front end, options and parts, as its files say.
+"""Reads what a source tree is: its kind, version, front end, options and parts.
 
 Reads; neither runs anything of the tree nor decides how it is built.
 """
