@@ -47,6 +47,14 @@ class Installer(Value, frozen=True, kw_only=True):
     def download(self, folder: Path, requirements: Sequence[str]) -> list[str]:
         return [*self.pip, "download", "--dest", str(folder), *requirements]
 
+    def download_wheel(
+        self, folder: Path, requirement: str, *, python: str, platforms: Sequence[str]
+    ) -> list[str]:
+        """One wheel without what it requires, also for another Python and platform than this."""
+        options = ["--no-deps", "--only-binary=:all:", "--python-version", python]
+        options += [word for platform in platforms for word in ("--platform", platform)]
+        return [*self.pip, "download", *options, "--dest", str(folder), requirement]
+
 
 def find_installer(
     python: str, environment: Mapping[str, str], wanted: InstallerKind | None = None

@@ -16,6 +16,7 @@ COMMANDS = {
     "options": "List the CMake options of a source tree.",
     "toolchain": "Install compilers and build tools from the package index, without root.",
     "build": "Build a source tree into a verified wheel; an interrupted build resumes.",
+    "matrix": "Build every variant of stoker.toml, or slim a wheel for each of them.",
     "develop": "Build and install a source tree in editable mode.",
     "container": "List, enter and remove the containers that builds have kept.",
     "run": "Run a build command with as many jobs as fit in memory.",

@@ -45,7 +45,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
             recorded=recorded,
         )
     except StageError as error:
-        _diagnose(error, view)
+        diagnose(error, view)
         raise
     finally:
         view.close()
@@ -114,7 +114,7 @@ def _write_report(built: "Built", view: "View") -> None:
         view.write(f"stoker: report in {page}\n")
 
 
-def _diagnose(error: "StageError", view: "View") -> None:
+def diagnose(error: "StageError", view: "View") -> None:
     """Print the likely cause before the error itself."""
     from stoker.flows.diagnosing import diagnose_folder
     from stoker.report.diagnosis import short

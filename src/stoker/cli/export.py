@@ -14,7 +14,12 @@ from stoker.model.export import ExportFormat
 @click.argument("source", required=False)
 @request_options(source=False)
 @click.option("--matrix", is_flag=True, help="Export every variant of stoker.toml.")
-@click.option("--only", metavar="TEXT", default="", help="With --matrix: names that contain TEXT.")
+@click.option(
+    "--only",
+    metavar="TEXT",
+    default="",
+    help="With --matrix: names that contain TEXT, or a pattern.",
+)
 @click.option(
     "--cpus",
     "builder_cpus",

@@ -84,6 +84,7 @@ def read_request(arguments: dict[str, Any]) -> CommandLine:
         options={name: _as_text(value) for name, value in given.items()},
         features=tuple(name if on else f"no{name}" for name, on in switches.items()),
         defines=dict(_define(text) for text in arguments.get("defines", ())),
+        file=arguments.get("file"),
     )
 
 

@@ -67,12 +67,14 @@ def build(
     watcher: Watcher,
     *,
     recorded: Recorded | None = None,
+    apart: str = "",
 ) -> Built:
     """Build a source and return the record.
 
     One build at a time works on a tree and variant; a second one is refused. A build that ended
     early, for whatever reason, is resumed by the next call with the same source and variant.
     ``recorded``: the build to repeat, with its settings instead of those for this machine.
+    ``apart`` keeps the folders of builds apart that differ in more than the variant.
     """
     check_writable(Path(request.out))
     with ExitStack() as stack:
@@ -89,7 +91,7 @@ def build(
         plan = make_plan(subject, estimated(subject))
         if recorded:
             plan = _repeated(subject, plan, recorded, watcher)
-        work = stack.enter_context(held(_work_folder(subject)))
+        work = stack.enter_context(held(_work_folder(subject, apart)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
         what = f"stoker build {folder.path.name}"
         broadcast = stack.enter_context(Broadcast(what, source.path))
@@ -123,12 +125,12 @@ def _tree(subject: Subject) -> SourceTree:
     return subject.tree
 
 
-def _work_folder(subject: Subject) -> Path:
+def _work_folder(subject: Subject, apart: str) -> Path:
     tree, python = _tree(subject), subject.toolbox.python
     return work_folder(
         Path(tree.path),
         name=tree.name,
-        variant=subject.name,
+        variant=f"{subject.name}-{apart}" if apart else subject.name,
         python=f"{python.executable} {python.version}",
     )
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stoker.build.acquire.naming import Named, parse
 from stoker.flows.planning import plan
 from stoker.knowledge.projects import builder_image
-from stoker.model.errors import UsageError, unknown
+from stoker.model.errors import UsageError
 from stoker.model.export import BuilderSize, Export, ExportedFile, ExportFormat, ExportJob
 from stoker.model.plan import Plan
 from stoker.model.source import SourceKind
@@ -18,7 +18,7 @@ from stoker.outside.files import write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name
 from stoker.settings.declared import CommandLine
-from stoker.settings.toml import find_file, read_file
+from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
 
 _PYTHON = "3.12"  # where the variant names none
@@ -81,17 +81,7 @@ def _variants(wanted: ExportWanted, request: CommandLine, chosen: UserOptions) -
         return (str(chosen.text("variant")),)
     if "variant" in request.options:
         raise UsageError("--variant and --matrix exclude each other")
-    path = find_file(current_folder())
-    names = tuple(read_file(path).variants) if path else ()
-    if not path or not names:
-        raise UsageError(
-            "there is no stoker.toml with variants here or in a folder above",
-            hints=["write [variants.NAME] tables, or name one variant with --variant"],
-        )
-    found = tuple(name for name in names if wanted.only in name)
-    if not found:
-        raise unknown("variant", wanted.only, names, where=path.name)
-    return found
+    return variant_names(find_file(current_folder()), wanted.only)
 
 
 def _portable(named: Named) -> str:

@@ -47,7 +47,7 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
     chosen = read_user_options(request, environment)
     tree = _tree(chosen)
     machine = read_machine((Path(tree.path),) if tree else ())
-    variant, origins = _variant(chosen, machine)
+    variant, origins = chosen_variant(chosen, machine)
     toolbox = _toolbox(variant.python, environment)
     return Subject(
         variant=variant,
@@ -67,10 +67,11 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
 def named_variant(text: str) -> Variant:
     """Return the variant that these words, or this name in stoker.toml, stand for."""
     chosen = read_user_options(CommandLine(options={"variant": text}), {})
-    return _variant(chosen, read_machine(()))[0]
+    return chosen_variant(chosen, read_machine(()))[0]
 
 
-def _variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
+def chosen_variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
+    """Return the variant that the settings ask for, and the origin of each of its parts."""
     return wanted_variant(
         _said(chosen, "variant"),
         parts={part: _said(chosen, part) for part in PARTS if part in chosen.values},

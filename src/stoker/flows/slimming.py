@@ -123,7 +123,7 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
     aside = Path(tempfile.gettempdir()) if output.dry_run else into
     with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)
-        if output.dry_run or not changed(cuts):
+        if output.dry_run or not (changed(cuts) or (cuts and request.label)):
             return _report(cuts)
         _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=output.force)
         made, become = in_wheel.write_wheel(wheel, cuts, request, into)

@@ -34,10 +34,20 @@ class WheelFigures(Row, frozen=True, kw_only=True):
     basis: str
 
 
+class SlimFigures(Row, frozen=True, kw_only=True):
+    """A wheel of ``bytes`` slimmed and verified. More than ``cpus`` were not measured."""
+
+    bytes: int
+    cpu_seconds: float
+    cpus: int
+    basis: str
+
+
 class Estimates(Row, frozen=True, kw_only=True):
     build: tuple[BuildFigures, ...]
     heavy: tuple[HeavyRow, ...]
     wheel: tuple[WheelFigures, ...]
+    slim: SlimFigures
 
 
 @cache

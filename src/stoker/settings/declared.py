@@ -19,6 +19,7 @@ class Group(StrEnum):
 
     PLAN = "plan"  # plan, doctor, build and develop
     BUILD = "build"
+    MATRIX = "matrix"
     GOVERN = "govern"  # run, build and develop
 
 
@@ -101,6 +102,22 @@ _BUILD = (
         group=Group.BUILD,
     ),
 )
+_MATRIX = (
+    Declared(
+        name="from",
+        help="What a matrix makes each wheel from. build: the source; slim: an existing wheel, "
+        "cut down to the GPUs of the variant. Default: build.",
+        default="build",
+        choices=("build", "slim"),
+        group=Group.MATRIX,
+    ),
+    Declared(
+        name="wheel",
+        help="The wheel to slim: a path, or NAME==VERSION of the package index.",
+        metavar="WHEEL",
+        group=Group.MATRIX,
+    ),
+)
 _GOVERN = (
     Declared(
         name="memory",
@@ -160,15 +177,20 @@ _GOVERN = (
         group=Group.GOVERN,
     ),
 )
-OPTIONS: dict[str, Declared] = {option.name: option for option in (*_PLAN, *_BUILD, *_GOVERN)}
+_ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN)
+OPTIONS: dict[str, Declared] = {option.name: option for option in _ALL}
 
 # Parts of a variant that can also be given apart from its name.
 PARTS = ("platform", "blas", "python", "build_type", "sanitizer")
 
 
 class CommandLine(Value, frozen=True, kw_only=True):
-    """Settings, features and CMake options of the command line, unparsed."""
+    """Settings, features and CMake options of the command line, unparsed.
+
+    ``file`` is read instead of the stoker.toml of this folder.
+    """
 
     options: dict[str, str] = {}
     features: tuple[str, ...] = ()
     defines: dict[str, str] = {}
+    file: str | None = None

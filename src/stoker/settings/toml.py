@@ -5,6 +5,7 @@ Checks keys and types, not what the values mean.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class TomlTable(Value, frozen=True, kw_only=True):
     where: str
     values: dict[str, Located] = {}
     features: tuple[Located, ...] = ()
+    pythons: tuple[Located, ...] = ()  # of a matrix; one build takes the first
     defines: dict[str, Located] = {}
     description: str = ""
 
@@ -56,6 +58,22 @@ def find_file(start: Path) -> Path | None:
         if (folder / FILE_NAME).is_file():
             return folder / FILE_NAME
     return None
+
+
+def variant_names(path: Path | None, only: str = "") -> tuple[str, ...]:
+    """Return the variants of a stoker.toml whose name contains ``only`` or fits that pattern."""
+    names = tuple(read_file(path).variants) if path else ()
+    if not path or not names:
+        raise UsageError(
+            f"{path} has no variants"
+            if path
+            else "there is no stoker.toml with variants here or in a folder above",
+            hints=['write tables such as [variants.fleet] with variant = "cu130-sm80+sm90"'],
+        )
+    pattern = only if re.search(r"[*?\[]", only) else f"*{only}*"
+    if found := tuple(name for name in names if fnmatchcase(name, pattern)):
+        return found
+    raise unknown("variant", only, names, where=path.name)
 
 
 def read_file(path: Path) -> SettingsFile:
@@ -112,17 +130,27 @@ class _Reader:
             if key not in _ENTRY_KEYS:
                 raise unknown("key", key, _ENTRY_KEYS, where=self.where((*path, key)))
         defines = self.table(table.get("define", {}), (*path, "define"))
+        pythons = self._pythons(table, (*path, "python"))
         return TomlTable(
             where=self.where(path),
             values={
                 key: self._setting(option, table[key], (*path, key))
                 for key, option in OPTIONS.items()
-                if key in table
-            },
+                if key in table and key != "python"
+            }
+            | ({"python": pythons[0]} if pythons else {}),
+            pythons=pythons,
             features=self._words(table.get("features", []), (*path, "features")),
             defines={key: self._scalar(defines[key], (*path, "define", key)) for key in defines},
             description=self._text(table.get("description", ""), (*path, "description")).value,
         )
+
+    def _pythons(self, table: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Located, ...]:
+        """Return the versions of Python, which are a text or a list of texts."""
+        given = table.get("python", [])
+        if isinstance(given, list):
+            return self._words(given, path)
+        return (self._setting(OPTIONS["python"], given, path),)
 
     def _setting(self, option: Declared, value: Any, path: tuple[str, ...]) -> Located:
         types, wanted = _TYPES[option.kind]

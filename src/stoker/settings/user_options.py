@@ -56,7 +56,9 @@ def read_user_options(
 ) -> UserOptions:
     """Gather all values; stoker.toml is that of this folder, of one above, or of the source."""
     source = said.options.get("source") or environment.get(OPTIONS["source"].variable)
-    path = find_file(current_folder()) or (find_file(Path(source).absolute()) if source else None)
+    path = Path(said.file) if said.file else find_file(current_folder())
+    if path is None and source:
+        path = find_file(Path(source).absolute())
     return gather(
         file=read_file(path) if path else None,
         environment=environment,

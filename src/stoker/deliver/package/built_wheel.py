@@ -65,7 +65,7 @@ def read_built_wheel(wheel: Wheel) -> BuiltWheel:
         metadata=wheel.read(f"{wheel.dist_info}/METADATA"),
         wheel=wheel.read(f"{wheel.dist_info}/WHEEL"),
         dist_info=wheel.dist_info,
-        cuda=_cuda(wheel),
+        cuda=torch_cuda(wheel),
     )
 
 
@@ -90,7 +90,8 @@ def _machine(tags: Collection[str], machines: Collection[str], path: Path) -> st
     return fitting[0]
 
 
-def _cuda(wheel: Wheel) -> str | None:
+def torch_cuda(wheel: Wheel) -> str | None:
+    """Return the CUDA release that PyTorch was built with, or None for any other wheel."""
     if _TORCH_VERSION not in wheel.members:
         return None
     found = _CUDA.search(wheel.read(_TORCH_VERSION).decode(errors="replace"))

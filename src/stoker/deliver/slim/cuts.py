@@ -23,11 +23,16 @@ from stoker.outside.parallel import threads
 
 
 class SlimRequest(Value, frozen=True, kw_only=True):
-    """``nvidia`` includes NVIDIA's own libraries, for private use."""
+    """``nvidia`` includes NVIDIA's own libraries, for private use.
+
+    ``label`` is the local version of the slimmed wheel. Without it, the GPUs are appended to the
+    local version that the wheel has.
+    """
 
     gpus: tuple[GpuTarget, ...]
     options: SlimOptions = SlimOptions()
     nvidia: bool = False
+    label: str | None = None
 
 
 class Cut(Value, frozen=True, kw_only=True):
@@ -163,7 +168,7 @@ def make_record(
     """Return the record of a slimming. A private distribution stays private."""
     return SlimRecord(
         targets=tuple(f"{gpu.arch}{'+ptx' if gpu.ptx else ''}" for gpu in request.gpus),
-        label=target_words(request.gpus),
+        label=request.label or target_words(request.gpus),
         private=any(cut.nvidia for cut in changed) or (before is not None and before.private),
     )
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from packaging.version import InvalidVersion
+from packaging.version import InvalidVersion, Version
 
 from stoker.artifact.elf import MAGIC
 from stoker.artifact.engine import Content, Edit, Wheel, rewrite
@@ -25,7 +25,7 @@ from stoker.deliver.slim.cuts import (
 from stoker.deliver.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.slim import SLIM_MEMBER
+from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.outside.parallel import threads
 from stoker.outside.temporary import folder_of_process
 
@@ -88,16 +88,17 @@ def write_wheel(
 ) -> tuple[Path | None, tuple[Cut, ...]]:
     """Write the slimmed wheel to the folder ``into``, where it appears when it is complete.
 
-    Return its path, or None if no library passed its check, and the cuts as they were made.
+    Return its path, or None if no library passed its check, and the cuts as they were made. With a
+    label, a wheel that has nothing to remove is written as well, with only its version changed.
     """
     become = write_cuts(cuts, _slimmed_file)
     written = changed(become)
-    if not written:
+    if not written and (changed(cuts) or not request.label):
         return None, become
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
     contents |= _metadata(wheel, written, request)
     # Written next to the libraries, so that a killed process leaves only the temporary folder.
-    made = rewrite(wheel, Edit(contents=contents), written[0].file.parent)
+    made = rewrite(wheel, Edit(contents=contents), become[0].file.parent)
     try:
         return made.replace(into / made.name), become
     except OSError as error:
@@ -110,11 +111,15 @@ def _slimmed_file(cut: Cut) -> Path:
 
 def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Mapping[str, Content]:
     metadata, note = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/{SLIM_MEMBER}"
-    before = decode_record(wheel.read(note)) if note in wheel.members else None
+    before = _previous(wheel)
     record = make_record(request, written, before)
     headers = Headers(wheel.read(metadata))
-    previous = before.label if before else None
-    headers.replace("Version", [new_version(headers.values("Version"), record.label, previous)])
+    said = headers.values("Version")
+    if request.label:
+        version = f"{_read_version(said).public}+{request.label}"
+    else:
+        version = new_version(said, record.label, before.label if before else None)
+    headers.replace("Version", [version])
     if record.private and PRIVATE not in headers.values("Classifier"):
         headers.insert("Classifier", [PRIVATE])
     return {
@@ -123,13 +128,35 @@ def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Map
     }
 
 
+def _previous(wheel: Wheel) -> SlimRecord | None:
+    """Return the record of an earlier slimming."""
+    note = f"{wheel.dist_info}/{SLIM_MEMBER}"
+    return decode_record(wheel.read(note)) if note in wheel.members else None
+
+
+def original_label(wheel: Wheel) -> str:
+    """Return the local version of a wheel, without the label of an earlier slimming."""
+    said = Headers(wheel.read(f"{wheel.dist_info}/METADATA")).values("Version")
+    before = _previous(wheel)
+    return _local(_read_version(said), before.label if before else None)
+
+
 def new_version(said: Sequence[str], label: str, previous: str | None) -> str:
     """Append the label to the local version, in place of the label of an earlier slimming."""
+    version = _read_version(said)
+    parts = (_local(version, previous), label)
+    return f"{version.public}+{'.'.join(part for part in parts if part)}"
+
+
+def _read_version(said: Sequence[str]) -> Version:
     try:
-        version = read_version(said[0])
+        return read_version(said[0])
     except (InvalidVersion, IndexError) as error:
         raise ArtifactError(f"METADATA has no version that can be extended: {error}") from None
+
+
+def _local(version: Version, previous: str | None) -> str:
     local = version.local or ""
     if previous and (local == previous or local.endswith(f".{previous}")):
         local = local[: -len(previous)].rstrip(".")
-    return f"{version.public}+{'.'.join(part for part in (local, label) if part)}"
+    return local

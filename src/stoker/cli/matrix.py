@@ -1,0 +1,139 @@
+"""`stoker matrix`: every variant of stoker.toml across Python versions."""
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.request import read_request, run_options, setting_options, with_settings
+from stoker.settings.declared import OPTIONS, Group
+
+if TYPE_CHECKING:
+    from stoker.flows.matrix import MatrixWatcher
+    from stoker.model.errors import StokerError
+    from stoker.model.events import AnyEvent
+    from stoker.model.matrix import MatrixJob, MatrixResult
+    from stoker.report.progress import View
+
+
+@click.command()
+@click.argument("file", required=False, metavar="[FILE]")
+@click.option("--only", metavar="PATTERN", default="", help="Names that contain or match PATTERN.")
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    metavar="X.Y,...",
+    help="Python versions, e.g. 3.11,3.12. Default: those of the file, else the one here.",
+)
+@setting_options(Group.MATRIX)
+@setting_options(Group.BUILD)
+@setting_options(Group.PLAN, without=("variant", "python"))
+@click.option("--dry-run", is_flag=True, help="Only list what would be made, and the estimate.")
+@click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
+@click.option("--json", "as_json", is_flag=True, help="Print the jobs or the results as JSON.")
+@setting_options(Group.GOVERN)
+def command(**options: Any) -> None:
+    """Build every variant of stoker.toml, or of FILE, or slim a wheel for each of them.
+
+    Each wheel has its variant in its version, such as 2.9.1+cu128.sm90, so all of them fit into one
+    folder. A variant that fails does not stop the others. The same command continues a matrix that
+    was interrupted, and makes only what has changed. DIR/matrix.json lists the results.
+
+    \b
+    stoker matrix --dry-run
+    stoker matrix --python 3.11,3.12 --out wheels
+    stoker matrix --only 'cu128*'
+    stoker matrix gpus.toml --from slim --wheel torch==2.9.1 --out wheels
+    """
+    from stoker.flows.matrix import MatrixWanted, plan_matrix, run_matrix
+    from stoker.report.console import print_json, show
+    from stoker.report.matrix import jobs_page, results_page, whole_line
+    from stoker.report.progress import Progress, make_view
+
+    settings = with_settings(options)
+    out = Path(settings["out"])
+    words = (word for text in options["pythons"] for word in text.split(","))
+    wanted = MatrixWanted(
+        asked=read_request({**options, "out": None}),
+        out=out,
+        only=options["only"],
+        pythons=tuple(word.strip() for word in words if word.strip()),
+    )
+    planned = plan_matrix(wanted)
+    jobs = [item.job for item in planned]
+    if options["dry_run"]:
+        print_json(jobs) if options["as_json"] else show(jobs_page(jobs))
+        return
+    # Python has no stderr if it is closed.
+    view = make_view(Progress(settings["progress"]), sys.stderr or io.StringIO())
+    view.write(f"stoker: {whole_line(jobs)}\n")
+    try:
+        made = run_matrix(planned, out, _governing, _watcher(view, verbose=options["verbose"]))
+    finally:
+        view.close()
+    print_json(made) if options["as_json"] else show(results_page(made.results))
+    _check(made.results, out)
+
+
+def _governing(chosen: Any) -> Any:
+    """Return the options of a build from the settings of its variant."""
+    names = [name for name, option in OPTIONS.items() if option.group is Group.GOVERN]
+    return run_options({name: chosen.value(name) for name in names})
+
+
+def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
+    from stoker.build.stages import StageError
+    from stoker.cli.building import diagnose
+    from stoker.flows.building import Watcher
+    from stoker.flows.matrix import MatrixWatcher
+    from stoker.report import error_text
+    from stoker.report.building import stage_line
+    from stoker.report.matrix import begin_line, end_line
+
+    def begin(number: int, total: int, job: "MatrixJob") -> None:
+        view.write(begin_line(number, total, job))
+
+    def end(result: "MatrixResult", error: "StokerError | None") -> None:
+        if isinstance(error, StageError):
+            diagnose(error, view)
+        if error is not None:
+            view.write(error_text(error))
+        view.write(end_line(result))
+
+    def echo(chunk: bytes) -> None:
+        view.write(chunk.decode(errors="replace"))
+
+    def show(event: "AnyEvent") -> None:
+        view.show(event)
+
+    return MatrixWatcher(
+        begin=begin,
+        end=end,
+        build=Watcher(
+            show=show,
+            tell=lambda result: view.write(stage_line(result)),
+            say=lambda text: view.write(f"stoker: {text}\n"),
+            end=lambda _: None,
+            echo=echo if verbose else None,
+        ),
+    )
+
+
+def _check(results: "tuple[MatrixResult, ...]", out: Path) -> None:
+    """Raise an error that names the variants that failed."""
+    from stoker.model.errors import StokerError
+
+    failed = [result for result in results if not result.ok]
+    if not failed:
+        return
+    names = ", ".join(result.job.title for result in failed)
+    raise StokerError(
+        f"{len(failed)} of {len(results)} variants failed: {names}",
+        hints=[
+            f"the others are in {out}; their errors are above and in {out / 'matrix.json'}",
+            f"the same command tries them again; only one: --only {failed[0].job.name}",
+        ],
+    )

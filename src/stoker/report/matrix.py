@@ -1,0 +1,83 @@
+"""A matrix on the terminal: the list of what is to be made, and the table of what was made."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stoker.model.matrix import MatrixEnd, MatrixJob, MatrixResult
+from stoker.model.units import duration, size
+from stoker.plan.matrix import whole_time
+from stoker.report.console import Listing
+
+_STYLES = {
+    MatrixEnd.DONE: "green",
+    MatrixEnd.UNCHANGED: "green",
+    MatrixEnd.FAILED: "bold red",
+    MatrixEnd.INTERRUPTED: "yellow",
+}
+
+
+def jobs_page(jobs: Sequence[MatrixJob]) -> RenderableType:
+    """Return the jobs in their order, with an estimate for each."""
+    table = Listing("name", "Python", "variant", "label", "from", ">time")
+    for job in jobs:
+        amount = job.seconds.amount
+        table.add(
+            job.name,
+            job.python or "",
+            job.variant,
+            f"+{job.label}",
+            str(job.made_from),
+            "unknown" if amount is None else duration(amount),
+        )
+    return Group(table, Text(whole_line(jobs)))
+
+
+def whole_line(jobs: Sequence[MatrixJob]) -> str:
+    """Return the number of wheels and the estimated time for all of them."""
+    time = whole_time(jobs)
+    count = f"{len(jobs)} wheel{'s' if len(jobs) != 1 else ''}"
+    if time.unknown == len(jobs):
+        return f"{count}; the time is unknown"
+    known = f"about {duration(time.seconds)}"
+    return f"{count}, {known}" + (f"; the time of {time.unknown} is unknown" * bool(time.unknown))
+
+
+def begin_line(number: int, total: int, job: MatrixJob) -> str:
+    how = "slimming" if job.made_from == "slim" else "building"
+    return f"stoker: {number} of {total}: {how} {job.title} ({job.variant})\n"
+
+
+def end_line(result: MatrixResult) -> str:
+    made = f": {result.wheel}" if result.ok and result.wheel else ""
+    return f"stoker: {result.job.title}: {result.end} in {duration(result.seconds)}{made}\n"
+
+
+def results_page(results: Sequence[MatrixResult]) -> RenderableType:
+    table = Listing("name", "Python", "", ">time", ">size", ">cache", "verify", "wheel")
+    for result in results:
+        table.add(
+            result.job.name,
+            result.job.python or "",
+            Text(str(result.end), style=_STYLES[result.end]),
+            duration(result.seconds),
+            _size(result),
+            _hit_rate(result),
+            "ok" if result.verified else "",
+            result.wheel or result.error or "",
+        )
+    return table
+
+
+def _size(result: MatrixResult) -> str:
+    if result.bytes is None:
+        return ""
+    share = f" ({result.bytes / result.before_bytes:.0%})" if result.before_bytes else ""
+    return f"{size(result.bytes)}{share}"
+
+
+def _hit_rate(result: MatrixResult) -> str:
+    if not result.compiles or result.cache_hits is None:
+        return ""
+    return f"{result.cache_hits / result.compiles:.0%} of {result.compiles}"
