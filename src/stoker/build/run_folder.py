@@ -1,6 +1,7 @@
 """The folder of one build: its record, the log of each stage, and the governor's events."""
 
 import glob
+import re
 import time
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -34,10 +35,15 @@ def fullest_build(name: str) -> MeasuredBuild | None:
 
     Later builds compile only what has changed, so the newest one tells little.
     """
+    own = re.compile(rf"\d{{8}}-\d{{6}}-{re.escape(name)}(-\d+)?")
     found = [
         record
         for path in root().glob(f"*-{glob.escape(name)}*/{RECORD}")
-        if (record := _read(path)) and not record.error and record.summary and record.summary.steps
+        if own.fullmatch(path.parent.name)  # other variants may begin with the same words
+        and (record := _read(path))
+        and not record.error
+        and record.summary
+        and record.summary.steps
     ]
     record = max(found, key=_cpu_seconds, default=None)
     if record is None:

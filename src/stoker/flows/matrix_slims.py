@@ -1,5 +1,6 @@
 """The jobs of a matrix that slim a wheel: planned, fetched, slimmed, verified, delivered."""
 
+from functools import cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -126,7 +127,8 @@ def earlier_seconds(result: MatrixResult) -> Quantity:
 def slim_one(
     job: MatrixJob, slim: Slim, earlier: MatrixResult | None, *, out: Path, aside: Path, say: Say
 ) -> MatrixResult:
-    """Slim one wheel; it appears in ``out`` when `stoker verify` has found no error in it.
+    """Slim one wheel; it appears in ``out`` if `stoker verify` finds no errors in it but those that
+    the original has.
 
     ``aside`` is a temporary folder on the same disk, in which the jobs share their downloads.
     """
@@ -138,7 +140,7 @@ def slim_one(
     if slim.auto_label:
         label = _completed(label, wheel, slim.variant)
     made, before = _slimmed(wheel, SlimRequest(gpus=slim.variant.gpus, label=label), aside)
-    _check(made, say)
+    errors = _check(made, wheel, say)
     result = MatrixResult(
         job=replace(job, label=label),
         end=MatrixEnd.DONE,
@@ -147,7 +149,8 @@ def slim_one(
         sha256=file_digest(made),
         bytes=made.stat().st_size,
         before_bytes=before,
-        verified=True,
+        verified=not errors,
+        original_errors=errors,
         inputs=inputs,
     )
     try:
@@ -179,13 +182,21 @@ def _slimmed(wheel: Path, request: SlimRequest, aside: Path) -> tuple[Path, int]
     return Path(report.output), wheel.stat().st_size
 
 
-def _check(made: Path, say: Say) -> None:
+def _check(made: Path, wheel: Path, say: Say) -> tuple[str, ...]:
+    """Return the errors of the new wheel that the original has as well; others are raised."""
     say(f"verifying {made.name}")
-    wrong = [one for one in verify(made).findings if one.severity is Severity.ERROR]
+    found = _errors(made)
+    wrong = [error for error in found if error not in _errors(wheel)] if found else []
     if wrong:
-        hints = [one.title for one in wrong[1:]]
-        hints.append("`stoker slim` writes the wheel all the same, and `stoker verify` says more")
-        raise StokerError(f"{made.name} has errors: {wrong[0].title}", hints=hints)
+        hints = [*wrong[1:], "`stoker slim` writes the wheel, and `stoker verify` says more"]
+        raise StokerError(f"{made.name} has errors: {wrong[0]}", hints=hints)
+    return found
+
+
+@cache
+def _errors(path: Path) -> tuple[str, ...]:
+    findings = verify(path).findings
+    return tuple(one.title for one in findings if one.severity is Severity.ERROR)
 
 
 def _fetched(slim: Slim, aside: Path, say: Say) -> Path:

@@ -48,7 +48,9 @@ class MatrixEnd(StrEnum):
 
 
 class MatrixResult(Value, frozen=True, kw_only=True):
-    """How a job ended. A wheel is in the folder only if `stoker verify` found no error in it."""
+    """How a job ended. A wheel is in the folder if `stoker verify` found no error in it, or only
+    errors that are in the original, too.
+    """
 
     job: MatrixJob
     end: MatrixEnd
@@ -60,6 +62,7 @@ class MatrixResult(Value, frozen=True, kw_only=True):
     compiles: int | None = None  # with those that the cache answered
     cache_hits: int | None = None
     verified: bool = False
+    original_errors: tuple[str, ...] = ()  # of verify, in the wheel that was slimmed as well
     inputs: str = ""  # digest of everything that a slimmed wheel depends on
     folder: str | None = None  # run folder of a build
     error: str | None = None

@@ -64,10 +64,16 @@ def results_page(results: Sequence[MatrixResult]) -> RenderableType:
             duration(result.seconds),
             _size(result),
             _hit_rate(result),
-            "ok" if result.verified else "",
+            _verdict(result),
             result.wheel or result.error or "",
         )
     return table
+
+
+def _verdict(result: MatrixResult) -> str:
+    if result.original_errors:
+        return f"{len(result.original_errors)} of the original"
+    return "ok" if result.verified else ""
 
 
 def _size(result: MatrixResult) -> str:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoker.model.errors import ExitStatus, StokerError, StorageError, UsageError
-from stoker.settings.toml import FILE_NAME, Located, find_file, read_file
+from stoker.settings.toml import FILE_NAME, Located, find_file, read_file, variant_names
 
 GOOD = """\
 # What we build
@@ -122,6 +122,7 @@ def test_an_unknown_key(tmp_path: Path, text: str, line: int, message: str, hint
     [
         ("[defaults]\nvariant = 130\n", 2, "'defaults.variant' must be text in quotes"),
         ("[defaults]\npython = 3.12\n", 2, "'defaults.python' must be text in quotes"),
+        ("[defaults]\npython = ['3.12', 3.13]\n", 2, "'defaults.python' must be text in quotes"),
         ('[defaults]\nfeatures = "nccl"\n', 2, "must be a list of words"),
         ("[defaults]\nfeatures = [1]\n", 2, "must be text in quotes"),
         ('[defaults]\ndefine = "USE_X=1"\n', 2, "'defaults.define' must be a table"),
@@ -261,3 +262,40 @@ def test_a_folder_of_that_name_is_not_the_file(tmp_path: Path) -> None:
     (tmp_path / "a" / FILE_NAME).mkdir(parents=True)
     top = write(tmp_path, "")
     assert find_file(tmp_path / "a") == top
+
+
+@pytest.mark.parametrize(
+    ("text", "pythons"), [('"3.12"', ["3.12"]), ('["3.12", "3.11"]', ["3.12", "3.11"]), ("[]", [])]
+)
+def test_one_python_or_several(tmp_path: Path, text: str, pythons: list[str]) -> None:
+    """A matrix takes all of them, and one build takes the first."""
+    table = read_file(write(tmp_path, f"[variants.a]\npython = {text}\n")).variants["a"]
+    assert [python.value for python in table.pythons] == pythons
+    first = table.values.get("python")
+    assert (first.value if first else None) == (pythons[0] if pythons else None)
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        ("", ("cu128-sm80", "cu128-sm90", "cpu[1]")),
+        ("sm", ("cu128-sm80", "cu128-sm90")),
+        ("cu*90", ("cu128-sm90",)),
+        ("?pu*", ("cpu[1]",)),
+        ("*", ("cu128-sm80", "cu128-sm90", "cpu[1]")),
+    ],
+)
+def test_names_by_a_part_or_a_pattern(tmp_path: Path, only: str, found: tuple[str, ...]) -> None:
+    names = ("cu128-sm80", "cu128-sm90", "cpu[1]")
+    path = write(tmp_path, "".join(f'[variants."{name}"]\n' for name in names))
+    assert variant_names(path, only) == found
+
+
+def test_names_that_are_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path, "[variants.h100]\n")
+    with pytest.raises(UsageError, match="unknown variant 'h20'"):
+        variant_names(path, "h20")
+    with pytest.raises(UsageError, match=r"stoker\.toml has no variants"):
+        variant_names(write(tmp_path, ""))
+    with pytest.raises(UsageError, match=r"there is no stoker\.toml"):
+        variant_names(None)
