@@ -76,7 +76,7 @@ def _problem(name: str, tool: Tool | None) -> str:
 
 def python(planned: PlannedBuild) -> Iterator[Finding]:
     python = planned.subject.toolbox.python
-    if planned.subject.kind is ProjectKind.CMAKE or planned.subject.feature("bindings") is False:
+    if planned.subject.feature("bindings") is False:
         return
     wanted = planned.subject.variant.python
     if wanted and not python.version.startswith(f"{wanted}."):
@@ -86,6 +86,8 @@ def python(planned: PlannedBuild) -> Iterator[Finding]:
             evidence=f"{python.executable} is {python.version}",
             fix=(f"uv python install {wanted}",),
         )
+    elif planned.subject.kind is ProjectKind.CMAKE:
+        return  # it may have no bindings
     elif python.headers is None:
         yield error(
             "python-headers-missing",

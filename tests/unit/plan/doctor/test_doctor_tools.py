@@ -129,6 +129,10 @@ def test_another_python_than_asked_for() -> None:
     assert finding.evidence == "/usr/bin/python3 is 3.11.7"
     assert finding.fix == ("uv python install 3.12",)
     assert named(doctor("cpu-py311"), "python").severity is Severity.OK
+    # A CMake project may have bindings, too.
+    assert "python-missing" in names(doctor("cpu-py312", tree=cmake_tree()))
+    assert "python-missing" not in names(doctor("cpu", tree=cmake_tree()))
+    assert "python-missing" not in names(doctor("cpu-py312-nobindings"))
 
 
 def test_a_prefix_of_a_version_is_another_version() -> None:
