@@ -34,7 +34,7 @@ def whole_time(jobs: Iterable[MatrixJob]) -> MatrixTime:
 
 
 def cache_order(jobs: Sequence[MatrixJob]) -> tuple[MatrixJob, ...]:
-    """Return the jobs so that those with the most levels of ``sharing`` in common are neighbours.
+    """Return the jobs so that those with the most levels of ``sharing`` in common are adjacent.
 
     What the next job reuses is then still in a cache of limited size. Otherwise the order of the
     file counts: the first variant is made first.
