@@ -69,8 +69,8 @@ def analyse(
         peak=summary.peak_bytes if summary else peak,
         steps=len(completed),
         failed=outcomes.count(Outcome.FAILED),
-        killed=outcomes.count(Outcome.PREEMPTED),
-        oom_kills=max(outcomes.count(Outcome.OOM), summary.oom_kills if summary else 0),
+        lost=outcomes.count(Outcome.PREEMPTED) + outcomes.count(Outcome.OOM),
+        oom_kills=summary.oom_kills if summary else outcomes.count(Outcome.OOM),
         pauses=summary.pauses if summary else _pauses(spans),
         policy=summary.policy if summary else "",
         cache_hits=summary.cache_hits if summary else None,
@@ -261,7 +261,7 @@ def memory_at(span: Span, time: float) -> float:
 
 
 def totals(spans: Iterable[Span], name_of: Callable[[Span], str]) -> tuple[Total, ...]:
-    """Return the sums over attempts of the same name, the longest first."""
+    """Return the sums over attempts of the same name, most CPU time first."""
     groups: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         groups[name_of(span)].append(span)
@@ -276,7 +276,7 @@ def totals(spans: Iterable[Span], name_of: Callable[[Span], str]) -> tuple[Total
         )
         for name, group in groups.items()
     )
-    return tuple(sorted(sums, key=lambda total: (-total.seconds, total.name)))
+    return tuple(sorted(sums, key=lambda total: (-total.cpu_seconds, total.name)))
 
 
 def _pauses(spans: Iterable[Span]) -> int:

@@ -109,8 +109,8 @@ class RunAnalysis(Value, frozen=True, kw_only=True):
     peak: int
     steps: int
     failed: int
-    killed: int
-    oom_kills: int
+    lost: int  # attempts that stoker or the kernel killed
+    oom_kills: int  # by the kernel's own count
     pauses: int
     policy: str = ""
     cache_hits: int | None = None

@@ -98,7 +98,7 @@ def test_killed_attempts_are_no_part_of_a_bound() -> None:
     lost = attempt("a", 0, 3, outcome=Outcome.PREEMPTED)
     found = analysed(lost, attempt("a", 3, 5))
     assert share(found, "CPU") == pytest.approx(0.25)
-    assert (found.steps, found.killed) == (1, 1)
+    assert (found.steps, found.lost) == (1, 1)
 
 
 def test_cpu_time_is_split_without_rest() -> None:

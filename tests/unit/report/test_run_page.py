@@ -111,7 +111,7 @@ def test_figures_of_the_page_are_those_of_the_history(stoker_home: Path) -> None
     summary = row.summary
     assert (data["wall_s"], data["cpu_s"]) == (summary.wall_s, summary.cpu_s)
     assert (data["peak"], data["limit"]) == (summary.peak_bytes, summary.limit_bytes)
-    assert (data["steps"], data["killed"]) == (summary.steps, summary.preemptions)
+    assert (data["steps"], data["lost"]) == (summary.steps, summary.retries)
     assert sum(total["steps"] for total in data["targets"]) == summary.steps
 
 

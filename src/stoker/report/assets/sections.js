@@ -31,8 +31,7 @@ function tile(name, value, note, share, colour) {
 }
 
 function headline() {
-  const repeated = RUN.killed + RUN.oom_kills;
-  const notes = [repeated ? `${count(repeated)} killed and repeated` : "none killed", RUN.pauses ? plural(RUN.pauses, "pause") : null, RUN.failed ? `${count(RUN.failed)} failed` : null];
+  const notes = [RUN.lost ? `${count(RUN.lost)} killed and repeated` : "none killed", RUN.oom_kills ? plural(RUN.oom_kills, "OOM kill") : null, RUN.pauses ? plural(RUN.pauses, "pause") : null, RUN.failed ? `${count(RUN.failed)} failed` : null];
   const busy = RUN.wall_s ? RUN.cpu_s / RUN.wall_s : 0;
   const tiles = [
     tile("Wall time", duration(RUN.wall_s), RUN.bounds.length ? `no schedule can beat ${duration(RUN.bounds[0].seconds)}` : ""),
@@ -110,7 +109,7 @@ function fillLegend(legend) {
   const entries = timeline.by === "role"
     ? RUN.roles.map((total) => [total.name.replace("compile ", ""), ROLE_COLOURS[total.name] || "--other"])
     : [...RUN.targets.slice(0, 10).map((total, i) => [total.name, `--t${i}`]), ...(RUN.targets.length > 10 ? [["others", "--other"]] : [])];
-  if (RUN.killed + RUN.oom_kills) entries.push(["killed and repeated", "--bad"]);
+  if (RUN.lost) entries.push(["killed and repeated", "--bad"]);
   legend.replaceChildren(...entries.map(([name, colour]) => el("li", {}, el("i", { style: { background: `var(${colour})` } }), name)));
 }
 
@@ -173,9 +172,10 @@ function pathCard() {
     { title: "start", num: true, cell: (i) => clock(STEPS.started[i]) },
     { title: "waited", num: true, cell: (i) => (STEPS.waited[i] === null ? "–" : duration(STEPS.waited[i])) },
     { title: "time", num: true, cell: (i) => duration(STEPS.seconds[i]) },
+    { title: "CPU", num: true, cell: (i) => duration(STEPS.cpu_seconds[i]) },
     { title: "", cell: (i) => bar(STEPS.seconds[i] / most, "--accent") },
   ];
-  const text = RUN.has_graph ? `${plural(RUN.path.length, "step")}, ${duration(RUN.path_s)} without any waiting: more CPUs or memory cannot make the build faster than that.` : `No dependency graph was found; the longest step takes ${duration(RUN.path_s)}.`;
+  const text = RUN.has_graph ? `${plural(RUN.path.length, "step")}, ${duration(RUN.path_s)} if every step has a CPU of its own and none waits: more CPUs or memory cannot make the build faster.` : `No dependency graph was found; the longest step takes ${duration(RUN.path_s)}.`;
   return card("path", "Critical path", "", el("p", { class: "muted" }, text), table(columns, RUN.path, { pick, caption: "Steps of the critical path" }));
 }
 
@@ -249,7 +249,7 @@ function stepsCard() {
 function totalsTable(totals, most) {
   const longest = Math.max(...totals.map((total) => total.cpu_seconds), 0.001);
   const columns = [
-    { title: "name", name: true, cell: (total) => total.name },
+    { title: "name", name: true, cell: (total) => el("span", { class: "step", title: total.name }, el("span", { class: "file" }, total.name)) },
     { title: "steps", num: true, cell: (total) => count(total.steps) },
     { title: "CPU", num: true, cell: (total) => duration(total.cpu_seconds) },
     { title: "", cell: (total) => bar(total.cpu_seconds / longest, "--accent") },
@@ -267,8 +267,7 @@ function more(rows, most, make) {
 }
 
 function totalsCard() {
-  return card("totals", "By target and language", "", el("div", { class: "two" },
-    el("div", {}, el("h3", {}, "Targets"), totalsTable(RUN.targets, 12)), el("div", {}, el("h3", {}, "Languages"), totalsTable(RUN.roles, 12))));
+  return card("totals", "By target and language", "", el("h3", {}, "Targets"), totalsTable(RUN.targets, 12), el("h3", {}, "Languages"), totalsTable(RUN.roles, 12));
 }
 
 const BASIS_COLOURS = { "the same command before": "--good", "the same source with other flags": "--cxx", "its folder and rule": "--link", "shipped figures": "--other" };
@@ -443,7 +442,7 @@ function comparisonCard() {
   const figure = (name, one, other, text) => el("div", { class: "tile" }, el("div", { class: "name" }, name), el("div", { class: "value" }, text(other)),
     el("div", { class: "note" }, one ? change(other / one - 1) : "", ` before: ${text(one)}`));
   const tiles = el("div", { class: "tiles" }, figure("Wall time", before.wall_s, RUN.wall_s, duration), figure("CPU time", before.cpu_s, RUN.cpu_s, duration),
-    figure("Peak memory", before.peak, RUN.peak, size), figure("Steps", before.steps, RUN.steps, count), figure("Killed and repeated", before.killed + before.oom_kills, RUN.killed + RUN.oom_kills, count));
+    figure("Peak memory", before.peak, RUN.peak, size), figure("Steps", before.steps, RUN.steps, count), figure("Killed and repeated", before.lost, RUN.lost, count));
   const views = {
     slower: { text: "slower", rows: () => found.changes.filter((row) => row.cpu_s > 0).sort((a, b) => b.cpu_s - a.cpu_s) },
     faster: { text: "faster", rows: () => found.changes.filter((row) => row.cpu_s < 0).sort((a, b) => a.cpu_s - b.cpu_s) },
