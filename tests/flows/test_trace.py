@@ -141,3 +141,19 @@ def test_phases_of_clang_are_merged(
     assert stoker("trace").returncode == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert "Frontend" not in {event["name"] for event in events}
+
+
+@pytest.mark.parametrize("flags", [("--time", "times.csv"), ("-fdevice-time-trace", "device")])
+def test_phases_of_nvcc_are_merged(
+    stoker: Stoker, need: Callable[[str], str], tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    need("nvcc")
+    (tmp_path / "a.cu").write_text("__global__ void twice(float* x) { *x *= 2; }\n")
+    words = ("nvcc", *flags, "-c", "a.cu", "-o", "a.o")
+    done = stoker("run", "--", "env", *words, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert stoker("trace").returncode == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {event["name"] for event in events if event["ph"] == "X"}
+    assert {"a.cu", "cudafe++"} <= names
+    assert any(name.startswith("gcc (preprocessing") for name in names)
