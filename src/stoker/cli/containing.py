@@ -16,7 +16,7 @@ from stoker.model.errors import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES = ("container", "engine", "env", "ipc", "keep")
-# Said otherwise to the one inside: where things are, and a limit that the container has.
+# Options that are different inside: paths, and the limit that the container already has.
 _NOT_PASSED_ON = {*NAMES, "source", "tag", "out", "memory", "as_json", "from_record", "progress"}
 
 

@@ -56,7 +56,7 @@ def _history() -> Iterator[CleanupItem]:
             runs, counts = history.runs(), history.attempts_by_run()
             whole = history.path.stat().st_size
     except StorageError:
-        return  # a full disk is no place for a database, and a reason to clean up
+        return  # a full disk must not prevent cleaning up
     steps = sum(counts.values()) or 1
     for run in runs:
         yield CleanupItem(

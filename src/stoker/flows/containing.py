@@ -78,7 +78,7 @@ class Inside(Value, frozen=True, kw_only=True):
     memory: int | None = None
     ipc: str = "private"
     keep: bool = False
-    record: str | None = None  # a file to be seen inside
+    record: str | None = None  # a file that is mounted into the container
     variables: dict[str, str] = {}
 
 
@@ -249,7 +249,7 @@ class _Case:
         self, tree: str, wanted: Inside, contained: Contained, watcher: ContainerWatcher
     ) -> Built:
         out, made = Path(wanted.out).absolute(), self._home / "out" / self._box.name
-        # Where things will be when they have been brought out.
+        # The final paths, after the outputs are copied out.
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
         before = self._runs()
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")

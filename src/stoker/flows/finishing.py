@@ -54,7 +54,7 @@ def check(wheel: Path, log: StageLog, mode: str) -> None:
         wrong = [one for one in verification.findings if one.severity is Severity.ERROR]
         hints = mending(
             [replace(one, fix=()) for one in wrong]
-        )  # their wheel is not yet the user's
+        )  # the wheel has not been delivered yet
         if mode != Mode.BUNDLE and any(one.name in _OF_BUNDLES for one in wrong):
             hints.append(_BUNDLE)
         raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)

@@ -42,8 +42,8 @@ Echo = Callable[[bytes], None]
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
-_LOOK = 0.05  # seconds between looks at a command, where the system does not report its end
-_LOOK_ROUND = 0.5  # seconds between looks at what fills up
+_LOOK = 0.05  # seconds between checks of a command, if the system does not report its exit
+_CHECK_INTERVAL = 0.5  # seconds between checks of the disk and the scratch folder
 _MORE_ROOM = ("what was built stays, and the same command continues from there", "stoker gc")
 
 
@@ -99,7 +99,7 @@ class Session:
         self._kills_before = self._kills.read() or 0
         self._began = time.monotonic()
         self._next_look = self._began
-        self.stopped_by: int | None = None  # the signal that told us to end
+        self.stopped_by: int | None = None  # the signal that asked us to exit
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment in which a command's compilers ask the governor; unchanged if they
@@ -212,7 +212,7 @@ class Session:
     def _watch_until(
         self, end: int | None, child: subprocess.Popen[bytes], output: Echo | None
     ) -> int:
-        pipe, look = child.stdout, _LOOK if end is None else _LOOK_ROUND
+        pipe, look = child.stdout, _LOOK if end is None else _CHECK_INTERVAL
         while (status := child.poll()) is None:
             waiting = (self._live_client(), pipe, end)
             sources = [source for source in waiting if source is not None]
@@ -220,18 +220,20 @@ class Session:
             self._listen(self._client in readable)
             if pipe in readable and pipe and output and not _hand_on(pipe, output):
                 pipe = None
-            self._look_round(child)
-        if pipe and output:  # what is left; a server that it started may hold the pipe open
+            self._check_space(child)
+        if (
+            pipe and output
+        ):  # read the rest; a server that the command started may keep the pipe open
             while select.select([pipe], [], [], 0)[0] and _hand_on(pipe, output):
                 pass
         return status
 
-    def _look_round(self, child: subprocess.Popen[bytes]) -> None:
+    def _check_space(self, child: subprocess.Popen[bytes]) -> None:
         """Check now and then whether the disk or the scratch folder fills up."""
         now = time.monotonic()
         if now < self._next_look:
             return
-        self._next_look = now + _LOOK_ROUND
+        self._next_look = now + _CHECK_INTERVAL
         if text := self._scratch.look():
             self._show(Warned(at=now - self._began, text=text))
         if number := self._disk.check(now):
@@ -304,7 +306,7 @@ def session(
     tree, here, run = FileTree(), str(current_folder()), _run_number()
     limit = read_memory(tree).limit
     asked = _governor_options(options, limit, read_usable(tree))
-    parse_policy(asked.policy)  # what it does not know is said here, not there
+    parse_policy(asked.policy)  # report an unknown policy here, not in the governor
     with (
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         held_for(os.environ),

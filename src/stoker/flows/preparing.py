@@ -20,8 +20,8 @@ from stoker.plan.doctor import examine
 from stoker.plan.doctor.tools import requirements_missing, unmet_requirements
 from stoker.plan.subject import Subject
 
-# What doctor finds wrong and a build may still do: the governor deals with little memory, a full
-# disk says so, and requirements depend on the isolation.
+# Errors of doctor that do not prevent a build: the governor handles low memory, a full disk is
+# reported later, and requirements depend on the isolation.
 _NO_HINDRANCE = ("memory", "disk", "requirements")
 
 
@@ -68,7 +68,7 @@ def python_digest(subject: Subject, tree: SourceTree, isolation: Isolation | Non
     """Return a digest of the interpreter and of the packages that the back end sees."""
     python = subject.toolbox.python
     installed = python.packages.items() if isolation is not Isolation.FULL else ()
-    # That it is installed itself, in whatever version, changes nothing.
+    # An installed version of the project itself changes nothing.
     own = canonicalize_name(tree.name)
     others = {name: version for name, version in installed if name != own}
     return digest([python.executable, python.version, others])

@@ -15,9 +15,9 @@ from stoker.outside.folders import current_folder
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
 _JOBS_APART = ("-j", "--jobs", "--parallel")
-_LAUNCHER_SECONDS = 0.01  # of CPU that a step costs beside its command, at most
-_UNSEEN_SECONDS = 2.0  # of CPU that are worth a word
-_UNSEEN_SHARE = 0.25  # of what was seen; a build has other work than compiles
+_LAUNCHER_SECONDS = 0.01  # CPU seconds of the launcher per step, at most
+_UNSEEN_SECONDS = 2.0  # CPU seconds from which a message is shown
+_UNSEEN_SHARE = 0.25  # share of the governed CPU time; a build does other work than compiling
 
 
 class Finished(Value, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Finished(Value, frozen=True, kw_only=True):
 
     status: int
     summary: RunSummary | None
-    unseen_cpu_seconds: float  # of programs that no launcher stood before, where it is much
+    unseen_cpu_seconds: float  # of programs without a launcher; 0 if it is little
 
 
 def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:

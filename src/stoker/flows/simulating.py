@@ -24,7 +24,7 @@ class SimulationOptions(Value, frozen=True, kw_only=True):
     cpus: tuple[int, ...]
     memory: tuple[int, ...]
     policies: tuple[str, ...] = ("adaptive",)
-    cold: bool = False  # nothing is known of the steps beforehand
+    cold: bool = False  # no measurement of the steps is known in advance
     scatter: float = 0.0  # peaks differ from what is known by up to this share
 
 

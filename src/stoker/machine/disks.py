@@ -72,7 +72,7 @@ def _read_mounts(tree: FileTree) -> tuple[Mount, ...]:
 
 def _nearest_existing(path: Path) -> Path:
     resolved = path.resolve()
-    # Unlike Path.exists, os.access takes a folder that is closed to us for one that is not there.
+    # Unlike Path.exists, os.access treats a folder without permission as missing.
     return next(folder for folder in (resolved, *resolved.parents) if os.access(folder, os.F_OK))
 
 

@@ -91,7 +91,7 @@ class _Finder:
 
     def _look(self, row: LibraryRow, folders: list[Path]) -> Parts:
         header = next((path for folder in folders for path in self._headers(row, folder)), None)
-        # Where headers are all there is, the header is the library.
+        # A library of headers only is found by its header.
         if not row.libraries:
             return header, header
         library = next((path for folder in folders for path in self._files(row, folder)), None)

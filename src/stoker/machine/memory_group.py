@@ -32,7 +32,7 @@ class Interface(Value, frozen=True, kw_only=True):
     usage: str
     events: str
     droppable: tuple[str, ...]
-    inherited: str | None  # the counter that tells the limit of groups outside our sight
+    inherited: str | None  # the counter that includes the limits of groups that are not visible
 
 
 INTERFACES = {
@@ -46,8 +46,8 @@ INTERFACES = {
     ),
     2: Interface(
         kind=LimitKind.CGROUP_V2,
-        # Beyond memory.high nothing is killed, but every task is slowed to a crawl, which is no
-        # place to build in either: the smaller of the two binds.
+        # Above memory.high nothing is killed, but all tasks are throttled so much that a build
+        # makes no progress: the smaller of the two limits binds.
         limits=("memory.max", "memory.high"),
         usage="memory.current",
         events="memory.events",
@@ -92,7 +92,7 @@ class MemoryGroup:
             return machine
         usage = self._usage.number() if self._usage else None
         droppable = sum(counters.get(name, 0) for name in self._interface.droppable)
-        # A limit holds even where its usage cannot be read: then the machine's is the safe guess.
+        # A limit applies even if its usage cannot be read; the machine's usage is a safe guess.
         used = min(machine.used, limit) if usage is None else max(0, usage - droppable)
         return MemoryLimit(kind=self._interface.kind, where=self._folder, limit=limit, used=used)
 
@@ -118,5 +118,5 @@ def _read_limit(file: OpenFile) -> int:
         return NO_LIMIT
     limit = whole_number(text)
     if limit is None:
-        limit = file.number()  # which notes what is wrong
+        limit = file.number()  # also notes what is wrong
     return NO_LIMIT if limit is None else limit

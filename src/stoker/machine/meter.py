@@ -37,7 +37,7 @@ class Meter:
         self._closing = ExitStack()
         self._meminfo = self._open(MEMINFO)
         self._pressure = self._open("/proc/pressure/memory")
-        # The outermost first: of equal limits it counts more users, so it is met first.
+        # The outermost first: of equal limits it has more users, so it is reached first.
         outward = groups(self._tree, "memory")
         self._groups = [MemoryGroup(group, self._open) for group in reversed(outward)]
 

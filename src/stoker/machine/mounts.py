@@ -28,7 +28,7 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 def _parse_line(line: str) -> Mount | None:
     fields = line.split(" ")
-    # After the sixth field stand any number of optional ones, then a lone dash.
+    # The sixth field is followed by any number of optional ones, then a single dash.
     dash = fields.index("-", 6) if "-" in fields[6:] else len(fields)
     if len(fields) < dash + 4:
         return None

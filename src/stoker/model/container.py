@@ -17,7 +17,7 @@ class Engine(Value, frozen=True, kw_only=True):
     program: str
     runtime: str  # what it starts containers with unless told, e.g. crun
     rootless: bool = False
-    gpus: bool = False  # it can hand NVIDIA's on
+    gpus: bool = False  # whether it can pass NVIDIA GPUs to a container
 
 
 class Host(Value, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Host(Value, frozen=True, kw_only=True):
     group: int
     hybrid_cgroups: bool = False  # version 1 with a tree of version 2 beside it
     runc: bool = False  # is installed
-    open_files: int | None = None  # the most we may allow, where we cannot allow more
+    open_files: int | None = None  # the highest limit we may set; None if there is no limit
 
 
 class Bind(Value, frozen=True, kw_only=True):

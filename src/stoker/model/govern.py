@@ -58,7 +58,7 @@ class Step(Value, frozen=True, kw_only=True):
     compiler: str = ""
     flags: tuple[str, ...] = ()  # without the names of outputs
     archs: tuple[str, ...] = ()
-    threads: Count = 1  # what nvcc was told; 0: as many as there are CPUs
+    threads: Count = 1  # nvcc's --threads; 0: as many as there are CPUs
     input_bytes: Bytes = 0  # of a link or archive
 
     @property
@@ -119,7 +119,7 @@ class Prediction(Value, frozen=True, kw_only=True):
 
     peak: int
     high: int
-    profile: tuple[int, ...] = ()  # as in StepRecord; empty: reckon with the peak throughout
+    profile: tuple[int, ...] = ()  # as in StepRecord; if empty, the peak is assumed throughout
     seconds: float | None = None
     waves: int = 1  # how often its memory climbs to the peak: GPU targets one after another
     basis: Basis = Basis.PRIOR
@@ -157,8 +157,8 @@ class Running(Value, frozen=True, kw_only=True):
     on_trial: bool = False
     current: int = 0
     peak: int = 0  # so far
-    stopping: bool = False  # told to stop, and not gone yet
-    paused_at: float | None = None  # it holds its memory and does nothing
+    stopping: bool = False  # it was told to stop, but has not exited yet
+    paused_at: float | None = None  # when it was paused; it keeps its memory
     paused: float = 0.0  # seconds of earlier pauses
 
     @property
@@ -220,7 +220,7 @@ class Reason(StrEnum):
     TURN = "turn"  # a more urgent step has waited so long that no other step may pass it
     PRESSURE = "pressure"  # the kernel reports that tasks wait for memory
     GROWTH = "growth"  # memory in use would soon pass the limit
-    SHORTAGE = "shortage"  # memory in use has all but reached the limit
+    SHORTAGE = "shortage"  # memory in use has almost reached the limit
     LONG_PAUSE = "long-pause"  # it was paused too long, so its memory is given to others
     OOM = "out-of-memory"  # the kernel killed it
 
@@ -268,5 +268,5 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     preemptions: int
     oom_kills: int
     lost_seconds: float  # CPU seconds of attempts that were killed
-    failed: tuple[str, ...]  # outputs that ran out of memory once too often
+    failed: tuple[str, ...]  # outputs that failed because memory ran out too often
     bounds: Bounds

@@ -67,7 +67,7 @@ class Pressure(Value, frozen=True, kw_only=True):
 
 class Memory(Value, frozen=True, kw_only=True):
     total: int
-    available: int  # can be taken before any limit is met, the one below or another
+    available: int  # can be allocated before any limit is reached
     swap_total: int
     swap_free: int
     limit: MemoryLimit

@@ -74,7 +74,7 @@ def hide(name: str, value: str) -> str:
     if is_secret(name):
         return HIDDEN
     shown = redact(value)
-    return value if shown == HIDDEN and value.startswith("/") else shown  # a long path is no key
+    return value if shown == HIDDEN and value.startswith("/") else shown  # a long path is not a key
 
 
 def hide_in_word(word: str) -> str:

@@ -40,7 +40,7 @@ def held(
             os.utime(descriptor)
             yield descriptor
             return
-    # It was deleted by the holder before us, so a newcomer would lock another.
+    # The previous holder deleted the file, so another process would lock a new one.
     with held(file, shared=shared, waiting=waiting) as descriptor:
         yield descriptor
 
@@ -83,7 +83,7 @@ def _open(file: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # who held it before may remove its folder just now
+        with suppress(FileNotFoundError):  # the previous holder may be removing its folder
             return os.open(file, flags, 0o666)
         file.parent.mkdir(parents=True, exist_ok=True)
         return os.open(file, flags, 0o666)

@@ -17,7 +17,7 @@ def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
     """Create and yield a new folder in ``parent``, and delete the folders of killed processes."""
     _sweep(parent, prefix)
     path = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
-    # The lock comes first and goes last: a folder without one that is held belongs to no process.
+    # The lock is created first and deleted last: a folder without a held lock is a leftover.
     with locks.held(_lock_of(path)):
         try:
             try:
@@ -32,7 +32,7 @@ def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
 def _sweep(parent: Path, prefix: str) -> None:
     found = parent.glob(f"{glob.escape(prefix)}*")
     for path in {path.with_suffix("") if path.suffix == ".lock" else path for path in found}:
-        # Deleted while its lock is held, so that no process that begins with it is disturbed.
+        # Deleted while its lock is held, so that no process that starts to use it is disturbed.
         with suppress(OSError, StokerError):
             if _is_mine(path) and _is_mine(_lock_of(path)):
                 with locks.held(_lock_of(path)):

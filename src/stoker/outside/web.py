@@ -26,7 +26,7 @@ class Web(Value, frozen=True, kw_only=True):
 
     certificates: str | None = None  # a file
     proxy: str | None = None
-    timeout_s: float = 60  # without a byte
+    timeout_s: float = 60  # seconds without any data
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def _response(url: str, web: Web, accept: str) -> addinfourl:
     try:
         bare, authorization = _taken_apart(url)
         request = Request(bare, headers={"Accept": accept, "User-Agent": f"stoker/{__version__}"})
-        if authorization:  # not for another host that this one sends us to
+        if authorization:  # not for another host that it redirects to
             request.add_unredirected_header("Authorization", authorization)
         proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
         context = ssl.create_default_context(cafile=web.certificates)
