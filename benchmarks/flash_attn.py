@@ -92,7 +92,7 @@ class Bench:
         return {**json.loads(summary.read_text()), "status": status, "oom_kills": kills}
 
     def environment(self, home: str) -> dict[str, str]:
-        return {**os.environ, "STOKER_HOME": str(self.build / home)}
+        return {**os.environ, "STOKER_HOME": str(self.build / home), "STOKER_CACHE": "none"}
 
 
 def main() -> None:

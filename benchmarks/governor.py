@@ -87,7 +87,12 @@ class Bench:
 
     def environment(self, home: str) -> dict[str, str]:
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "STOKER_HOME": str(self.homes[home])}
+        return {
+            **os.environ,
+            "PATH": path,
+            "STOKER_HOME": str(self.homes[home]),
+            "STOKER_CACHE": "none",
+        }
 
     def prepare(self) -> None:
         """Configure with the launcher; every row then builds the same folder."""

@@ -97,6 +97,7 @@ class Round:
             **os.environ,
             "PATH": path,
             "STOKER_HOME": str(self.home),
+            "STOKER_CACHE": "none",
             "TMPDIR": str(self.tmp),
         }
 

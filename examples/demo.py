@@ -36,6 +36,7 @@ def main() -> None:
     folder.mkdir(parents=True)
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     os.environ["STOKER_HOME"] = str(folder / "home")
+    os.environ["STOKER_CACHE"] = "none"  # each demo compiles everything
     print("kiln is a small project with generated operators, like PyTorch.")
     print("Three of its files need about 0.9 GB each to compile. The limit is 1.5 GiB.")
     summary = []

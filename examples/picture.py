@@ -52,6 +52,7 @@ def main() -> None:
         folder = Path(place)
         os.environ["PATH"] = f"{demo.BIN}{os.pathsep}{os.environ['PATH']}"
         os.environ["STOKER_HOME"] = str(folder / "home")
+        os.environ["STOKER_CACHE"] = "none"
         try:
             ninja = sampled(group, lambda: demo.plain_ninja(folder / "plain", within))
             stoker = sampled(group, lambda: demo.with_stoker(folder / "dist", within))

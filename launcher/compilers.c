@@ -28,6 +28,26 @@ static const char *const WRAPPERS[] = {
     "rustup", NULL,
 };
 
+/* Compilers whose commands ccache and sccache understand. */
+static const char *const CACHED[] = {
+    "cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", NULL,
+};
+
+static const char *const COMPILE_ONLY[] = {"-c", "--compile", "-dc", "--device-c", NULL};
+
+static const char *const LISTS_HEADERS[] = {"-MD", "-MMD", NULL};
+
+static const char *const DEVICE_LANGUAGES[] = {"cu", "cuda", "hip", NULL};
+
+/* Long options of nvcc and their short forms, which caches know from gcc. */
+static const char *const SHORT_OPTIONS[][2] = {
+    {"--generate-dependencies-with-compile", "-MD"},
+    {"--generate-nonsystem-dependencies-with-compile", "-MMD"},
+    {"--dependency-output", "-MF"},
+    {"--dependency-target-name", "-MT"},
+    {"--output-file", "-o"},
+};
+
 static const char *const BUILD_TOOLS[] = {"ninja", "samu", "n2", "make", "gmake", NULL};
 
 /* Programs whose children are governed one by one; a permit for them as well would wait for its
@@ -353,6 +373,40 @@ bool is_probe(const char *compiler, char *const *arguments, bool wrapped)
     bool to_stdout = !output || same_text(output, "-");
     return reading.answers || reading.tests || !reading.inputs || nowhere ||
            (reading.expands && (to_stdout || wrapped));
+}
+
+/* ---- caches ----------------------------------------------------------------------------------*/
+
+static bool is_device_source(struct word word)
+{
+    size_t dot = word.length;
+    while (dot > 0 && word.start[dot - 1] != '.')
+        dot--;
+    return dot > 0 && is_among((struct word){word.start + dot, word.length - dot}, DEVICE_LANGUAGES);
+}
+
+const char *short_option(const char *word)
+{
+    for (size_t at = 0; at < sizeof SHORT_OPTIONS / sizeof *SHORT_OPTIONS; at++)
+        if (same_text(word, SHORT_OPTIONS[at][0]))
+            return SHORT_OPTIONS[at][1];
+    return word;
+}
+
+bool is_cacheable(const char *compiler, char *const *arguments)
+{
+    struct word name = without_version(word_of(compiler));
+    bool device = is_word(name, "nvcc"), lists = false, compiles = false;
+    if (!ends_with_one_of(name, CACHED))
+        return false;
+    for (char *const *word = arguments + 1; *word; word++) {
+        struct word whole = word_of(short_option(*word));
+        bool language = is_word(whole, "-x") && word[1];
+        device |= is_device_source(whole) || (language && is_among(word_of(word[1]), DEVICE_LANGUAGES));
+        lists |= is_among(whole, LISTS_HEADERS);
+        compiles |= is_among(whole, COMPILE_ONLY);
+    }
+    return compiles && (lists || !device);
 }
 
 /* ---- custom commands -------------------------------------------------------------------------*/

@@ -38,6 +38,14 @@ void write_jobs(char **words, char *const *arguments, const char *jobs);
  * a configure script or of CMake, or preprocesses for the wrapper that started it, if one did. */
 bool is_probe(const char *compiler, char *const *arguments, bool wrapped);
 
+/* True if a command makes one object file in a way that a compiler cache may keep. A CUDA compile
+ * must also list the headers that it reads: ccache would otherwise compare what the preprocessor
+ * prints, and nvcc prints only the side of the device. */
+bool is_cacheable(const char *compiler, char *const *arguments);
+
+/* The short form of a long option of nvcc that caches do not know, or the word itself. */
+const char *short_option(const char *word);
+
 /* True if a build tool's command starts no compiler or build of its own and does more than move
  * files about. */
 bool is_custom_command(char *const *arguments, const char *extra);

@@ -5,6 +5,8 @@
  *   [LAUNCHER, PATH, ARGUMENT...]               a step, where argv[0] is the path
  *   [LAUNCHER, --as, ARGV0, PATH, ARGUMENT...]  where it is not
  *   [LAUNCHER, --custom, ...]                   another command of a build tool
+ *   [WRAPPER, PATH, ARGUMENT...]                a compile, where a cache or distributor is in use;
+ *                                               the compiler that the wrapper starts is the step
  *
  * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among the steps that
  * wait; a static one keeps its own number, because its jobs cannot be governed.
@@ -38,6 +40,12 @@ enum {
     SAVED_BYTES = 8192,
     SAVED_ENTRIES = 32,
 };
+
+/* The content of a script does not identify the compiler that it starts. */
+#define BY_CONTENT "CCACHE_COMPILERCHECK=content"
+#define BY_VERSION "CCACHE_COMPILERCHECK=%compiler% --version"
+
+#define WRAPPED_MARK "STOKER_WRAPPED" /* in the environment of what a wrapper starts */
 
 /* ---- the functions behind ours ---------------------------------------------------------------*/
 
@@ -212,6 +220,17 @@ static bool is_dynamic(const char *path)
     return false;
 }
 
+static bool is_script(const char *path)
+{
+    char start[2] = "";
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file >= 0) {
+        syscall(SYS_read, file, start, sizeof start);
+        syscall(SYS_close, file);
+    }
+    return start[0] == '#' && start[1] == '!';
+}
+
 /* Joins folder and name. False: that is too long. */
 static bool join(char *path, const char *folder, size_t length, const char *name)
 {
@@ -303,7 +322,7 @@ static const char *calling_program(char *path)
 
 /* ---- what to do with a call ------------------------------------------------------------------*/
 
-enum verdict { UNCHANGED, WITHOUT_US, STEP, CUSTOM, OPEN };
+enum verdict { UNCHANGED, WITHOUT_US, STEP, CUSTOM, OPEN, WRAPPED };
 
 /* True if a program that is given this environment cannot open our library: its root folder is
  * another one, or the library was removed. */
@@ -332,14 +351,37 @@ static const char *launcher_of(const struct call *call)
     return launcher ? launcher : saved.launcher;
 }
 
+static bool same_variable(const struct call *call, const char *one, const char *other)
+{
+    const char *left = variable(call->environment, one), *right = variable(call->environment, other);
+    return same_text(left ? left : "", right ? right : "");
+}
+
+/* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at
+ * the flags that nvcc reads from the environment, so these must be the ones that stoker has told
+ * the cache of. */
+static bool is_wrapped(const struct call *call, const char *path)
+{
+    char *const *words = call->arguments;
+    const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
+    return wrapper && wrapper[0] == '/' && !variable(call->environment, WRAPPED_MARK) &&
+           same_text(program_name(words[0]), program_name(path)) &&
+           is_cacheable(program_name(path), words) &&
+           same_variable(call, "NVCC_APPEND_FLAGS", "STOKER_NVCC_APPEND_FLAGS") &&
+           same_variable(call, "NVCC_PREPEND_FLAGS", "STOKER_NVCC_PREPEND_FLAGS") &&
+           examine(wrapper) == NATIVE && is_dynamic(wrapper);
+}
+
 static enum verdict judge_compiler(const struct call *call, const char *path)
 {
     char own[PATH_MAX];
     const char *caller = calling_program(own);
     if (starts_with(caller, "stoker-launcher"))
         return UNCHANGED; /* it has asked already */
-    bool probe = is_probe(program_name(path), call->arguments, is_compiler_wrapper(caller));
-    return probe ? WITHOUT_US : STEP;
+    bool below_wrapper = is_compiler_wrapper(caller);
+    if (is_probe(program_name(path), call->arguments, below_wrapper))
+        return WITHOUT_US;
+    return !below_wrapper && is_wrapped(call, path) ? WRAPPED : STEP;
 }
 
 /* A make below another one shares the jobs of that one. */
@@ -475,6 +517,30 @@ static int start_launcher(const struct call *call, bool custom, const char *path
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
+/* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
+static int start_wrapper(const struct call *call, const char *path)
+{
+    size_t most = count(call->arguments) + 2, entries = count(call->environment) + 2;
+    const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
+    if (most + entries > WORDS_ON_STACK)
+        return start_launcher(call, false, path);
+    char *words[most], *environment[entries];
+    words[0] = (char *)wrapper;
+    words[1] = (char *)path;
+    for (size_t at = 1; at + 1 < most; at++)
+        words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
+    bool script = is_script(path);
+    for (size_t at = 0; at < entries - 2; at++) {
+        environment[at] = call->environment[at];
+        if (script && same_text(environment[at], BY_CONTENT))
+            environment[at] = BY_VERSION;
+    }
+    environment[entries - 2] = WRAPPED_MARK "=1";
+    environment[entries - 1] = NULL;
+    int result = make(call, wrapper, false, words, environment);
+    return call->spawns && result == 0 ? 0 : start_launcher(call, false, path);
+}
+
 /* Starts a build tool that asks for more jobs at once than it has CPUs. */
 static int start_open(const struct call *call)
 {
@@ -499,6 +565,8 @@ static int start(struct call call)
         return start_without_us(&call);
     if (verdict == OPEN)
         return start_open(&call);
+    if (verdict == WRAPPED)
+        return start_wrapper(&call, path);
     if (verdict == STEP || verdict == CUSTOM)
         return start_launcher(&call, verdict == CUSTOM, path);
     return make_unchanged(&call);

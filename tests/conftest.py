@@ -25,9 +25,11 @@ Stoker = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(autouse=True)
 def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Redirect stoker's folders, so that no test uses those of the user."""
+    """Redirect stoker's folders, so that no test uses those of the user, nor a compiler cache."""
     home = tmp_path_factory.mktemp("stoker-home")
     monkeypatch.setenv("STOKER_HOME", str(home))
+    monkeypatch.setenv("STOKER_CACHE", "none")
+    monkeypatch.setenv("CCACHE_DIR", str(home / "ccache"))
     return home
 
 

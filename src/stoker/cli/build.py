@@ -30,6 +30,7 @@ from stoker.settings.declared import Group
 )
 @container_options
 @setting_options(Group.GOVERN)
+@setting_options(Group.CHAIN)
 def command(**options: Any) -> None:
     """Build SOURCE, or the current folder, into a checked wheel.
 

@@ -22,6 +22,7 @@ from stoker.settings.declared import Group
     help="Print the record as JSON, also on failure.",
 )
 @setting_options(Group.GOVERN)
+@setting_options(Group.CHAIN)
 def command(**options: Any) -> None:
     """Build SOURCE, or the current folder, and install it in editable mode.
 

@@ -1,16 +1,26 @@
 """`stoker plan`: print the settings and commands of a build, and where each setting comes from."""
 
+import os
 from typing import Any
 
 import click
 
-from stoker.cli.request import read_request, request_options, variant_words
+from stoker.cli.request import (
+    chain_options,
+    read_request,
+    request_options,
+    setting_options,
+    variant_words,
+    with_settings,
+)
 from stoker.model.errors import UsageError
+from stoker.settings.declared import Group
 
 
 @click.command()
 @variant_words
 @request_options()
+@setting_options(Group.CHAIN)
 @click.option("--against", metavar="VARIANT", help="Show only what differs from another variant.")
 @click.option("--json", "forms", flag_value="json", multiple=True, help="Print the plan as JSON.")
 @click.option(
@@ -40,7 +50,9 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
     """
+    from stoker.flows.cached import survey_chain
     from stoker.flows.planning import plan
+    from stoker.plan.caching import without_secrets_in
     from stoker.plan.record import compare, plan_json
     from stoker.report import plan as report
     from stoker.report.console import print_json, show
@@ -57,13 +69,15 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
         else:
             show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
-        print_json(plan_json(planned))
+        chain = survey_chain(chain_options(with_settings(options)), os.environ)
+        print_json(plan_json(planned) | {"chain": without_secrets_in(chain)})
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
     elif form == "dotenv":
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
-        show(report.plan_page(planned))
+        chain = survey_chain(chain_options(with_settings(options)), os.environ)
+        show(report.plan_page(planned, chain))
 
 
 def _only(forms: tuple[str, ...]) -> str | None:

@@ -10,6 +10,7 @@ from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
 
 if TYPE_CHECKING:
     from stoker.flows.governed import RunOptions
+    from stoker.model.caching import ChainOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Settings of a recorded build; only the command line replaces them.
@@ -115,6 +116,20 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nice=bool(settings["nice"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
+        chain=chain_options(settings),
+    )
+
+
+def chain_options(settings: dict[str, Any]) -> "ChainOptions":
+    """Return the wanted cache, from arguments with all settings filled in."""
+    from stoker.model.caching import ChainOptions, Engine
+
+    return ChainOptions(
+        cache=Engine(settings["cache"]),
+        remote=settings["cache_remote"],
+        launcher=settings["compiler_launcher"],
+        distribute=settings["distribute"],
+        trust_network=bool(settings["trust_network"]),
     )
 
 

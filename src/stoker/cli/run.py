@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @setting_options(Group.GOVERN)
+@setting_options(Group.CHAIN)
 @click.option("--respect-jobs", is_flag=True, help="Use no more CPUs than -jN of the command says.")
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the summary as JSON.")
 @click.option("--explain", is_flag=True, help="Say why steps waited, were paused or were killed.")

@@ -14,17 +14,19 @@ from typing import IO
 from msgspec.structs import replace
 
 from stoker.build.toolchain.held import held_for
+from stoker.caching.ccache import RunCounts
+from stoker.flows.cached import LocalCompiles, SccacheServer, problems, project_folder, survey_chain
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
-from stoker.govern.summary import CacheHits
 from stoker.machine.counters import KillCounter, read_written
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
 from stoker.machine.meter import read_memory
+from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import GovernorOptions
@@ -33,6 +35,7 @@ from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder
+from stoker.plan.caching import chain_environment
 from stoker.plan.chain import files_for, governed_environment
 from stoker.plan.storage import choose_scratch
 
@@ -64,6 +67,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     policy: str = "adaptive"
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
+    chain: ChainOptions = ChainOptions()
 
 
 class Session:
@@ -83,8 +87,11 @@ class Session:
         *,
         via: Via,
         limit: int,
+        chain: Chain,
     ):
         self._client = client
+        self._chain = chain
+        self._sccache = SccacheServer(chain.wrapper if chain.engine is Engine.SCCACHE else None)
         self._limit = limit
         self._run = run
         self._via = via
@@ -93,7 +100,8 @@ class Session:
         self._show = show
         self._written = read_written()
         self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
-        self._hits = CacheHits(self._cache_log)
+        self._counts = RunCounts(self._cache_log)
+        self._local = LocalCompiles(chain.distributor)
         self._ungoverned: Path | None = None  # launchers that find no governor add a byte each
         self._kills = KillCounter(os.getpid())
         self._kills_before = self._kills.read() or 0
@@ -101,9 +109,11 @@ class Session:
         self._next_look = self._began
         self.stopped_by: int | None = None  # the signal that asked us to exit
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def environment(
+        self, base: Mapping[str, str], *, folder: Path | None = None, mapped: bool = False
+    ) -> dict[str, str]:
         """Return the environment in which a command's compilers ask the governor; unchanged if they
-        cannot.
+        cannot. ``folder`` and ``mapped`` are for the cache: see ``chain_environment``.
         """
         if isinstance(self._client, NoGovernor):
             return dict(base)
@@ -114,6 +124,7 @@ class Session:
                 run=self._run,
                 tmp=self._scratch.path,
                 via=self._via,
+                slots=self._chain.slots,
             )
         except (StorageError, UsageError) as error:
             self._show(_ungoverned(error))
@@ -122,7 +133,17 @@ class Session:
         with suppress(OSError):
             self._ungoverned.touch()
         log = environment.setdefault("CCACHE_STATSLOG", str(self._cache_log))
-        self._hits = CacheHits(Path(log))
+        self._counts = RunCounts(Path(log))
+        environment |= chain_environment(
+            self._chain,
+            base,
+            folder=str(folder or project_folder(current_folder())),
+            mapped=mapped,
+            sccache_socket=str(self._cache_log.with_name(f"sccache-{self._run}.sock")),
+        )
+        if problem := self._sccache.start(environment):
+            self._show(Warned(at=0.0, text=problem))
+            del environment["STOKER_WRAPPER"]
         return environment
 
     def run(
@@ -157,18 +178,35 @@ class Session:
 
     def finish(self, status: int) -> RunSummary | None:
         """Return the summary; ``None`` if the governor died or there is none."""
-        hits, before, after = self._hits.count(), self._written, read_written()
+        use, before, after = self._cache_use(), self._written, read_written()
+        hits = use.total.hits if use else 0
         written = None if before is None or after is None else after - before
         for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
+            self._local.hear(event)
             self._show(event)
-        with suppress(OSError):
-            self._cache_log.unlink(missing_ok=True)
+        for text in self._local.texts():
+            self._show(Warned(at=time.monotonic() - self._began, text=text))
         self._tell_ungoverned()
         kills = (self._kills.read() or 0) - self._kills_before
         self._kills.close()
         dormant = self._client.dormant and not self._client.losses
         summary = self._summary(status, kills) if dormant else self._client.summary
-        return summary and replace(summary, cache_hits=hits, written_bytes=written)
+        return summary and replace(summary, cache_hits=hits, cache=use, written_bytes=written)
+
+    def _cache_use(self) -> CacheUse | None:
+        """Return what the cache had, once the commands have ended."""
+        use = self._sccache.stop() if self._sccache.running else self._counts.use()
+        with suppress(OSError):
+            self._cache_log.unlink(missing_ok=True)
+        if use.errors:
+            text = f"the remote of the cache failed {use.errors} times; the build did without it"
+            self._show(Warned(at=time.monotonic() - self._began, text=text))
+        return use if self._chain.engine is not Engine.NONE or use.languages else None
+
+    def close(self) -> None:
+        """Stop what would outlive the run."""
+        if self._sccache.running:
+            self._sccache.stop()
 
     def _tell_ungoverned(self) -> None:
         if self._ungoverned is None:
@@ -252,6 +290,7 @@ class Session:
 
     def _hear(self) -> None:
         for event in self._client.events():
+            self._local.hear(event)
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
             self._replace(self._client.why_gone)
@@ -264,7 +303,7 @@ class Session:
 
     def _with_hits(self, view: Overview) -> Overview:
         """Count cache hits as done steps: the governor never sees them."""
-        hits, left = self._hits.count(), view.total - view.done
+        hits, left = self._counts.use().total.hits, view.total - view.done
         if not hits or view.seconds_left is None or not left:
             return replace(view, cache_hits=hits)
         seconds = view.seconds_left * (left - hits) / left if hits < left else None
@@ -312,12 +351,26 @@ def session(
         held_for(os.environ),
         _client(asked, limit, show, run=run, command=what, directory=here) as client,
     ):
-        for text in _differences(asked, client.options):
+        chain = survey_chain(options.chain, os.environ)
+        for text in (*_differences(asked, client.options), *problems(chain)):
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
         disk = DiskGuard(folder or Path(here), growth)
-        yield Session(client, run, temporary, disk, show, via=options.via, limit=limit.limit)
+        governed = Session(
+            client,
+            run,
+            temporary,
+            disk,
+            show,
+            via=options.via,
+            limit=limit.limit,
+            chain=chain,
+        )
+        try:
+            yield governed
+        finally:
+            governed.close()
 
 
 def _client(
@@ -396,7 +449,13 @@ def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str
 
 
 def _environment(
-    options: GovernorOptions, base: Mapping[str, str], *, run: int, tmp: Path, via: Via
+    options: GovernorOptions,
+    base: Mapping[str, str],
+    *,
+    run: int,
+    tmp: Path,
+    via: Via,
+    slots: int,
 ) -> dict[str, str]:
     locks = private_folder(Path(options.socket).with_suffix(f".turns-of-{options.cpus}"))
     try:
@@ -418,6 +477,7 @@ def _environment(
         said=said,
         files=process.files_allowed(),
         via_launcher=via is Via.LAUNCHER,
+        slots=slots,
     )
 
 

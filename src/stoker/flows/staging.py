@@ -101,7 +101,9 @@ class Staging:
         if self._isolated:
             self._python = str(work.environment / "bin" / "python")
         self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
-        self.environment = self._governed.environment(self._base(git))
+        self.environment = self._governed.environment(
+            self._base(git), folder=self._shared_folder(), mapped=True
+        )
         self.folder = self.route.tree  # where the last command ran
 
     def start_over(self) -> None:
@@ -418,10 +420,17 @@ class Staging:
             if tool and not tool.problem and shutil.which(name) != tool.path
         }
 
+    def _shared_folder(self) -> Path:
+        """Return the folder that holds both the tree and the build folder."""
+        return Path(os.path.commonpath((self.route.tree, self.route.build)))
+
     def _maps(self) -> dict[Path, str]:
         """Return folders and the names that compilers record instead of them."""
         name = folders.slug(self.tree.name)
-        maps = {self.route.tree: name, self.route.build: f"{name}-build"}
+        build = f"{name}-build"
+        maps = {self.route.tree: name, self.route.build: build}
+        # A cache has compilers see paths that are relative to the build folder.
+        maps[Path(os.path.relpath(self.route.tree, self.route.build))] = name
         return maps | ({self._work.environment: "environment"} if self._isolated else {})
 
     @property

@@ -1,38 +1,13 @@
-"""Adds up one run while it runs: its summary, and the hits of ccache."""
+"""Adds up one run while it runs: its summary."""
 
 import time
 from collections import Counter
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
-
-_HITS = (b"direct_cache_hit", b"preprocessed_cache_hit")
-
-
-class CacheHits:
-    """Counts the hits of ccache in its log of results, because a hit never reaches the launcher."""
-
-    def __init__(self, log: Path):
-        self._log = log
-        self._read = 0
-        self._count = 0
-
-    def count(self) -> int:
-        """Return the hits so far; only lines added since the last call are read."""
-        try:
-            with self._log.open("rb") as stream:
-                stream.seek(self._read)
-                lines = stream.read().splitlines(keepends=True)
-        except OSError:
-            return self._count
-        whole = [line for line in lines if line.endswith(b"\n")]
-        self._read += sum(map(len, whole))
-        self._count += sum(line.rstrip() in _HITS for line in whole)
-        return self._count
 
 
 class Tally:

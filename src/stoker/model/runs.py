@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
+from stoker.model.caching import CacheUse
 from stoker.model.govern import Basis, Bytes, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
@@ -85,7 +86,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     cpus: int
     pauses: int = 0
     written_bytes: int | None = None  # to disks; None if the system does not count it
-    cache_hits: int | None = None  # compiles whose result ccache had
+    cache_hits: int | None = None  # compiles whose result a cache had
+    cache: CacheUse | None = None  # None if no cache was used
     run: int | None = None  # its id in the history; None if the history does not have it
 
 

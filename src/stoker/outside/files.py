@@ -159,3 +159,11 @@ def room_on_disk(path: Path) -> tuple[int, int]:
     """Return the size of the file system that holds ``path``, and what of it users can fill."""
     found = os.statvfs(path)
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Return why nothing can be written in a folder, which need not exist yet; None if it can."""
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        return f"{folder} cannot be written"
+    return None

@@ -3,6 +3,7 @@
 import base64
 import netrc
 import re
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,42 @@ class Answer(Value, frozen=True, kw_only=True):
             return self.content.read(most)
         except (OSError, HTTPException) as error:
             raise UnreachableError(f"cannot read {self.url}: {error}") from error
+
+
+class Connection:
+    """A TCP connection to a server that answers short questions; errors are OSError."""
+
+    def __init__(self, host: str, port: int, timeout_s: float):
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, question: bytes) -> bytes:
+        self._socket.sendall(question)
+        return self._socket.recv(512)
+
+
+def listens(path: str) -> bool:
+    """Tell whether a server accepts connections at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def addresses(host: str) -> tuple[str, ...]:
+    """Return the addresses of a host; none if its name is unknown."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class UnreachableError(MissingError):

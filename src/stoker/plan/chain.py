@@ -1,9 +1,10 @@
 """Makes the environment of a governed command, which has its compiles ask the governor.
 
-    ninja (a wide window of jobs) -> ccache, where it is used -> launcher -> compiler
+    ninja (a wide window of jobs) -> a cache, if one is used -> launcher -> compiler
 
-A preloaded library starts the launcher in place of each compiler, whatever configured the build.
-ccache starts a compiler only on a miss, so a hit never asks. CMake's launcher variables are set on
+A preloaded library starts the launcher in place of each compiler, whatever configured the build;
+with a cache it starts the cache, and the launcher in place of the compiler that the cache starts.
+What the cache itself needs is in ``plan.caching``. CMake's launcher variables are set on
 request only, for build tools that a library cannot be preloaded into.
 """
 
@@ -25,13 +26,13 @@ class Native(Value, frozen=True, kw_only=True):
     library: str  # preloaded into every dynamic program of the build
 
 
-def window(cpus: int, files: float = inf) -> int:
+def window(cpus: int, files: float = inf, slots: int = 0) -> int:
     """Return the number of jobs that ninja may start, most of which only wait for admission.
 
     ``files`` is how many a process may have open. ninja has a pipe for each of its jobs.
     """
     most = files - min(_FILES_BESIDE, files // 2)
-    return int(max(1, min(max(32, 8 * cpus), most)))
+    return int(max(1, min(max(32, 8 * cpus) + slots, most)))
 
 
 def files_for(jobs: int) -> int:
@@ -49,11 +50,12 @@ def governed_environment(
     said: Mapping[str, str],
     files: float = inf,
     via_launcher: bool = False,
+    slots: int = 0,
 ) -> dict[str, str]:
     """Return the environment of a governed build. ``said`` is for launchers (socket, run, ...); the
-    user's own launchers are kept.
+    user's own launchers are kept. ``slots`` compiles run on other machines.
     """
-    jobs = str(window(cpus, files))
+    jobs = str(window(cpus, files, slots))
     environment = {
         **base,
         **said,

@@ -5,9 +5,11 @@ import shlex
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Plan, Setting
 from stoker.model.units import duration, size
+from stoker.plan.caching import without_secrets_in
 from stoker.plan.record import Difference
 from stoker.report.console import Indented, Listing, finding_lines, whole
 
@@ -40,7 +42,7 @@ def _escaped(value: str) -> str:
     return value
 
 
-def plan_page(plan: Plan) -> RenderableType:
+def plan_page(plan: Plan, chain: Chain | None = None) -> RenderableType:
     parts: list[RenderableType] = [_head(plan)]
     parts.append(_settings("Environment", plan.environment))
     forwarded = {setting.name for setting in plan.environment}
@@ -52,6 +54,8 @@ def plan_page(plan: Plan) -> RenderableType:
         parts.append(Indented(Text(f"passed on to CMake: {names}", style="dim"), 2))
     parts += [Text(), Text("Commands", style="bold")]
     parts += [whole(f"  {shlex.join(command.words)}") for command in plan.commands]
+    if chain and chain.parts:
+        parts += [Text(), _chain(without_secrets_in(chain))]
     parts += [Text(), _estimate(plan)]
     worth_saying = [f for f in plan.findings if f.severity is not Severity.OK]
     if worth_saying:
@@ -80,6 +84,16 @@ def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
     for setting in settings:
         why = f": {setting.why}" if setting.why else ""
         listing.add(setting.name, setting.value, Text(f"{setting.origin}{why}", style="dim"))
+    return listing
+
+
+def _chain(chain: Chain) -> Listing:
+    """List what `stoker build` starts before each compiler; the plan itself does not contain it."""
+    listing = Listing("", "", "", title="Before each compiler", indent=2)
+    for part in chain.parts:
+        listing.add(part.role, part.what, Text(part.why, style="dim"))
+    for setting in chain.settings:
+        listing.add(setting.name, setting.value, Text(setting.why, style="dim"))
     return listing
 
 

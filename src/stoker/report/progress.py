@@ -14,6 +14,7 @@ from typing import TextIO
 
 import msgspec
 
+from stoker.model.caching import CacheUse
 from stoker.model.events import (
     AnyEvent,
     Overview,
@@ -376,6 +377,16 @@ def unseen_text(cpu_seconds: float) -> str:
     )
 
 
+def cache_text(use: CacheUse) -> str:
+    """``41 of 43 compiles found (95%): C++ 40 of 41, CUDA 1 of 2; 12 in the remote``."""
+    total = use.total
+    text = f"{total.hits} of {total.hits + total.misses} compiles found ({total.rate or 0:.0%})"
+    if len(use.languages) > 1:
+        rows = (f"{name} {r.hits} of {r.hits + r.misses}" for name, r in use.languages.items())
+        text += f": {', '.join(rows)}"
+    return f"{text}; {use.remote_hits} in the remote" if use.remote_hits else text
+
+
 def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
@@ -391,6 +402,8 @@ def summary_text(summary: RunSummary) -> str:
     if summary.pauses:
         lost += f", {summary.pauses} pauses"
     lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
+    if summary.cache and summary.cache.languages:
+        lines.append(f"  cache: {cache_text(summary.cache)}")
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
     if summary.lower_bound_s and summary.wall_s:

@@ -21,6 +21,7 @@ class Group(StrEnum):
     BUILD = "build"
     MATRIX = "matrix"
     GOVERN = "govern"  # run, build and develop
+    CHAIN = "chain"  # the same, plan and cache
 
 
 class Declared(Value, frozen=True, kw_only=True):
@@ -177,7 +178,42 @@ _GOVERN = (
         group=Group.GOVERN,
     ),
 )
-_ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN)
+_CHAIN = (
+    Declared(
+        name="cache",
+        help="Compiler cache. auto: ccache if it is installed. Default: auto.",
+        default="auto",
+        choices=("auto", "none", "ccache", "sccache"),
+        group=Group.CHAIN,
+    ),
+    Declared(
+        name="cache_remote",
+        help="Storage that caches of several machines share, e.g. redis://HOST:6379.",
+        metavar="URL",
+        group=Group.CHAIN,
+    ),
+    Declared(
+        name="compiler_launcher",
+        help="Another program that starts each compile, such as buildcache.",
+        metavar="PROGRAM",
+        group=Group.CHAIN,
+    ),
+    Declared(
+        name="distribute",
+        help="Send C and C++ compiles to other machines: none, distcc:HOSTS or icecc[:SCHEDULER]. "
+        "Default: none.",
+        metavar="ENGINE",
+        default="none",
+        group=Group.CHAIN,
+    ),
+    Declared(
+        name="trust_network",
+        help="Allow --distribute to use public addresses: it has no authentication.",
+        kind=Kind.SWITCH,
+        group=Group.CHAIN,
+    ),
+)
+_ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN, *_CHAIN)
 OPTIONS: dict[str, Declared] = {option.name: option for option in _ALL}
 
 # Parts of a variant that can also be given apart from its name.

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.govern.summary import CacheHits
+from stoker.caching.ccache import RunCounts
 
 
 def test_hits_are_counted_once(need: Callable[[str], str], tmp_path: Path) -> None:
@@ -14,19 +14,19 @@ def test_hits_are_counted_once(need: Callable[[str], str], tmp_path: Path) -> No
     source.write_text("int a;\n")
     env = {**os.environ, "CCACHE_DIR": str(tmp_path / "cache"), "CCACHE_STATSLOG": str(log)}
     env.pop("CCACHE_DISABLE", None)
-    hits = CacheHits(log)
-    assert hits.count() == 0
+    hits = RunCounts(log)
+    assert hits.use().total.hits == 0
     command = [ccache, compiler, "-c", str(source), "-o", str(tmp_path / "a.o")]
     for expected in (0, 1, 2):
         subprocess.run(command, env=env, check=True)
-        assert hits.count() == expected
-        assert hits.count() == expected
+        assert hits.use().total.hits == expected
+        assert hits.use().total.hits == expected
 
 
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    hits = CacheHits(log)
+    hits = RunCounts(log)
     log.write_text("# a.c\ndirect_cache_h")
-    assert hits.count() == 0
+    assert hits.use().total.hits == 0
     log.write_text("# a.c\ndirect_cache_hit\npreprocessed_cache_hit\ncache_miss\n")
-    assert hits.count() == 2
+    assert hits.use().total.hits == 2

@@ -1,0 +1,1 @@
+"""Compiler caches on this machine and their remotes: read, counted, started, cleared."""

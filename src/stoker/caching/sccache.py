@@ -1,0 +1,89 @@
+"""sccache: its server, which compiles for all clients of a run, and its counters."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from stoker.model.caching import CacheStatus, CacheUse, Engine, Hits
+from stoker.model.errors import StokerError
+from stoker.outside import process
+
+_TIMEOUT_S = 30.0
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    counts: dict[str, int] = {}
+
+
+class _Statistics(msgspec.Struct, frozen=True):
+    cache_hits: _Counts = _Counts()
+    cache_misses: _Counts = _Counts()
+    cache_errors: _Counts = _Counts()
+    cache_timeouts: int = 0
+    cache_read_errors: int = 0
+    cache_write_errors: int = 0
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    stats: _Statistics
+    cache_location: str = ""
+    cache_size: int | None = None
+    max_cache_size: int | None = None
+
+
+def start_server(program: str, environment: Mapping[str, str]) -> str | None:
+    """Start the server of a run; return why it did not start, if it did not.
+
+    The server inherits the preloaded library, so that the compilers it starts are governed.
+    """
+    try:
+        process.check([program, "--start-server"], timeout=_TIMEOUT_S, env=environment)
+    except StokerError as error:
+        return str(error)
+    return None
+
+
+def stop_server(program: str, environment: Mapping[str, str]) -> None:
+    process.run([program, "--stop-server"], timeout=_TIMEOUT_S, env=environment)
+
+
+def read_use(program: str, environment: Mapping[str, str]) -> CacheUse:
+    """Ask the server for its counters; nothing if it does not answer."""
+    answer = _ask(program, environment)
+    if answer is None:
+        return CacheUse()
+    stats = answer.stats
+    hits, misses = stats.cache_hits.counts, stats.cache_misses.counts
+    remote = "Local disk" not in answer.cache_location
+    return CacheUse(
+        languages={
+            name: Hits(hits=hits.get(name, 0), misses=misses.get(name, 0))
+            for name in sorted(hits | misses)
+        },
+        remote_hits=sum(hits.values()) if remote else 0,
+        errors=stats.cache_timeouts + stats.cache_read_errors + stats.cache_write_errors,
+    )
+
+
+def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
+    answer = _ask(program, environment)
+    where = answer.cache_location if answer else ""
+    folder = where.partition('"')[2].rstrip('"')
+    return CacheStatus(
+        engine=Engine.SCCACHE,
+        program=program,
+        folder=folder,
+        bytes=(answer.cache_size if answer else None) or 0,
+        most_bytes=answer.max_cache_size if answer else None,
+        remote=None if folder or not where else where,
+        problem=None if answer else "its server does not answer",
+    )
+
+
+def _ask(program: str, environment: Mapping[str, str]) -> _Answer | None:
+    words = [program, "--show-stats", "--stats-format", "json"]
+    done = process.run(words, timeout=_TIMEOUT_S, env=environment)
+    try:
+        return msgspec.json.decode(done.stdout, type=_Answer) if done.ok else None
+    except msgspec.DecodeError:
+        return None

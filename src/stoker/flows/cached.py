@@ -1,0 +1,183 @@
+"""The cache of a run: finds the engines, resolves the chain, and keeps sccache's server."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+
+from msgspec.structs import replace
+
+from stoker.caching import ccache, sccache
+from stoker.model.caching import (
+    CacheStatus,
+    CacheUse,
+    Chain,
+    ChainOptions,
+    Distributor,
+    Engine,
+    FoundEngine,
+)
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.events import AnyEvent, StepEnds
+from stoker.model.secrets import redact
+from stoker.outside.files import remove_whole
+from stoker.plan.caching import resolve_chain
+from stoker.plan.distributing import read_distribution, refuse_public
+
+_DEVICE = (".cu", ".hip")
+_HOST = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
+_ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
+
+
+def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
+    """Return the chain that a run here would use."""
+    distribution = read_distribution(wanted.distribute, environment)
+    if not wanted.trust_network:
+        refuse_public({host: _addresses(host) for host in distribution.hosts})
+    cache = Engine.CCACHE if wanted.cache is Engine.AUTO else wanted.cache
+    names = {wanted.launcher, cache.value, distribution.engine.value}
+    found = {
+        name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
+    }
+    problem = _remote_problem(wanted.remote) if wanted.remote else None
+    return resolve_chain(
+        wanted, found, environment, remote_problem=problem, distribution=distribution
+    )
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    from stoker.outside.web import addresses  # most runs do not distribute
+
+    return addresses(host)
+
+
+def _remote_problem(url: str) -> str | None:
+    from stoker.caching.remote import remote_problem  # most runs have no remote
+
+    return remote_problem(url)
+
+
+def _path(name: str, environment: Mapping[str, str]) -> str | None:
+    """Return the path of a program, as a shell finds it; a run does without shutil."""
+    folders = [""] if "/" in name else os.get_exec_path(environment)
+    paths = (Path(folder, name).absolute() for folder in folders)
+    return next((str(p) for p in paths if p.is_file() and os.access(p, os.X_OK)), None)
+
+
+def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
+    path = _path(name, environment)
+    assert path is not None
+    if name == Engine.CCACHE:
+        return ccache.read_ccache(path, environment)
+    if name == Distributor.ICECC:
+        from stoker.caching.remote import icecc_problem
+
+        return FoundEngine(program=path, problem=icecc_problem(environment))
+    return FoundEngine(program=path)
+
+
+def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheStatus:
+    """Return the state of the cache that a run here would use, and of its remote."""
+    engine, program = _chosen(wanted, environment)
+    ask = ccache.status if engine is Engine.CCACHE else sccache.status
+    status = ask(program, environment)
+    if not wanted.remote:
+        return status
+    problem = _remote_problem(wanted.remote)
+    return replace(status, remote=redact(wanted.remote), remote_problem=problem)
+
+
+def cache_use(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheUse:
+    """Return the engine's own counters."""
+    engine, program = _chosen(wanted, environment)
+    if engine is Engine.SCCACHE:
+        return sccache.read_use(program, environment)
+    return ccache.use_of(ccache.read_counters(program, environment))
+
+
+def clear_cache(status: CacheStatus, environment: Mapping[str, str]) -> None:
+    if status.engine is Engine.CCACHE:
+        ccache.clear(status.program, environment)
+    elif status.folder:
+        sccache.stop_server(status.program, environment)
+        remove_whole(Path(status.folder))
+
+
+def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[Engine, str]:
+    engine = Engine.CCACHE if wanted.cache is Engine.AUTO else wanted.cache
+    if engine is Engine.NONE:
+        raise UsageError("no cache is in use: --cache none")
+    program = _path(engine.value, environment)
+    if program is None:
+        raise MissingError(f"{engine} is not installed", hints=[f"install {engine}"])
+    return engine, program
+
+
+def problems(chain: Chain) -> Iterator[str]:
+    """Yield the parts that were asked for and cannot be used."""
+    for part in chain.parts:
+        if " is not used: " in part.why:
+            yield f"{part.why}; the build continues without it"
+
+
+def project_folder(start: Path) -> Path:
+    """Return the nearest folder that is the root of a project, or else ``start``."""
+    for folder in (start, *start.parents):
+        if any((folder / name).exists() for name in _ROOTS):
+            return folder
+    return start
+
+
+class LocalCompiles:
+    """Counts compiles that ran here although a distributor was used.
+
+    Every compile that runs here asks the governor, and one that runs elsewhere does not.
+    """
+
+    def __init__(self, distributor: Distributor):
+        self._distributor = distributor
+        self._device = 0
+        self._host = 0
+
+    def hear(self, event: AnyEvent) -> None:
+        if self._distributor is Distributor.NONE or not isinstance(event, StepEnds):
+            return
+        suffix = PurePath(event.title).suffix
+        self._device += suffix in _DEVICE
+        self._host += suffix in _HOST
+
+    def texts(self) -> Iterator[str]:
+        """Yield what the user should know at the end."""
+        name = self._distributor
+        if self._device:
+            yield f"{self._device} CUDA compiles ran here: {name} distributes C and C++ only"
+        if self._host:
+            yield f"{self._host} C and C++ compiles ran here: {name} found no worker for them"
+
+
+class SccacheServer:
+    """The server of one run. It starts with the first environment and ends with the run."""
+
+    def __init__(self, program: str | None):
+        self._program = program
+        self._environment: Mapping[str, str] = {}
+
+    @property
+    def running(self) -> bool:
+        return bool(self._environment)
+
+    def start(self, environment: Mapping[str, str]) -> str | None:
+        """Start it if it is wanted; return the problem in words if it does not start."""
+        if self._program is None or self.running:
+            return None
+        if problem := sccache.start_server(self._program, environment):
+            return f"sccache is not used: {problem}; the build continues without it"
+        self._environment = environment
+        return None
+
+    def stop(self) -> CacheUse:
+        """Stop the server and return what it counted."""
+        assert self._program is not None
+        use = sccache.read_use(self._program, self._environment)
+        sccache.stop_server(self._program, self._environment)
+        self._environment = {}
+        return use

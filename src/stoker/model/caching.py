@@ -1,0 +1,102 @@
+"""Compiler caches and distributors: what the user asks for, what is here, and what is used."""
+
+from enum import StrEnum
+
+from stoker.model.plan import Setting
+from stoker.model.value import Value
+
+
+class Engine(StrEnum):
+    """A compiler cache; the words of ``--cache``."""
+
+    AUTO = "auto"
+    NONE = "none"
+    CCACHE = "ccache"
+    SCCACHE = "sccache"
+
+
+class Distributor(StrEnum):
+    """What sends compiles to other machines."""
+
+    NONE = "none"
+    DISTCC = "distcc"
+    ICECC = "icecc"
+
+
+class ChainOptions(Value, frozen=True, kw_only=True):
+    """What the user asks for. ``launcher`` is a program that starts compilers."""
+
+    cache: Engine = Engine.AUTO
+    remote: str | None = None
+    launcher: str | None = None
+    distribute: str = "none"
+    trust_network: bool = False
+
+
+class FoundEngine(Value, frozen=True, kw_only=True):
+    """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
+    ``problem`` says why it cannot be used.
+    """
+
+    program: str
+    folder: str = ""
+    own: frozenset[str] = frozenset()
+    problem: str | None = None
+
+
+class Part(Value, frozen=True, kw_only=True):
+    """A part of the chain from the build tool to the compiler, and the reason for it."""
+
+    role: str
+    what: str
+    why: str
+
+
+class Chain(Value, frozen=True, kw_only=True):
+    """``wrapper`` is the program that is started in place of each compile, if there is one."""
+
+    engine: Engine = Engine.NONE
+    distributor: Distributor = Distributor.NONE
+    slots: int = 0  # compiles that other machines run at the same time
+    wrapper: str | None = None
+    parts: tuple[Part, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+
+class Hits(Value, frozen=True, kw_only=True):
+    hits: int = 0
+    misses: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else None
+
+
+class CacheUse(Value, frozen=True, kw_only=True):
+    """What a cache had, by language. ``errors`` are failures of the remote."""
+
+    languages: dict[str, Hits] = {}
+    remote_hits: int = 0
+    errors: int = 0
+
+    @property
+    def total(self) -> Hits:
+        rows = self.languages.values()
+        return Hits(hits=sum(row.hits for row in rows), misses=sum(row.misses for row in rows))
+
+
+class CacheStatus(Value, frozen=True, kw_only=True):
+    """The state of a cache on this machine. Times are in seconds since the epoch."""
+
+    engine: Engine
+    program: str
+    folder: str
+    bytes: int
+    most_bytes: int | None
+    files: int | None = None
+    oldest: float | None = None
+    newest: float | None = None
+    remote: str | None = None
+    remote_problem: str | None = None
+    problem: str | None = None

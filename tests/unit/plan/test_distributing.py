@@ -1,0 +1,81 @@
+"""What --distribute asks for, and which machines it may use."""
+
+import pytest
+
+from stoker.model.caching import ChainOptions, Distributor, Engine, FoundEngine
+from stoker.model.errors import MissingError, UsageError
+from stoker.plan.caching import resolve_chain
+from stoker.plan.chain import window
+from stoker.plan.distributing import read_distribution, refuse_public
+
+FOUND = {
+    name: FoundEngine(program=f"/usr/bin/{name}")
+    for name in ("ccache", "sccache", "distcc", "icecc")
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "slots"),
+    [
+        ("distcc:10.0.0.2", ["10.0.0.2"], 4),
+        ("distcc:10.0.0.2/8,lzo worker:3633/2", ["10.0.0.2", "worker"], 10),
+        ("distcc:[fd00::2]:3632/3", ["fd00::2"], 3),
+        ("distcc:--randomize me@far/2", [], 2),
+        ("icecc", [], 0),
+        ("icecc:scheduler", ["scheduler"], 0),
+        ("none", [], 0),
+    ],
+)
+def test_hosts_and_their_slots(text: str, hosts: list[str], slots: int) -> None:
+    found = read_distribution(text, {})
+    assert (list(found.hosts), found.slots) == (hosts, slots)
+
+
+@pytest.mark.parametrize(
+    "text", ["distcc", "distcc:", "distcc:/8", "distccc:host", "", "distcc:a/b"]
+)
+def test_what_is_no_distribution_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--distribute"):
+        read_distribution(text, {})
+
+
+def test_distccs_own_variable_names_the_hosts() -> None:
+    assert read_distribution("distcc", {"DISTCC_HOSTS": "10.0.0.9/3"}).slots == 3
+
+
+def test_public_addresses_are_refused() -> None:
+    private = ("127.0.0.1", "10.0.0.2", "192.168.1.1", "172.16.0.1", "fd00::2", "fe80::1%eth0")
+    refuse_public({"worker": private})
+    for address in ("8.8.8.8", "2001:4860:4860::8888"):
+        with pytest.raises(UsageError, match="public address"):
+            refuse_public({"worker": ("10.0.0.2", address)})
+
+
+def test_the_distributor_starts_what_ccache_lacks_or_everything() -> None:
+    distribution = read_distribution("distcc:10.0.0.2/8", {})
+    chain = resolve_chain(ChainOptions(), FOUND, {}, distribution=distribution)
+    settings = {setting.name: setting.value for setting in chain.settings}
+    assert (chain.wrapper, settings["CCACHE_PREFIX"]) == ("/usr/bin/ccache", "/usr/bin/distcc")
+    assert settings["DISTCC_HOSTS"].endswith(" 10.0.0.2/8")
+    assert (chain.distributor, chain.slots) == (Distributor.DISTCC, 8)
+    assert "C and C++ only" in chain.parts[-1].why
+    alone = ChainOptions(cache=Engine.NONE)
+    chain = resolve_chain(alone, FOUND, {}, distribution=distribution)
+    assert (chain.engine, chain.wrapper) == (Engine.NONE, "/usr/bin/distcc")
+    with pytest.raises(UsageError, match="sccache cannot start distcc"):
+        resolve_chain(ChainOptions(cache=Engine.SCCACHE), FOUND, {}, distribution=distribution)
+    with pytest.raises(MissingError, match="distcc"):
+        resolve_chain(ChainOptions(), {}, {}, distribution=distribution)
+
+
+def test_an_engine_that_would_compile_here_without_a_word_is_left_out() -> None:
+    found = {"icecc": FoundEngine(program="/i", problem="its daemon does not run")}
+    distribution = read_distribution("icecc", {})
+    chain = resolve_chain(ChainOptions(), found, {}, distribution=distribution)
+    assert (chain.wrapper, chain.distributor) == (None, Distributor.NONE)
+    assert chain.parts[-1].why == "icecc is not used: its daemon does not run"
+
+
+def test_the_window_of_jobs_has_room_for_remote_slots() -> None:
+    assert window(4, slots=100) == window(4) + 100
+    assert window(4, files=64, slots=100) == window(4, files=64)
