@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
 @click.option("--json", "as_json", is_flag=True, help="Print the jobs or the results as JSON.")
 @setting_options(Group.GOVERN)
+@setting_options(Group.CHAIN)
 def command(**options: Any) -> None:
     """Build every variant of stoker.toml, or of FILE, or slim a wheel for each of them.
 
@@ -80,7 +81,7 @@ def command(**options: Any) -> None:
 
 def _governing(chosen: Any) -> Any:
     """Return the options of a build from the settings of its variant."""
-    names = [name for name, option in OPTIONS.items() if option.group is Group.GOVERN]
+    names = [name for name, option in OPTIONS.items() if option.group in (Group.GOVERN, Group.CHAIN)]
     return run_options({name: chosen.value(name) for name in names})
 
 
