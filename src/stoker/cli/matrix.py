@@ -81,7 +81,8 @@ def command(**options: Any) -> None:
 
 def _governing(chosen: Any) -> Any:
     """Return the options of a build from the settings of its variant."""
-    names = [name for name, option in OPTIONS.items() if option.group in (Group.GOVERN, Group.CHAIN)]
+    groups = (Group.GOVERN, Group.CHAIN)
+    names = [name for name, option in OPTIONS.items() if option.group in groups]
     return run_options({name: chosen.value(name) for name in names})
 
 

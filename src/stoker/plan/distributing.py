@@ -1,7 +1,8 @@
 """Reads what `--distribute` asks for, and decides whether its machines may be used.
 
-distcc and icecc have no authentication: a program that reaches a worker can run commands on it, and a
-worker can return any object. Public addresses are therefore refused unless the user trusts them.
+distcc and icecc have no authentication: a program that reaches a worker can run commands on it,
+and a worker can return any object. Public addresses are therefore refused unless the user
+trusts them.
 """
 
 import re

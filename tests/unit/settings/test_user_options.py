@@ -50,7 +50,18 @@ def told(chosen: UserOptions, name: str) -> tuple[str, str]:
     return found.value, str(found.origin)
 
 
-DEFAULTS = {"cache", "distribute", "variant", "out", "mode", "from", "policy", "tmp", "via", "progress"}
+DEFAULTS = {
+    "cache",
+    "distribute",
+    "variant",
+    "out",
+    "mode",
+    "from",
+    "policy",
+    "tmp",
+    "via",
+    "progress",
+}
 
 
 def test_every_option_is_declared_once_for_all_places() -> None:
