@@ -48,7 +48,7 @@ _MACHINES = (
     ("twice the memory", 1.0, 2.0),
     ("half the CPUs", 0.5, 1.0),
     ("twice the CPUs", 2.0, 1.0),
-    ("twice of both", 2.0, 2.0),
+    ("twice the CPUs and memory", 2.0, 2.0),
 )
 
 
