@@ -30,6 +30,8 @@ def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     monkeypatch.setenv("STOKER_HOME", str(home))
     monkeypatch.setenv("STOKER_CACHE", "none")
     monkeypatch.setenv("CCACHE_DIR", str(home / "ccache"))
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI"):
+        monkeypatch.delenv(name, raising=False)  # the tests may run in CI themselves
     return home
 
 

@@ -1,5 +1,6 @@
 """`stoker build`: from a source tree to a checked wheel."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,12 @@ from stoker.settings.declared import Group
 @click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
 @click.option("--shell-on-failure", is_flag=True, help="Open a shell when a stage fails.")
 @click.option("--report", is_flag=True, help="Write report.html into the run folder.")
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the stages to this file as JUnit XML.",
+)
 @click.option(
     "--json",
     "as_json",

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from stoker.cli.ci import CiReport
 from stoker.cli.request import read_request, run_options, with_settings
 
 if TYPE_CHECKING:
     from stoker.build.stages import StageError
+    from stoker.diagnose.values import Diagnosis
     from stoker.flows.building import Built, Watcher
     from stoker.model.build import BuildRequest
     from stoker.report.progress import View
@@ -36,19 +38,24 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     request = recorded.request if recorded else BuildRequest(source=".")
     # Python has no stderr if it is closed.
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
+    ci = CiReport(view.write, junit=options.get("junit"))
+    ended: list[Built] = []
+    diagnosis: Diagnosis | None = None
     try:
         built = build(
             asked,
             _with_options(request, options, editable=editable),
             run_options(options),
-            _watcher(view, options),
+            _watcher(view, options, ci, ended),
             recorded=recorded,
         )
     except StageError as error:
-        diagnose(error, view)
+        diagnosis = diagnose(error, view)
         raise
     finally:
         view.close()
+        for each in ended:
+            ci.built(each, diagnosis)
     if built.record.summary and built.record.summary.steps:
         view.write(summary_text(built.record.summary))
     view.write(end_lines(built.record, built.folder))
@@ -72,9 +79,11 @@ def _with_options(
     return msgspec.structs.replace(request, **(given | {"editable": editable}))
 
 
-def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
+def _watcher(
+    view: "View", options: dict[str, Any], ci: CiReport, ended: "list[Built]"
+) -> "Watcher":
+    """``ended`` receives the build when it has ended in any way."""
     from stoker.flows.building import Watcher
-    from stoker.report.building import stage_line
     from stoker.report.console import print_json
     from stoker.report.explanation import with_decisions_logged
 
@@ -82,6 +91,7 @@ def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
         view.write(chunk.decode(errors="replace"))
 
     def end(built: "Built") -> None:
+        ended.append(built)
         if options["as_json"]:
             print_json(built)
         if options.get("report"):
@@ -89,7 +99,7 @@ def _watcher(view: "View", options: dict[str, Any]) -> "Watcher":
 
     return Watcher(
         show=with_decisions_logged(view.show),
-        tell=lambda result: view.write(stage_line(result)),
+        tell=ci.stage,
         say=lambda text: view.write(f"stoker: {text}\n"),
         end=end,
         echo=echo if options["verbose"] else None,
@@ -114,10 +124,13 @@ def _write_report(built: "Built", view: "View") -> None:
         view.write(f"stoker: report in {page}\n")
 
 
-def diagnose(error: "StageError", view: "View") -> None:
-    """Print the likely cause before the error itself."""
+def diagnose(error: "StageError", view: "View") -> "Diagnosis | None":
+    """Print the likely cause before the error itself, and return the diagnosis."""
     from stoker.flows.diagnosing import diagnose_folder
     from stoker.report.diagnosis import short
 
-    if error.of_command:
-        view.write(short(diagnose_folder(error.log.parent)))
+    if not error.of_command:
+        return None
+    diagnosis = diagnose_folder(error.log.parent)
+    view.write(short(diagnosis))
+    return diagnosis

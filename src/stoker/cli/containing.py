@@ -5,19 +5,33 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from stoker.cli.ci import CiReport
 from stoker.cli.request import read_request, with_settings
 from stoker.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from stoker.flows.building import Built
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES = ("container", "engine", "env", "ipc", "keep")
 # Options that are different inside: paths, and the limit that the container already has.
-_NOT_PASSED_ON = {*NAMES, "source", "tag", "out", "memory", "as_json", "from_record", "progress"}
+_NOT_PASSED_ON = {
+    *NAMES,
+    "source",
+    "tag",
+    "out",
+    "memory",
+    "as_json",
+    "from_record",
+    "progress",
+    "junit",
+}
 
 
 def container_options(function: F) -> F:
@@ -60,6 +74,7 @@ def container_options(function: F) -> F:
 
 def perform_inside(options: dict[str, Any]) -> None:
     from stoker.flows.containing import ContainerWatcher, Inside, build_inside
+    from stoker.flows.diagnosing import diagnose_folder
     from stoker.flows.repeating import read_recorded
     from stoker.model.container import EngineKind
     from stoker.report.console import print_json
@@ -87,11 +102,18 @@ def perform_inside(options: dict[str, Any]) -> None:
         variables=dict(map(_variable, options["env"])),
     )
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
+    ci = CiReport(view.write, junit=options["junit"])
+
+    def end(built: "Built") -> None:
+        if options["as_json"]:
+            print_json(built)
+        ci.built(built, diagnose_folder(Path(built.folder)) if built.record.error else None)
+
     watcher = ContainerWatcher(
         say=lambda text: view.write(f"stoker: {text}\n"),
         show=view.show,
         write=view.write,
-        end=print_json if options["as_json"] else lambda _: None,
+        end=end,
     )
     try:
         built = build_inside(asked, wanted, watcher)

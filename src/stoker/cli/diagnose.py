@@ -2,6 +2,7 @@
 
 import click
 
+from stoker.cli.ci import CiReport
 from stoker.model.errors import ExitStatus, UsageError
 
 
@@ -34,6 +35,7 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
             "choose one of --json and --fix-script", hints=["the JSON contains the fixes"]
         )
     diagnosis = diagnose_what(what, run)
+    CiReport(lambda text: click.echo(text, nl=False, err=True)).diagnosed(diagnosis)
     if as_json:
         print_json(diagnosis)
     elif fix_script:

@@ -1,17 +1,22 @@
 """`stoker run`: run any build command under the governor."""
 
 import io
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from stoker.cli.ci import CiReport
 from stoker.cli.request import run_options, setting_options, with_settings
 from stoker.model.errors import StorageError
+from stoker.outside.console import ci_system
 from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
+    from stoker.diagnose.values import Diagnosis
     from stoker.flows.kept_output import OutputFile
     from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
@@ -71,17 +76,30 @@ def command(
         view.write(unseen_text(finished.unseen_cpu_seconds))
     if summary_file:
         view.write(_write(Path(summary_file), finished.summary))
-    if finished.status and progress not in ("quiet", "json"):
-        view.write(_cause(outputs, finished.summary))
+    quiet, in_ci = progress in ("quiet", "json"), ci_system(os.environ)
+    diagnosis = None
+    if finished.status and (in_ci or not quiet):
+        diagnosis = _diagnosis(outputs, finished.summary)
+    if diagnosis and not quiet:
+        view.write(_cause(diagnosis, outputs, finished.summary))
+    if in_ci:
+        CiReport(view.write).ran(shlex.join(command), finished, diagnosis)
     return finished.status
 
 
-def _cause(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> str:
-    """Return the likely cause of a failed command, from its output and its steps."""
+def _diagnosis(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> "Diagnosis":
     from stoker.flows.diagnosing import diagnose_outputs
+
+    return diagnose_outputs(outputs, summary)
+
+
+def _cause(
+    diagnosis: "Diagnosis", outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None"
+) -> str:
+    """Return the likely cause of a failed command, from its output and its steps."""
     from stoker.report.diagnosis import short
 
-    found = short(diagnose_outputs(outputs, summary))
+    found = short(diagnosis)
     if not found and not outputs and summary and summary.steps:
         return "stoker: with its output in a file, `stoker diagnose FILE` names the cause\n"
     return found

@@ -8,12 +8,28 @@ since there is no other place to tell it.
 import codecs
 import io
 import sys
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from stoker.model.errors import StorageError
 
 _ESCAPED = "stoker-escaped"
 _BLOCKS = range(0x2580, 0x25A0)  # characters that bars are made of
+
+
+class CiSystem(StrEnum):
+    """A CI system that reads the log of its jobs."""
+
+    GITHUB = "GitHub Actions"
+    GITLAB = "GitLab CI"
+
+
+def ci_system(environment: Mapping[str, str]) -> CiSystem | None:
+    """Return the CI system that sets these variables; None on any other machine."""
+    if environment.get("GITHUB_ACTIONS") == "true":
+        return CiSystem.GITHUB
+    return CiSystem.GITLAB if environment.get("GITLAB_CI") == "true" else None
 
 
 def prepare() -> None:

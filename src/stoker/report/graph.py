@@ -16,6 +16,7 @@ from rich.text import Text
 
 from stoker.model.graph import BuildGraph, GraphTarget, Impact, TargetKind
 from stoker.model.units import duration, size
+from stoker.report import xml_text
 from stoker.report.console import Indented, Listing
 
 _FEW = 15  # targets, blockers or steps that a page shows
@@ -230,7 +231,7 @@ def _drawing(graph: BuildGraph) -> Xml.Element:
         height=str(height),
         role="img",
     )
-    Xml.SubElement(root, "title").text = _clean(headline(graph))
+    Xml.SubElement(root, "title").text = xml_text(headline(graph))
     Xml.SubElement(root, "style").text = _STYLE
     _legend(root, graph)
     chain = list(dict.fromkeys(step.target for step in graph.path))
@@ -290,7 +291,9 @@ def _box(
     steps, time, peak = _figures(target)
     count = "1 step" if target.steps == 1 else f"{steps} steps"
     figures = " · ".join(filter(None, (count, time, peak)))
-    Xml.SubElement(group, "title").text = _clean(f"{target.name} ({target.kind.value}): {figures}")
+    Xml.SubElement(group, "title").text = xml_text(
+        f"{target.name} ({target.kind.value}): {figures}"
+    )
     shape = {"x": f"{x:g}", "y": f"{y:g}", "width": str(_WIDTH), "height": str(_HEIGHT), "rx": "5"}
     Xml.SubElement(group, "rect", shape | {"class": "box path" if target.name in chain else "box"})
     side = {"x": f"{x:g}", "y": f"{y:g}", "width": "6", "height": str(_HEIGHT), "rx": "3"}
@@ -304,7 +307,7 @@ def _box(
     )
     for text, below, kind in ((_short(target.name), 18, "name"), (figures, 33, "figures")):
         place = {"x": f"{x + 14:g}", "y": f"{y + below:g}", "class": kind}
-        Xml.SubElement(group, "text", place).text = _clean(text)
+        Xml.SubElement(group, "text", place).text = xml_text(text)
 
 
 def _short(name: str) -> str:
@@ -315,24 +318,19 @@ def _short(name: str) -> str:
     return f"{name[:half]}…{name[-half:]}"
 
 
-def _clean(text: str) -> str:
-    """Replace characters that XML does not allow."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
 # -- page ----------------------------------------------------------------------------------------
 
 
 def html(graph: BuildGraph) -> str:
     """Return the drawing with its tables. The page has no script and fetches nothing."""
-    title = escape(_clean(headline(graph)))
+    title = escape(xml_text(headline(graph)))
     impact = ""
     if graph.impact:
         rows = [
             ("" if step.seconds is None else duration(step.seconds), step.target, step.output)
             for step in graph.impact.steps
         ]
-        impact = f"<h2>{escape(_clean(impact_text(graph.impact)))}</h2>"
+        impact = f"<h2>{escape(xml_text(impact_text(graph.impact)))}</h2>"
         impact += _table(("time", "target", "step"), rows)
     targets = [
         (each.name, each.kind.value, *_figures(each), ", ".join(each.needs))
@@ -370,7 +368,8 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]], *, ids: bool = F
     lines = []
     for number, row in enumerate(rows):
         cells = "".join(
-            f"<td{mark}>{escape(_clean(cell))}</td>" for mark, cell in zip(marks, row, strict=True)
+            f"<td{mark}>{escape(xml_text(cell))}</td>"
+            for mark, cell in zip(marks, row, strict=True)
         )
         lines.append(f'<tr id="target-{number}">{cells}</tr>' if ids else f"<tr>{cells}</tr>")
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'

@@ -1,6 +1,5 @@
 """The findings of `stoker verify`: as a terminal page, as JSON, as JUnit XML for CI."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
@@ -12,9 +11,8 @@ from rich.text import Text
 from stoker.deliver.verify.checks import CHECKS
 from stoker.deliver.verify.tested import Verification
 from stoker.model.finding import Finding, Severity
+from stoker.report import xml_text
 from stoker.report.console import finding_lines
-
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def page(verification: Verification) -> RenderableType:
@@ -68,7 +66,7 @@ def junit(verification: Verification) -> bytes:
     severities = [finding.severity for finding in verification.findings]
     suite = ElementTree.Element(
         "testsuite",
-        name=_clean(f"stoker verify {verification.name} {verification.version}"),
+        name=xml_text(f"stoker verify {verification.name} {verification.version}"),
         tests=str(len(severities)),
         failures=str(severities.count(Severity.ERROR)),
         skipped=str(severities.count(Severity.NOTE)),
@@ -81,7 +79,7 @@ def junit(verification: Verification) -> bytes:
 
 def _test_case(suite: ElementTree.Element, finding: Finding) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname="stoker.verify", name=finding.name)
-    title, evidence = _clean(finding.title), _clean(finding.evidence)
+    title, evidence = xml_text(finding.title), xml_text(finding.evidence)
     if finding.severity is Severity.ERROR:
         ElementTree.SubElement(case, "failure", message=title).text = evidence
     elif finding.severity is Severity.NOTE:
@@ -89,8 +87,3 @@ def _test_case(suite: ElementTree.Element, finding: Finding) -> None:
     else:
         said = f"{finding.severity}: {title}\n{evidence}"
         ElementTree.SubElement(case, "system-out").text = said
-
-
-def _clean(text: str) -> str:
-    """Replace characters that XML cannot contain; programs may print them."""
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
