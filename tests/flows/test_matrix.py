@@ -154,6 +154,12 @@ def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> No
     (wheel,) = (project / "wheels").glob("*.whl")
     assert wheel.name == made["plain"]["wheel"]
 
+    version = "{}.{}".format(*sys.version_info)
+    words = ["--only", "plain", "--python", version, "--out", "wheels", "--json"]
+    named = results(stoker("matrix", *words, timeout=TIMEOUT_S))
+    assert ends(named) == {"plain": "done"}  # this Python by its version, in place of the wheel
+    assert list((project / "wheels").glob("*.whl")) == [wheel]
+
 
 def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Stoker) -> None:
     """The second build waits in its generator when Ctrl-C is pressed."""
@@ -169,10 +175,14 @@ def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Sto
     running = subprocess.Popen(
         words, cwd=project, env={**os.environ, "PATH": path}, stderr=subprocess.PIPE, text=True
     )
-    wait_until(lambda: begun.exists() and len(begun.read_text()) == 2, "the second build begins")
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=TIMEOUT_S)
+    try:
+        second = "the second build begins"
+        wait_until(lambda: begun.exists() and len(begun.read_text()) == 2, second, TIMEOUT_S)
+    finally:
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=TIMEOUT_S)
     assert (running.returncode, "stoker: interrupted" in errors) == (130, True), errors
+    assert "loud: interrupted; the same command continues the matrix" in errors
     manifest = json.loads((project / "wheels" / "matrix.json").read_text())
     assert [one["end"] for one in manifest["results"]] == ["done", "interrupted"]
     assert len(list((project / "wheels").glob("*.whl"))) == 1
@@ -192,14 +202,17 @@ def test_python_versions_of_the_file_and_of_the_command_line(project: Path, stok
 
     assert jobs("--only", "plain") == [("plain", "3.11"), ("plain", "3.12")]
     assert jobs("--only", "small") == [("small", None)]
+    file.write_text(file.read_text() + '[variants.named]\nvariant = "cpu-py310"\n')
+    file.write_text(file.read_text().replace("[defaults]", '[defaults]\npython = ["3.9", "3.13"]'))
+    assert jobs("--only", "named") == [("named", "3.10")]
     assert jobs("--only", "small", "--python", "3.10, 3.13") == [
         ("small", "3.10"),
         ("small", "3.13"),
     ]
     assert not (project / "dist").exists()
     page = stoker("matrix", "--dry-run").stdout
-    assert "plain  3.11    cpu-py311       +cpu.plain" in page
-    assert "5 wheels; the time is unknown" in page
+    assert "plain  3.11    cpu-py311             +cpu.plain" in page
+    assert "7 wheels; the time is unknown" in page
 
 
 # -- slims -----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.model.plan import PLAN_MEMBER
 from stoker.outside import files
+from stoker.plan.grammar import name, parse
 
 _OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling fixes
 _BUNDLE = (
@@ -94,8 +95,11 @@ def _check_same_variant(wheel: Path, target: Path) -> None:
 
 
 def _variant(wheel: Path) -> str | None:
-    """Return the variant in the plan that a wheel carries, or None if it carries none."""
+    """Return the variant in the plan that a wheel carries, or None if it carries none.
+
+    Wheels of the same name are for the same Python, which the variant may name or leave open.
+    """
     try:
-        return read_recorded(wheel).variant
+        return name(replace(parse(read_recorded(wheel).variant), python=None))
     except StokerError:
         return None

@@ -19,8 +19,9 @@ from stoker.deliver.package.identity import new_version
 from stoker.flows.building import Built, Watcher, build, check_writable
 from stoker.flows.governed import RunOptions
 from stoker.flows.matrix_slims import Slim, earlier_seconds, plan_slim, slim_one
-from stoker.flows.planning import estimated, survey
+from stoker.flows.planning import chosen_variant, estimated, survey
 from stoker.govern.trace import read_trace
+from stoker.machine.snapshot import read_machine
 from stoker.model.build import BuildRequest, Isolation, StageEnd
 from stoker.model.errors import StokerError, Terminated, UsageError
 from stoker.model.events import AnyEvent, Overview
@@ -138,6 +139,8 @@ class _Planner:
             return tuple(dict.fromkeys(asked)) or (None,)
         if found.origin.kind is not OriginKind.FILE:
             return (found.value,)
+        if _names_python(chosen):
+            return (None,)  # settings of the file fill only what the words leave open
         listed = file.variants[name].pythons or file.defaults.pythons
         return tuple(dict.fromkeys(python.value for python in listed))
 
@@ -196,6 +199,14 @@ class _Planner:
 def _is_one_wheel(chosen: UserOptions) -> bool:
     wheel = chosen.text("wheel") or ""
     return chosen.text("from") == WheelFrom.SLIM and "==" not in wheel
+
+
+def _names_python(chosen: UserOptions) -> bool:
+    """Tell whether the words of the variant name a Python."""
+    with suppress(UsageError):  # the plan of this variant reports it
+        origin = chosen_variant(chosen, read_machine(()))[1].get("python")
+        return origin is not None and origin.kind is OriginKind.VARIANT
+    return False
 
 
 def _told_apart(planned: Sequence[Planned], others: Iterable[Planned]) -> list[Planned]:
@@ -299,7 +310,9 @@ class _Running:
             error = failure
             result = self._failed(MatrixEnd.FAILED, redact(str(failure)))
         except (KeyboardInterrupt, Terminated):
-            yield self._failed(MatrixEnd.INTERRUPTED, "interrupted")
+            result = self._failed(MatrixEnd.INTERRUPTED, "interrupted")
+            yield result
+            self._watcher.end(result, None)
             raise
         result = replace(result, seconds=time.monotonic() - self._began)
         self._watcher.end(result, error)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.matrix import MatrixEnd, MatrixJob, MatrixResult
+from stoker.model.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.model.units import duration, size
 from stoker.plan.matrix import whole_time
 from stoker.report.console import Listing
@@ -45,11 +45,13 @@ def whole_line(jobs: Sequence[MatrixJob]) -> str:
 
 
 def begin_line(number: int, total: int, job: MatrixJob) -> str:
-    how = "slimming" if job.made_from == "slim" else "building"
+    how = "slimming" if job.made_from is WheelFrom.SLIM else "building"
     return f"stoker: {number} of {total}: {how} {job.title} ({job.variant})\n"
 
 
 def end_line(result: MatrixResult) -> str:
+    if result.end is MatrixEnd.INTERRUPTED:
+        return f"stoker: {result.job.title}: interrupted; the same command continues the matrix\n"
     made = f": {result.wheel}" if result.ok and result.wheel else ""
     return f"stoker: {result.job.title}: {result.end} in {duration(result.seconds)}{made}\n"
 
