@@ -25,7 +25,8 @@ LARGE = 200 << 10  # several pages of the largest size
 
 _SOURCE = """
 struct wrapper { int mark, version; const void* region; void* list; };
-#define WRAPPER __attribute__((section(".nvFatBinSegment"), used)) static struct wrapper
+// nvcc aligns them to 8 bytes; for x86-64 gcc alone would leave gaps between them.
+#define WRAPPER __attribute__((section(".nvFatBinSegment"), used, aligned(8))) static struct wrapper
 static const char text[] = "text before and after";
 static int zeros[50000];
 static __thread int of_thread;

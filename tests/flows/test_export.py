@@ -117,6 +117,7 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
         (["dockerfile", SOURCE, "--variant", "cuda-sm90"], "no builder image"),
         (["dockerfile", SOURCE, "--variant", "cpu", "--image", "a b"], "not the name"),
         (["dockerfile", SOURCE, "--variant", "cpu", "--memory", "much"], "no amount of memory"),
+        (["dockerfile", SOURCE, "--variant", "cpu", "--hours", "0"], "--hours"),
         (["nix", SOURCE, "--variant", "cpu-eigen"], "nixpkgs cannot"),
         (["nix", SOURCE, "--variant", "vulkan", "--image", "a"], "nixpkgs does not"),
         (["dockerfiles", SOURCE, "--variant", "cpu"], "dockerfile"),

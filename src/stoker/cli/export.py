@@ -6,7 +6,9 @@ from typing import Any
 import click
 
 from stoker.cli.request import read_request, request_options
-from stoker.model.export import ExportFormat
+from stoker.model.errors import UsageError
+from stoker.model.export import BuilderSize, ExportFormat
+from stoker.model.units import byte_count
 
 
 @click.command()
@@ -36,6 +38,21 @@ from stoker.model.export import ExportFormat
     metavar="SIZE",
     help="Memory of the machine that will build.",
 )
+@click.option(
+    "--disk",
+    "builder_disk",
+    default="100G",
+    show_default=True,
+    metavar="SIZE",
+    help="Disk of the machine that will build.",
+)
+@click.option(
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True, max=240),
+    default=6,
+    show_default=True,
+    help="Time limit of each build.",
+)
 @click.option("--image", help="Builder image for all variants, best with a digest.")
 @click.option(
     "--stoker",
@@ -53,6 +70,8 @@ def command(
     only: str,
     builder_cpus: int,
     builder_memory: str,
+    builder_disk: str,
+    hours: float,
     image: str | None,
     requirement: str | None,
     out: Path | None,
@@ -81,8 +100,12 @@ def command(
         source=source,
         matrix=matrix,
         only=only,
-        cpus=builder_cpus,
-        memory=builder_memory,
+        size=BuilderSize(
+            cpus=builder_cpus,
+            memory_bytes=_bytes("--memory", builder_memory),
+            disk_bytes=_bytes("--disk", builder_disk),
+            seconds=int(hours * 3600),
+        ),
         requirement=requirement or f"stoker[tools]=={__version__}",
         image=image,
     )
@@ -97,3 +120,9 @@ def command(
         for file in files:
             click.echo(f"# {file.path}", err=len(files) == 1)
             click.echo(file.text, nl=False)
+
+
+def _bytes(flag: str, text: str) -> int:
+    if found := byte_count(text):
+        return found
+    raise UsageError(f"{flag} {text} is no amount of memory or disk", hints=["such as 64G"])

@@ -12,7 +12,6 @@ from stoker.model.errors import UsageError
 from stoker.model.export import BuilderSize, Export, ExportedFile, ExportFormat, ExportJob
 from stoker.model.plan import Plan
 from stoker.model.source import SourceKind
-from stoker.model.units import byte_count
 from stoker.model.value import Value
 from stoker.outside.files import write_whole
 from stoker.outside.folders import current_folder
@@ -22,9 +21,6 @@ from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
 
 _PYTHON = "3.12"  # where the variant names none
-_UNKNOWN_S = 6 * 3600  # for a project without a measured build
-_MARGIN = 2.0  # of time and disk, over the estimate
-_DISK = 100 * 10**9
 _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
 _EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
 
@@ -36,8 +32,7 @@ class ExportWanted(Value, frozen=True, kw_only=True):
     source: str | None
     matrix: bool = False  # all variants of stoker.toml whose name contains ``only``
     only: str = ""
-    cpus: int
-    memory: str
+    size: BuilderSize
     requirement: str
     image: str | None = None
 
@@ -48,9 +43,6 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
     given = wanted.source or chosen.text("source")
     if given is None:
         raise UsageError("no SOURCE", hints=[f"for example {_EXAMPLE}"])
-    memory = byte_count(wanted.memory)
-    if not memory:
-        raise UsageError(f"--memory {wanted.memory} is no amount of memory", hints=["such as 64G"])
     source = _portable(parse(given))
     requests = [
         replace(request, options={**request.options, "variant": name})
@@ -61,7 +53,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         format=wanted.format,
         source=source,
         requirement=wanted.requirement,
-        size=_size(plans, wanted.cpus, memory),
+        size=wanted.size,
         jobs=tuple(
             _job(planned, [source, *_defines(one)], wanted.image)
             for planned, one in zip(plans, requests, strict=True)
@@ -136,22 +128,6 @@ def _defines(request: CommandLine) -> list[str]:
     """Return the CMake options that the user set; the variant's name carries everything else."""
     defines = read_user_options(request).defines
     return [word for name, found in defines.items() for word in ("-D", f"{name}={found.value}")]
-
-
-def _size(plans: list[Plan], cpus: int, memory_bytes: int) -> BuilderSize:
-    """Scale the longest estimate from this machine's CPUs to those of the builder."""
-    times = [
-        planned.estimate.seconds.amount * planned.machine.cpus / cpus
-        for planned in plans
-        if planned.estimate.seconds.amount is not None
-    ]
-    disks = [p.estimate.disk_bytes.amount for p in plans if p.estimate.disk_bytes.amount]
-    return BuilderSize(
-        cpus=cpus,
-        memory_bytes=memory_bytes,
-        disk_bytes=max([_DISK, *(int(amount * _MARGIN) for amount in disks)]),
-        seconds=int(max(times) * _MARGIN) if times else _UNKNOWN_S,
-    )
 
 
 def write(files: tuple[ExportedFile, ...], folder: Path, *, force: bool) -> None:

@@ -69,9 +69,11 @@ _OF_UV = re.compile(r"builds-v\d+")
 _HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)|tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 # A word as a shell would read it, else a quotation mark or backslash that is never closed. Nothing
 # in it is read twice, so that a response file takes time in proportion to its length.
-_WORD = re.compile(r"""((?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++)|["'\\]""", re.DOTALL)
-_QUOTED = re.compile(r"""\\(.)|"((?:[^"\\]++|\\.)*+)"|'([^']*+)'""", re.DOTALL)
+# Without groups around what takes all it can: Python 3.11.2, Debian's, gets them wrong.
+_WORD = re.compile(r"""(?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++|["'\\]""", re.DOTALL)
+_QUOTED = re.compile(r"""\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+'""", re.DOTALL)
 _ESCAPED = re.compile(r"""\\(["\\])""")  # within double quotes
+_OPEN = ('"', "'", "\\")  # a quotation mark or backslash without the rest
 _MANY_WORDS = 1000
 _ENTERING = re.compile(r"^(?:\s*(?::|cd\s+\S+)\s*&&)+\s*")  # how CMake begins custom commands
 _TITLE = 120  # characters of a custom command that are shown and kept
@@ -247,9 +249,9 @@ def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str
 def _split(text: str) -> list[str]:
     words = []
     for found in _WORD.finditer(text):
-        if found[1] is None:  # as compilers do, read the rest of the file as if nothing was quoted
+        if found[0] in _OPEN:  # as compilers do, read the rest of the file as if nothing was quoted
             return text.split()
-        words.append(_unquoted(found[1]))
+        words.append(_unquoted(found[0]))
     return words
 
 
@@ -260,10 +262,10 @@ def _unquoted(word: str) -> str:
 
 
 def _content(quoted: re.Match[str]) -> str:
-    escaped, double, single = quoted.groups()
-    if double is not None:
-        return _ESCAPED.sub(r"\1", double)
-    return str(escaped if single is None else single)
+    text = quoted[0]
+    if text[0] == '"':
+        return _ESCAPED.sub(r"\1", text[1:-1])
+    return text[1:-1] if text[0] == "'" else text[1:]
 
 
 def _role(compiler: str, sources: Sequence[str]) -> Role:

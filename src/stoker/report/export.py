@@ -13,6 +13,7 @@ from string import Template
 from stoker.knowledge.export_targets import cloud_build_machine, github_runner, nix_blas
 from stoker.model.errors import UsageError
 from stoker.model.export import Export, ExportedFile, ExportFormat, ExportJob
+from stoker.model.plan import OriginKind
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
 
@@ -38,7 +39,7 @@ def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
         "own_python": OWN_PYTHON,
         "cpus": size.cpus,
         "memory_mb": size.memory_bytes >> 20,
-        "disk_gb": -(-size.disk_bytes // 10**9),
+        "disk_gb": -(-size.disk_bytes // 1024**3),
         "seconds": size.seconds,
         "minutes": -(-size.seconds // 60),
     }
@@ -65,7 +66,11 @@ def identifier(name: str) -> str:
 def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
     for job in export.jobs:
         # `stoker build` sets these itself; they stand here so that the image says what it is for.
-        lines = [f"# {s.name}={s.value}" for s in job.plan.environment if "\n" not in s.value]
+        lines = [
+            f"# {s.name}={s.value}"
+            for s in job.plan.environment
+            if s.origin.kind is not OriginKind.MACHINE and "\n" not in s.value
+        ]
         values = {**_of_job(job), "tag": identifier(job.name), "environment": "\n".join(lines)}
         path = f"Dockerfile.{job.name}" if len(export.jobs) > 1 else "Dockerfile"
         yield ExportedFile(path=path, text=_fill(export, "dockerfile", values))

@@ -192,7 +192,8 @@ def test_cmake_sees_the_same(tmp_path: Path, need: Callable[[str], str]) -> None
     tracing = ["--trace-expand", "--trace-format=json-v1", f"--trace-redirect={trace}"]
     process.check([need("cmake"), *tracing, "-P", script], timeout=60)
     traced = [json.loads(line) for line in trace.read_text().splitlines()]
-    seen = [(step["cmd"].lower(), step["line"], step["args"]) for step in traced if "cmd" in step]
+    steps = [(step["cmd"].lower(), step["line"], step["args"]) for step in traced if "cmd" in step]
+    seen = [step for step in steps if step[0] != "endif"]  # CMake 4 traces it, older ones do not
     ours = [
         (command.name, command.line, [argument.value for argument in command.arguments])
         for command in parse(SCRIPT).commands
