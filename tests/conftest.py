@@ -28,6 +28,7 @@ def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     """Redirect stoker's folders, so that no test uses those of the user, nor a compiler cache."""
     home = tmp_path_factory.mktemp("stoker-home")
     monkeypatch.setenv("STOKER_HOME", str(home))
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it in its workers
     monkeypatch.setenv("STOKER_CACHE", "none")
     monkeypatch.setenv("CCACHE_DIR", str(home / "ccache"))
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI"):

@@ -199,8 +199,6 @@ def serves(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str,
     """Return how device code runs on a GPU, by which architecture, and how many regions have none.
     The majority of regions decides: a few contain code for one chip only, or a stub left by
     slimming.
-
-    Most regions decide: a few hold code for one chip only, or a stub that slimming has left.
     """
     if not regions:
         return Fit.COMPATIBLE, "", 0
@@ -208,7 +206,7 @@ def serves(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str,
     for region in regions:
         taken[_taken(region.archs, capability)] += region.count
     without = taken.pop(None, 0)
-    if without > sum(taken.values()):
+    if not taken or without > sum(taken.values()):
         return Fit.NONE, "", without
     arch = max(taken, key=lambda one: (taken[one], str(one)))
     assert arch is not None
