@@ -45,8 +45,12 @@ def make_wheel(
     slimmed: SlimRecord | None = None,
     more: Mapping[str, bytes] | None = None,
     metadata: str = "",
+    said_tag: str | None = None,
 ) -> Path:
-    """A wheel that installs on this machine. ``variant`` becomes its plan and its version label."""
+    """A wheel that installs on this machine. ``variant`` becomes its plan and its version label.
+
+    ``said_tag`` is in WHEEL where that differs from the file name, as in some wheels of NVIDIA.
+    """
     if variant:
         version = f"{version}+{label(parse(variant))}"
     module = name.replace("-", "_")
@@ -58,9 +62,8 @@ def make_wheel(
     if library:
         contents[f"{module}/libmill.so"] = library
     contents[f"{info}/METADATA"] = text.encode()
-    contents[f"{info}/WHEEL"] = (
-        f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
-    )
+    about = ["Wheel-Version: 1.0", "Generator: test", "Root-Is-Purelib: false"]
+    contents[f"{info}/WHEEL"] = "\n".join([*about, f"Tag: {said_tag or tag}", ""]).encode()
     if variant:
         contents[f"{info}/{PLAN_MEMBER}"] = msgspec.json.encode({"variant": parse(variant)})
     if slimmed:

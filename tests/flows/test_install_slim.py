@@ -40,8 +40,11 @@ def index(tmp_path: Path, need: Need) -> dict[str, str]:
         metadata="Provides-Extra: more\n",
     )
     make_wheel(folder, name="chaff")
-    for name in ("nvidia-mill-cu12", "nvidia-old-cu12"):
-        make_wheel(folder, name=name, library=libraries[name])
+    for name, said in (
+        ("nvidia-mill-cu12", "py3-none-manylinux2014_sbsa"),
+        ("nvidia-old-cu12", None),
+    ):
+        make_wheel(folder, name=name, library=libraries[name], said_tag=said)
     make_wheel(folder, name="grain", version="3.0")
     alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
     return {**alone, "UV_NO_CONFIG": "1"}

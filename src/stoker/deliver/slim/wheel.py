@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from stoker.artifact.elf import MAGIC
@@ -23,7 +24,7 @@ from stoker.deliver.slim.cuts import (
     write_cuts,
 )
 from stoker.deliver.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
-from stoker.model.distribution import read_version
+from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.outside.parallel import threads
@@ -78,9 +79,25 @@ def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
     edited = _metadata(wheel, changed(cuts), request)
     metadata = b"".join(edited[f"{wheel.dist_info}/METADATA"].chunks())
     try:
-        return identify(metadata, wheel.read(f"{wheel.dist_info}/WHEEL")).file_name
+        return identify(metadata, _wheel_file(wheel)).file_name
     except ValueError as error:
         raise ArtifactError(str(error), file=str(wheel.path)) from None
+
+
+def _wheel_file(wheel: Wheel) -> bytes:
+    """Return WHEEL with the tags of the file name. Installers read only those, and some wheels of
+    NVIDIA have others in WHEEL (manylinux2014_sbsa for AArch64), which no installer accepts.
+    """
+    content = wheel.read(f"{wheel.dist_info}/WHEEL")
+    try:
+        named = parse_wheel_filename(wheel.path.name)[3]
+    except ValueError:
+        return content
+    headers = Headers(content)
+    if read_tags(headers.values("Tag")) == named:
+        return content
+    headers.replace("Tag", sorted(map(str, named)))
+    return bytes(headers)
 
 
 def write_wheel(
@@ -125,6 +142,7 @@ def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Map
     return {
         metadata: Content.of_bytes(bytes(headers)),
         note: Content.of_bytes(encode_record(record)),
+        f"{wheel.dist_info}/WHEEL": Content.of_bytes(_wheel_file(wheel)),
     }
 
 
