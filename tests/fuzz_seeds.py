@@ -180,7 +180,16 @@ default lib$:x.so
     modules = b'[submodule "x"]\n\tpath = third_party/x\n\turl = https://host.invalid/x\n'
     info = b"Metadata-Version: 2.1\nName: mill\nVersion: 1.2.3\n\nText\n"
     first = (("pyproject.toml", pyproject), ("setup.py", setup), ("version.txt", b"1.2.0a0\n"))
-    rest = (("build.ninja", ninja), (".ninja_log", log), (".gitmodules", modules))
+    headers = (
+        b"# ninjadeps\n\x04\0\0\0\x08\0\0\0a.o\0\xff\xff\xff\xff\x08\0\0\0x.h\0\xfe\xff\xff\xff"
+        b"\x10\0\0\x80\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0"
+    )
+    rest = (
+        ("build.ninja", ninja),
+        (".ninja_log", log),
+        (".ninja_deps", headers),
+        (".gitmodules", modules),
+    )
     more = (("requirements-build.txt", requirements), ("PKG-INFO", info), *first[:1])
     for files in (first, rest, more):
         yield described(*(Member(name.encode(), content) for name, content in files))

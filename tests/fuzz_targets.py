@@ -64,7 +64,9 @@ from stoker.report.perfetto import perfetto_trace
 from stoker.report.selection import selection_page
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
-from stoker.source.ninja import read_durations, read_graph
+from stoker.source.build_graph import Owners, Steps, find_impact, make_build_graph
+from stoker.source.cmake_reply import read_targets
+from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
 
 REFUSED = (StokerError, protocol.ProtocolError)
@@ -195,13 +197,18 @@ def tree(data: bytes, folder: Path) -> None:
         if name in known:
             (folder / name).write_bytes(member.content)
     msgspec.json.encode(read_tree(folder))
-    read_graph(folder)
     read_durations(folder)
+    steps = Steps(str(folder), read_graph(folder))
+    owners = Owners(steps, read_targets(folder))
+    msgspec.json.encode(make_build_graph(steps, owners, {}, folder="", has_reply=False))
+    discovered = read_discovered(folder)
+    for file in sorted(steps.files(discovered))[:3]:
+        find_impact(steps, owners, {}, file, discovered)
 
 
 _TREE_FILES = (
     *("pyproject.toml", "setup.py", "requirements-build.txt", "version.txt", "PKG-INFO"),
-    *(".gitmodules", "build.ninja", ".ninja_log"),
+    *(".gitmodules", "build.ninja", ".ninja_log", ".ninja_deps"),
 )
 
 

@@ -75,6 +75,11 @@ class Steps:
         return found
 
     @cached_property
+    def needed(self) -> list[frozenset[str]]:
+        """The files that each step names as its inputs."""
+        return [frozenset(edge.needs) for edge in self.edges]
+
+    @cached_property
     def real(self) -> list[int]:
         """The steps that run a command."""
         return [index for index, edge in enumerate(self.edges) if edge.rule != _PHONY]
@@ -210,7 +215,7 @@ class Owners:
         edges, outputs = self._steps.edges, set(self._steps.edges[index].outputs)
         users = self._steps.after[index]
         if edges[index].rule not in (_CUSTOM, _PHONY):
-            users = [user for user in users if outputs & set(edges[user].needs)]
+            users = [user for user in users if not outputs.isdisjoint(self._steps.needed[user])]
         return sorted(users, key=lambda user: edges[user].rule == _PHONY)
 
 
