@@ -98,7 +98,7 @@ _BUILD = (
     Declared(
         name="label",
         help="Local version label of the wheel. auto: the variant's own, such as "
-        "cu130.sm90.avx512. Default: none.",
+        "cu130.sm90.avx512. Default: none; auto in a matrix.",
         metavar="LABEL",
         group=Group.BUILD,
     ),
