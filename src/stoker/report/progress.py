@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker.model.caching import CacheUse
 from stoker.model.events import (
@@ -182,6 +183,8 @@ class PageView(View):
                 self._title = [event.command, f"in {event.directory}, process {event.process}"]
             case StageChanges():
                 self._stage = f"{event.stage} {event.end}"
+                if self._latest:  # stages without steps have no overviews of their own
+                    self._latest = replace(self._latest, stage=event.stage)
             case Overview():
                 self._latest = event
         self._draw()

@@ -1,6 +1,7 @@
 """The progress of a run: lines are pure functions of events; views write nothing else."""
 
 import io
+import os
 from typing import TextIO
 
 import pytest
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 from stoker.model.events import (
     AnyEvent,
     Overview,
+    RunBegins,
     RunningStep,
+    StageChanges,
     StepEnds,
     StepRepeats,
     StepStarts,
@@ -23,6 +26,7 @@ from stoker.report.progress import (
     JsonView,
     LiveView,
     LogView,
+    PageView,
     Progress,
     View,
     bar,
@@ -215,6 +219,25 @@ def test_a_live_view_without_a_terminal_tells_what_was_notable_at_the_end() -> N
     assert stream.getvalue() == ""
     view.close()
     assert stream.getvalue() == "stoker: beware\n"
+
+
+def test_a_page_names_the_stage_even_if_it_has_no_steps() -> None:
+    reader, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stream, os.fdopen(reader, "rb", buffering=0) as screen:
+        view = PageView(stream)
+        view.show(RunBegins(at=0.0, process=7, command="stoker build x", directory="/src"))
+        view.show(StageChanges(at=0.0, stage="configure", end="running"))
+        view.show(FULL)
+        view.show(StageChanges(at=0.0, stage="verify", end="running"))
+        shown = ""
+        while "verify" not in shown:
+            shown += screen.read(1 << 16).decode()
+    pages = shown.split("\x1b[H")[1:]
+    assert len(pages) == 4
+    assert "stoker build x" in pages[0]
+    assert "configure running" in pages[1]
+    assert "compile  [" in pages[2]
+    assert "verify  [" in pages[3]
 
 
 def test_a_reader_that_has_gone_does_not_stop_the_build() -> None:
