@@ -45,7 +45,10 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
             raise
         summary = governed.finish(status)
         broadcast.end(summary)
-        return Finished(status=status, summary=summary, unseen_cpu_seconds=_unseen(before, summary))
+        # A hit of a cache and a compile on a worker cost CPU time here, and are no steps.
+        spared = (summary and summary.cache_hits) or options.chain.distribute != "none"
+        unseen = 0.0 if spared else _unseen(before, summary)
+        return Finished(status=status, summary=summary, unseen_cpu_seconds=unseen)
 
 
 def jobs_of(command: Sequence[str]) -> int | None:
