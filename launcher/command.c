@@ -19,6 +19,20 @@ char **command_named(char *name, char **command)
     return command;
 }
 
+char **command_with(char **command, char *const *words, size_t count)
+{
+    size_t length = 0;
+    while (command[length])
+        length++;
+    char **whole = calloc(length + count + 1, sizeof *whole);
+    if (!whole)
+        return NULL;
+    whole[0] = command[0];
+    memcpy(whole + 1, words, count * sizeof *words);
+    memcpy(whole + 1 + count, command + 1, (length - 1) * sizeof *command);
+    return whole;
+}
+
 _Noreturn void command_execute(char **command)
 {
     char *file = command[0];

@@ -27,6 +27,10 @@ char **command_named(char *name, char **command);
  * buffered, its files are never deleted, and the compilers it starts ask for permits of their own. */
 extern bool command_is_custom;
 
+/* Returns a copy of the command with more words behind its first one. Options of the user come later, so
+ * they override those words. Returns NULL if memory is short. */
+char **command_with(char **command, char *const *words, size_t count);
+
 /* Executes the command. If that fails, exits with 127 or 126, as a shell does. */
 _Noreturn void command_execute(char **command);
 

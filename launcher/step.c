@@ -24,6 +24,7 @@
 /* A launcher runs one step. */
 static struct {
     char **command;
+    char **permitted; /* the command with the words that the governor adds for this attempt */
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
@@ -293,6 +294,22 @@ static void keep_id(void)
     snprintf(step.id, sizeof step.id, "%.*s", length, id->bytes);
 }
 
+/* Adds the words of the permit to the command. They change what the command costs and not its result, so
+ * they are left out if memory is short. */
+static void keep_words(void)
+{
+    char *words[FIELDS_MAX];
+    size_t count = 0;
+    for (size_t i = 2; i < step.heard.count && !command_is_custom; i++) {
+        const struct field *field = &step.heard.fields[i];
+        if (!(words[count] = strndup(field->bytes, field->length)))
+            break;
+        count++;
+    }
+    char **whole = count ? command_with(step.command, words, count) : NULL;
+    step.permitted = whole ? whole : step.command;
+}
+
 /* Asks the governor that replaces a lost one. Returns false if there is none. */
 static bool ask_again(void)
 {
@@ -315,6 +332,7 @@ static bool wait_for_permit(void)
         enum event event = next_event(0);
         if (event == MESSAGE && heard("run")) {
             keep_id();
+            keep_words();
             return true;
         }
         if (event == MESSAGE && heard("fail")) {
@@ -325,6 +343,7 @@ static bool wait_for_permit(void)
     }
     channel_close(&step.governor);
     strcpy(step.id, "0"); /* the id of a step without a governor */
+    step.permitted = step.command;
     note_ungoverned();
     return wait_for_turn();
 }
@@ -359,7 +378,7 @@ static bool start(void)
 {
     const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
     step.told_start = false;
-    return attempt_start(&step.attempt, step.command, step.id, parent, &step.inherited,
+    return attempt_start(&step.attempt, step.permitted, step.id, parent, &step.inherited,
                          &step.output);
 }
 
@@ -492,7 +511,7 @@ static void end_watch(void)
 
 void step_run(char **command)
 {
-    step.command = command;
+    step.command = step.permitted = command;
     step.parent = getppid();
     fill_standard_streams();
     ask();

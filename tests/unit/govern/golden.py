@@ -63,6 +63,7 @@ FROM_LAUNCHER = (
 
 FROM_GOVERNOR = (
     Example("run", (b"42",), b"run\t42\n"),
+    Example("run", (b"43", b"--param=a=1", b"a b"), b"run\t43\t--param=a=1\ta b\n"),
     Example("pause", (), b"pause\n"),
     Example("resume", (), b"resume\n"),
     Example("kill", (), b"kill\n"),

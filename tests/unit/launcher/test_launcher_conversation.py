@@ -330,3 +330,32 @@ def test_an_enormous_command_line(launch: Launch, governor: ScriptedGovernor) ->
     step.expect("done")
     step.say("release")
     assert result(process) == (0, b"", b"")
+
+
+def test_a_permit_adds_options_for_one_attempt_behind_the_compilers_name(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    script = tmp_path / "compiler"
+    script.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 3\n')
+    script.chmod(0o755)
+    process = launch(script, "-c", "a b.cc")
+    step = governor.accept()
+    assert step.expect("ask")[6:] == [bytes(script), b"-c", b"a b.cc"]
+    step.say("run", "7", "--param=one=1", "a b")
+    assert step.expect("started") == []
+    assert step.expect("done")[6] == b"--param=one=1|a b|-c|a b.cc|"
+    step.say("again")
+    step.say("run", "7")
+    assert step.expect("started") == []
+    assert step.expect("done")[6] == b"-c|a b.cc|"
+    step.say("release")
+    assert result(process) == (3, b"-c|a b.cc|", b"")
+
+
+def test_a_custom_command_gets_no_options(launch: Launch, governor: ScriptedGovernor) -> None:
+    process = launch("--custom", "/bin/echo", "word")
+    step = governor.asked()
+    step.say("run", "7", "--param=one=1")
+    step.expect("started")
+    step.expect("done")
+    assert result(process) == (0, b"word\n", b"")
