@@ -11,7 +11,8 @@ from itertools import pairwise, takewhile
 from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
-from stoker.model.govern import Role, Step
+from stoker.knowledge.compiler_modes import collector_of
+from stoker.model.govern import Collector, Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
 
 # The names that the preloaded library knows (launcher/compilers.c); a test compares both.
@@ -33,6 +34,7 @@ def _named(names: Sequence[str]) -> re.Pattern[str]:
 
 
 _COMPILERS = _named(COMPILERS)
+_GCC = _named(["gcc", "g++"])
 _ARCHIVERS = _named(["ar", "ranlib"])
 _LINKERS = _named(LINKERS)
 _FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")
@@ -169,8 +171,11 @@ def step_of(
     source = place.relative(sources[0] if sources and role in _SUFFIXES else output)
     flags = tuple(_flags(words, sources, place))
     links = role in (Role.LINK, Role.ARCHIVE)
+    identity = files.identity(program)
+    # Options can be added only to a compiler that is started directly, not by a cache or a shell.
+    direct = role in (Role.C, Role.CXX) and command[0] == program
     return Step(
-        key=_key(role, source, basename(program), files.identity(program), *flags),
+        key=_key(role, source, basename(program), identity, *flags),
         role=role,
         source=source,
         output=output,
@@ -181,7 +186,14 @@ def step_of(
         archs=tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else (),
         threads=threads if role is Role.CUDA else 1,
         input_bytes=_input_bytes(words, output, place, files) if links else 0,
+        collector=_collector(identity, words) if direct else Collector.NONE,
     )
+
+
+def _collector(identity: str, words: Sequence[str]) -> Collector:
+    """``identity`` begins with the real name of the compiler: cc may be a link to clang."""
+    is_gcc = _GCC.fullmatch(identity.partition(" ")[0])
+    return collector_of(words) if is_gcc else Collector.NONE
 
 
 def custom_step(command: Sequence[str], directory: str, root: str) -> Step:

@@ -152,6 +152,7 @@ class Daemon:
             send=lambda connection, message: self._send(self._peers[connection], message),
             emit=self._emit,
             keep=self._keep,
+            gc=options.gc,
         )
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, Peer] = {}

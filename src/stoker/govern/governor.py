@@ -16,6 +16,7 @@ through ``send`` and events through ``emit``.
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from math import exp
 
 from msgspec.structs import replace
 
@@ -24,6 +25,7 @@ from stoker.govern.policy import Policy, Queue, WaitClock, after_oom, after_pree
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
+from stoker.knowledge.compiler_modes import mode_options
 from stoker.model.events import (
     AnyEvent,
     Overview,
@@ -36,7 +38,12 @@ from stoker.model.events import (
 )
 from stoker.model.govern import (
     Basis,
+    Collector,
     Decision,
+    Gc,
+    Mode,
+    ModeChoice,
+    ModeEffect,
     Prediction,
     Reason,
     Request,
@@ -93,6 +100,7 @@ class _Entry:
         self.clock = WaitClock(request.asked)
         self.pauses: list[Intervention] = []
         self.killed: Intervention | None = None
+        self.mode_reason: Reason | None = None
         self.phase = Phase.WAITING
         self.running = Running(request=request, started=0.0)
         self.recorder = Recorder()
@@ -123,6 +131,32 @@ class Slope:
         return (value - before) / (now - then) if now > then else 0.0
 
 
+class Contention:
+    """The share of CPUs that were lately idle because steps waited for memory."""
+
+    _SPAN = 30.0  # seconds after which a share counts with a third of its weight
+
+    def __init__(self) -> None:
+        self.share = 0.0
+        self._idle = 0.0
+        self._since = 0.0
+
+    def note(self, now: float, idle: float) -> None:
+        """From now on this share of the CPUs is idle for want of memory."""
+        weight = 1 - exp(-max(0.0, now - self._since) / self._SPAN)
+        self.share += (self._idle - self.share) * weight
+        self._idle, self._since = idle, now
+
+
+_ALLOWED = {
+    Gc.OFF: (),
+    Gc.AUTO: (Collector.FREE,),
+    Gc.ALWAYS: (Collector.FREE, Collector.RECORDED),
+}
+# How an error message names the parameters of a mode, if a compiler does not know them.
+_MODE_IN_ERROR = b"ggc-min-"
+
+
 class Governor:
     """Decides which steps run, through its policy, and keeps the phase of every step.
 
@@ -141,9 +175,11 @@ class Governor:
         send: Callable[[Connection, bytes], None],
         emit: Callable[[AnyEvent], None],
         keep: Callable[[int, Attempt], None],
+        gc: Gc = Gc.AUTO,
     ):
         """Prepare a governor. ``cap`` limits the memory of builds whatever the machine has;
-        ``keep`` gets every attempt that ended, with its run.
+        ``keep`` gets every attempt that ended, with its run; ``gc`` says where other modes than the
+        default may be used.
         """
         self._policy = policy
         self._predictor = predictor
@@ -160,6 +196,9 @@ class Governor:
         self._reading = MemoryReading(limit=0, used=0, oom_kills={})
         self._growth = 0.0
         self._slope = Slope()
+        self._contention = Contention()
+        self._collectors = _ALLOWED[gc]
+        self._refusing: set[str] = set()  # compilers that do not know the options of a mode
         self._learned = False
         self._reconsidered = 0.0
         self.changed = True  # whether anything that affects a decision changed since the last one
@@ -183,6 +222,7 @@ class Governor:
             slots=step.targets_at_once,
             path=_seconds(path, prediction),
             restarts=not ask.custom,
+            effects=self._effects(step),
         )
         self._next += 1
         entry = _Entry(connection, ask.run, step, path, request)
@@ -194,6 +234,11 @@ class Governor:
                 at=now, step=request.id, run=ask.run, title=entry.title, needs=prediction.high
             )
         )
+
+    def _effects(self, step: Step) -> tuple[ModeEffect, ...]:
+        if step.collector not in self._collectors or step.compiler in self._refusing:
+            return ()
+        return self._predictor.effects(step)
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
@@ -209,6 +254,9 @@ class Governor:
         failed = done.status != 0 or done.signal != 0
         if failed and entry.request.restarts and self._ran_out(entry, done):
             self._out_of_memory(entry, done, now)
+            return True
+        if failed and entry.request.mode is not Mode.DEFAULT and _MODE_IN_ERROR in done.tail:
+            self._refused(entry, done, now)
             return True
         if failed:
             self._send(connection, encode("release"))
@@ -262,7 +310,8 @@ class Governor:
 
     def _out_of_memory(self, entry: _Entry, done: Done, now: float) -> None:
         entry.killed = self._intervention(Reason.OOM, now)
-        request = after_oom(entry.running, done.usage.peak)
+        alone = len(self._holding) == 1
+        request = after_oom(entry.running, done.usage.peak, alone=alone)
         if request is None:
             self._send(entry.connection, encode("fail", self._hopeless(entry, done.usage)))
             self._close(entry, done, Outcome.OOM, now)
@@ -270,6 +319,20 @@ class Governor:
         self._record(entry, done.usage, Outcome.OOM)
         self._send(entry.connection, encode("again"))
         self._wait_again(entry, request, done.usage, Outcome.OOM, now)
+
+    def _refused(self, entry: _Entry, done: Done, now: float) -> None:
+        """Run the step again as the user wrote it, and leave its compiler alone from now on."""
+        self._refusing.add(entry.step.compiler)
+        entry.killed = self._intervention(Reason.REFUSED, now)
+        request = replace(entry.request.in_mode(Mode.DEFAULT), effects=())
+        self._record(entry, done.usage, Outcome.REFUSED, done.status)
+        self._send(entry.connection, encode("again"))
+        self._wait_again(entry, request, done.usage, Outcome.REFUSED, now)
+        for waiting in list(self._queue):
+            if waiting.effects and self._entries[waiting.id].step.compiler in self._refusing:
+                plain = replace(waiting.in_mode(Mode.DEFAULT), effects=())
+                self._entries[waiting.id].request = plain
+                self._queue.add(plain)
 
     def _hopeless(self, entry: _Entry, usage: Usage) -> str:
         attempts = entry.request.ooms + 1
@@ -304,10 +367,10 @@ class Governor:
             self._resume(self._entries[identity], now)
         for identity in decision.kill:
             self._kill(self._entries[identity])
-        for identity in decision.admit:
-            self._admit(self._entries[identity], now)
-        for identity in decision.on_trial:
-            self._admit(self._entries[identity], now, on_trial=True)
+        for identity in (*decision.admit, *decision.on_trial):
+            entry, choice = self._entries[identity], decision.modes.get(identity)
+            self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
+        self._contention.note(now, self._idle_for_memory())
 
     def _explain(self, decision: Decision, now: float) -> None:
         """Note why steps wait, and why they are paused or killed now."""
@@ -319,6 +382,14 @@ class Governor:
                 self._entries[identity].pauses.append(cause)
             for identity in decision.kill:
                 self._entries[identity].killed = cause
+
+    def _idle_for_memory(self) -> float:
+        """Return the share of CPUs that are idle because the next step waits for memory."""
+        first = next(iter(self._queue), None)
+        if first is None or self._entries[first.id].clock.reason is not Reason.MEMORY:
+            return 0.0
+        busy = sum(entry.request.slots_of(self._cpus) for entry in self._holding.values())
+        return max(0, self._cpus - busy) / self._cpus
 
     def _intervention(self, reason: Reason, now: float) -> Intervention:
         """Count what other processes use only if it is part of the limit in force."""
@@ -346,8 +417,13 @@ class Governor:
                 entry.request = replace(request, prediction=prediction, path=path)
                 self._queue.add(entry.request)
 
-    def _admit(self, entry: _Entry, now: float, *, on_trial: bool = False) -> None:
+    def _admit(
+        self, entry: _Entry, now: float, choice: ModeChoice | None, *, on_trial: bool
+    ) -> None:
         self._queue.remove(entry.request.id)
+        if choice:
+            entry.request = entry.request.in_mode(choice.mode)
+        entry.mode_reason = choice.reason if choice else _forced(entry.request)
         self._holding[entry.request.id] = entry
         entry.phase = Phase.RUNNING
         entry.running = Running(request=entry.request, started=now, on_trial=on_trial)
@@ -355,7 +431,9 @@ class Governor:
         entry.clock.stop(now)
         entry.kills_before = self._reading.oom_kills.get(entry.run)
         entry.least_free = self._reading.limit - self._reading.used
-        self._send(entry.connection, encode("run", entry.request.id))
+        self._send(
+            entry.connection, encode("run", entry.request.id, *mode_options(entry.request.mode))
+        )
         self._emit(
             StepStarts(
                 at=now,
@@ -365,6 +443,8 @@ class Governor:
                 waited=now - entry.clock.began,
                 needs=entry.request.prediction.peak,
                 waits=entry.clock.seconds,
+                mode=entry.request.mode,
+                mode_reason=entry.mode_reason,
             )
         )
 
@@ -411,6 +491,7 @@ class Governor:
             used=used,
             growth=self._growth,
             pressure=self._reading.pressure,
+            contention=self._contention.share,
             pace=self._predictor.pace,
             running=running,
             waiting=self._queue,
@@ -524,6 +605,7 @@ class Governor:
             peak=max(usage.peak, entry.running.peak),
             byte_seconds=float(usage.byte_seconds),
             profile=entry.recorder.profile(usage.wall_us / 1e6),
+            mode=entry.request.mode,
         )
         self._keep(
             entry.run,
@@ -539,6 +621,7 @@ class Governor:
                     waits=entry.clock.seconds,
                     pauses=tuple(entry.pauses[-_MOST_PAUSES:]),
                     killed=entry.killed,
+                    mode_reason=entry.mode_reason,
                 ),
             ),
         )
@@ -550,6 +633,11 @@ class Governor:
         self._entries.pop(entry.request.id, None)
         self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
+
+
+def _forced(request: Request) -> Reason | None:
+    """Return why a step that ran out of memory is repeated in another mode."""
+    return None if request.mode is Mode.DEFAULT else Reason.TOO_LARGE
 
 
 def _seconds(path: PathLeft, prediction: Prediction) -> float:

@@ -59,11 +59,17 @@ CREATE TABLE attempt (
     ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
     ("ALTER TABLE attempt ADD COLUMN directory TEXT NOT NULL DEFAULT ''",),
     ("ALTER TABLE attempt ADD COLUMN explanation TEXT NOT NULL DEFAULT 'null'",),
+    (
+        "ALTER TABLE attempt ADD COLUMN mode TEXT NOT NULL DEFAULT 'default'",
+        "ALTER TABLE attempt ADD COLUMN collector TEXT NOT NULL DEFAULT 'none'",
+    ),
 )
 _VERSION = len(_UPGRADES)
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
-_STEP_COLUMNS = "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes"
-_RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile"
+_STEP_COLUMNS = (
+    "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, collector"
+)
+_RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
 # SQLite's codes for a damaged file. ERROR means that a table or column is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
@@ -154,6 +160,7 @@ class History:
                 record.peak,
                 record.byte_seconds,
                 bytes(record.profile),
+                record.mode.value,
                 step.key,
                 step.role.value,
                 step.source,
@@ -164,6 +171,7 @@ class History:
                 msgspec.json.encode(step.archs).decode(),
                 step.threads,
                 step.input_bytes,
+                step.collector.value,
             ),
         )
 

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 
 from stoker.govern.forecast import Forecast
 from stoker.govern.policy import Policy, parse_policy
-from stoker.model.govern import Basis, Decision, Reason, Request, Running, State
+from stoker.model.govern import (
+    Basis,
+    Decision,
+    ModeChoice,
+    ModeEffect,
+    Reason,
+    Request,
+    Running,
+    State,
+)
 from stoker.model.value import Value
 
 
@@ -26,11 +35,19 @@ def make_policy(text: str, *, cpus: int) -> Policy:
     return makers[name]()
 
 
+_WORTHWHILE = (
+    0.95  # memory times duration of a mode, over the default, from which on it saves enough
+)
+
+
 class Adaptive(Value, frozen=True, kw_only=True):
     """Admits the steps whose predicted memory fits beside that of the running steps at every future
     time, most urgent first. If predictions prove wrong, it pauses steps before memory runs short
     and kills them when it does. It never pauses or kills the oldest step, so the build always
     makes progress.
+
+    If CPUs are idle because steps wait for memory, it lets steps run in a mode that needs less
+    memory and more time. A step that would not fit alone runs in the mildest mode in which it does.
     """
 
     cushion: float = 0.01  # share of the limit that admission leaves free
@@ -42,6 +59,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
     endurance: float = 300.0  # seconds after which no step passes the most urgent one
     settling: float = 10.0  # seconds after which the size of an unknown step is evident
     stalled: float = 10.0  # percent of time that memory pressure may cost
+    # Share of CPUs that are idle for want of memory from which on steps save memory: about what
+    # saving it costs in time.
+    memory_bound: float = 0.06
 
     @property
     def name(self) -> str:
@@ -51,7 +71,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if not state.running:
             decision = self._admit(state)
             started = decision.admit or decision.on_trial
-            return decision if started else Decision(admit=_first(state))
+            return decision if started else self._start_first(state)
         if (oldest := _oldest(state)) and oldest.is_paused:
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
@@ -118,12 +138,51 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return Decision()
         if state.pressure > self.stalled:
             return Decision(held=_all(state, Reason.PRESSURE))
-        room = state.limit * (1 - self.cushion) - state.other_usage
-        forecast = Forecast(state, room, spare_trials=True)
+        forecast = Forecast(state, self._room(state), spare_trials=True)
         held: dict[int, Reason] = {}
         admitted = tuple(self._admitted(state, forecast, held))
         on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
-        return Decision(admit=admitted, on_trial=on_trial, held=held)
+        modes = self._modes(state, (*admitted, *on_trial))
+        return Decision(admit=admitted, on_trial=on_trial, held=held, modes=modes)
+
+    def _start_first(self, state: State) -> Decision:
+        """Start the most urgent step whatever it needs, so that something always runs."""
+        first = _first(state)
+        return Decision(admit=first, modes=self._modes(state, first))
+
+    def _room(self, state: State) -> float:
+        """Return the memory that steps may use."""
+        return state.limit * (1 - self.cushion) - state.other_usage
+
+    def _modes(self, state: State, admitted: Sequence[int]) -> dict[int, ModeChoice]:
+        """Return the modes of the steps that do not run as they ask."""
+        requests = (request for request in state.waiting if request.id in admitted)
+        chosen = ((request.id, self._mode(state, request)) for request in requests)
+        return {identity: choice for identity, choice in chosen if choice}
+
+    def _mode(self, state: State, request: Request) -> ModeChoice | None:
+        """Return the mode in which the step should run now, if that is not the one it asks for."""
+        if not request.effects or request.ooms:
+            return None
+        if request.prediction.learned and request.prediction.peak > self._room(state):
+            smaller = (
+                each.mode for each in request.effects if self._fits_alone(state, request, each)
+            )
+            mode = next(smaller, request.effects[-1].mode)
+            return ModeChoice(mode=mode, reason=Reason.TOO_LARGE)
+        best = min(request.effects, key=_memory_seconds)
+        if state.contention > self.memory_bound and _memory_seconds(best) < _WORTHWHILE:
+            return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND)
+        return None
+
+    def _fits_alone(self, state: State, request: Request, effect: ModeEffect) -> bool:
+        return request.in_mode(effect.mode).prediction.peak <= self._room(state)
+
+    def _candidates(self, state: State) -> Iterator[Request]:
+        """Yield the waiting steps in the modes in which they would run."""
+        for request in state.waiting:
+            choice = self._mode(state, request) if request.effects else None
+            yield request.in_mode(choice.mode) if choice else request
 
     def _admitted(self, state: State, forecast: Forecast, held: dict[int, Reason]) -> Iterator[int]:
         """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
@@ -131,7 +190,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
-        for request in state.waiting:
+        for request in self._candidates(state):
             peak, learned = request.prediction.peak, request.prediction.learned
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY
@@ -165,11 +224,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         first = next((each for each in state.waiting if each.id not in admitted), None)
         if first is None or state.now - first.asked > self.endurance:
             return
-        new = [request for request in state.waiting if request.id in admitted]
+        new = [request for request in self._candidates(state) if request.id in admitted]
         unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
         room -= sum(request.prediction.peak for request in new)
-        for request in state.waiting:
+        for request in self._candidates(state):
             if free <= 0 or unsettled <= 0:
                 return
             known = request.prediction.learned or request.ooms or request.id in admitted
@@ -199,6 +258,11 @@ def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int
         waiting = dropwhile(lambda request: request.id != after.id, waiting)
         next(waiting)
     return {request.id: reason for request in waiting}
+
+
+def _memory_seconds(effect: ModeEffect) -> float:
+    """Return what a mode takes of memory times duration, which is what steps compete for."""
+    return effect.memory * effect.seconds
 
 
 def _of_unknown_size(request: Request) -> bool:

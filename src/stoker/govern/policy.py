@@ -10,7 +10,7 @@ from typing import Protocol, overload
 from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
-from stoker.model.govern import Decision, Prediction, Reason, Request, Running, State
+from stoker.model.govern import Decision, Mode, Prediction, Reason, Request, Running, State
 from stoker.model.units import whole_number
 
 _MOST_DIGITS = 6  # digits of a number of jobs
@@ -121,23 +121,26 @@ def after_preemption(step: Running) -> Request:
         request = replace(request, prediction=_raised(known, max(larger, step.peak)))
     elif step.is_paused:
         request = replace(request, prediction=_raised(known, known.peak))
-    return replace(request, preemptions=request.preemptions + 1)
+    request = replace(request, preemptions=request.preemptions + 1)
+    return request if request.ooms else request.in_mode(Mode.DEFAULT)  # the policy chooses again
 
 
-def after_oom(step: Running, observed: int) -> Request | None:
+def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request | None:
     """Return the next request of a step that ran out of memory: twice as much, then the whole
     machine, then ``None``. ``observed`` is its peak as measured at the end.
+
+    With the whole machine it runs in the mode that needs the least memory, if it has one. A step
+    that was ``alone`` when it ran out gets that at once, because more free memory cannot help it.
     """
     request, ooms = step.request, step.request.ooms + 1
     if ooms >= MAXIMAL_OOMS:
         return None
     least = max(2 * request.prediction.high, observed, step.peak)
-    return replace(
-        request,
-        prediction=_raised(request.prediction, least),
-        ooms=ooms,
-        slots=0 if ooms == MAXIMAL_OOMS - 1 else request.slots,
-    )
+    request = replace(request, prediction=_raised(request.prediction, least), ooms=ooms)
+    if ooms == MAXIMAL_OOMS - 1 or (alone and request.effects):
+        smallest = request.effects[-1].mode if request.effects else request.mode
+        request = replace(request, slots=0, mode=smallest)
+    return request
 
 
 def _raised(prediction: Prediction, least: int) -> Prediction:

@@ -14,8 +14,18 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.profile import Profile, profile_of
+from stoker.knowledge.compiler_modes import shipped_effects
 from stoker.knowledge.memory_priors import Prior, prior_of
-from stoker.model.govern import Basis, Pace, Prediction, Role, Step, StepRecord
+from stoker.model.govern import (
+    Basis,
+    Mode,
+    ModeEffect,
+    Pace,
+    Prediction,
+    Role,
+    Step,
+    StepRecord,
+)
 from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
@@ -28,6 +38,9 @@ _PACES = 15  # latest steps from which the machine's speed is estimated
 _ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
+# What a mode may change at most; more is due to other changes, or to the load of the machine.
+_MEMORY_FACTORS = (0.3, 1.0)
+_TIME_FACTORS = (1.0, 2.0)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
 
@@ -38,6 +51,7 @@ class _Sample(Value, frozen=True, kw_only=True):
     seconds: float
     rounds: int
     profile: Profile
+    mode: Mode  # that it was measured in; the figures are those of the default mode
 
 
 class _Offset:
@@ -75,6 +89,8 @@ class Predictor:
         self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
+        # Peak and seconds as measured in other modes, by key.
+        self._modes: defaultdict[str, dict[Mode, tuple[int, float]]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         self._paces: deque[float] = deque(maxlen=_PACES)
         for row in rows:
@@ -84,7 +100,9 @@ class Predictor:
 
     def learn(self, row: StepRecord) -> None:
         """Learn from the error of the last prediction, then from the record itself."""
-        step = row.step
+        step, mode = row.step, row.mode
+        if mode is not Mode.DEFAULT:
+            row = self._in_default_mode(row)
         expected = self._amounts(step, *self._samples_for(step))
         self._memory[expected.basis].learn(below=row.peak <= expected.high)
         if expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
@@ -94,6 +112,7 @@ class Predictor:
             seconds=row.seconds / step.rounds,
             rounds=step.rounds,
             profile=profile_of(row),
+            mode=mode,
         )
         if step.directory:
             self.durations[step.directory][step.output] = row.seconds
@@ -101,6 +120,38 @@ class Predictor:
         self._by_source[step.role, step.source].append(sample)
         for folder in _folders(step):
             self._by_folder[step.role, folder].append(sample)
+
+    def _in_default_mode(self, row: StepRecord) -> StepRecord:
+        """Return what the step would have taken by default, by its own factors or shipped ones."""
+        self._modes[row.step.key][row.mode] = row.peak, row.seconds
+        effects = self.effects(row.step)
+        effect = next((each for each in effects if each.mode is row.mode), ModeEffect())
+        integral = row.byte_seconds
+        return replace(
+            row,
+            peak=round(row.peak / effect.memory),
+            seconds=row.seconds / effect.seconds,
+            byte_seconds=integral and integral / effect.memory / effect.seconds,
+            mode=Mode.DEFAULT,
+        )
+
+    def effects(self, step: Step) -> tuple[ModeEffect, ...]:
+        """Return what modes change of a step of gcc: as measured, else by shipped figures."""
+        seen, samples = self._modes.get(step.key), self._by_key.get(step.key, ())
+        known = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
+        if not seen or not known:
+            return shipped_effects()
+        peak, seconds = known[-1].peak * prior_of(step).peak, known[-1].seconds * step.rounds
+        return tuple(
+            ModeEffect(
+                mode=effect.mode,
+                memory=_within(_MEMORY_FACTORS, seen[effect.mode][0] / max(1, peak)),
+                seconds=_within(_TIME_FACTORS, seen[effect.mode][1] / max(_SHORTEST, seconds)),
+            )
+            if effect.mode in seen
+            else effect
+            for effect in shipped_effects()
+        )
 
     @property
     def pace(self) -> Pace:
@@ -131,6 +182,9 @@ class Predictor:
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
         if found := self._by_key.get(step.key):
+            if step.key in self._modes:  # what was measured counts more than what was converted
+                default = [sample for sample in found if sample.mode is Mode.DEFAULT]
+                return Basis.EXACT, default or found
             return Basis.EXACT, found
         if found := self._by_source.get((step.role, step.source)):
             return Basis.SOURCE, found
@@ -139,6 +193,10 @@ class Predictor:
             if found and len(found) >= _ENOUGH:
                 return Basis.FOLDER, found
         return Basis.PRIOR, ()
+
+
+def _within(bounds: tuple[float, float], value: float) -> float:
+    return min(bounds[1], max(bounds[0], value))
 
 
 def _group() -> deque[_Sample]:

@@ -6,7 +6,7 @@ they need more CPUs than there are. Not simulated: caches, disks, memory bandwid
 that a kill takes.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
@@ -20,8 +20,9 @@ from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
+from stoker.knowledge.compiler_modes import mode_of, shipped_effects
 from stoker.model.events import AnyEvent, StepPauses
-from stoker.model.govern import SimulationResult, StepRecord
+from stoker.model.govern import Gc, Mode, ModeEffect, SimulationResult, StepRecord
 from stoker.model.runs import Attempt, Outcome
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
@@ -96,6 +97,7 @@ def simulate(
     history: Sequence[StepRecord] = (),
     shape: Shape = recorded,
     window: int | None = None,
+    gc: Gc = Gc.AUTO,
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
     the number of steps that the build tool starts at once.
@@ -110,6 +112,7 @@ def simulate(
         predictor=Predictor(known),
         shape=shape,
         window=window or WINDOW * cpus,
+        gc=gc,
     )
     return simulation.run()
 
@@ -159,6 +162,7 @@ class _Simulation:
         predictor: Predictor,
         shape: Shape,
         window: int,
+        gc: Gc,
     ):
         self._steps = steps
         self._policy = policy
@@ -175,6 +179,7 @@ class _Simulation:
             send=self._obey,
             emit=self._count_pauses,
             keep=self._count_attempt,
+            gc=gc,
         )
         self._to_come = deque(range(len(steps)))
         self._asked = 0  # steps that have asked and not ended
@@ -187,6 +192,7 @@ class _Simulation:
         self._oom_kills = 0
         self._preemptions = 0
         self._lost = 0.0
+        self._modes: Counter[Mode] = Counter()
         self._failed: list[str] = []
 
     def run(self) -> SimulationResult:
@@ -211,6 +217,7 @@ class _Simulation:
             oom_kills=self._oom_kills,
             lost_seconds=self._lost,
             failed=tuple(self._failed),
+            modes=dict(self._modes),
             bounds=bounds(self._steps, cpus=self._cpus, memory=self._memory),
         )
 
@@ -218,9 +225,11 @@ class _Simulation:
 
     def _obey(self, index: int, message: bytes) -> None:
         """Do what a launcher does when the governor tells it something."""
-        match decode(message.rstrip(b"\n"))[0]:
+        word, fields = decode(message.rstrip(b"\n"))
+        match word:
             case "run":
-                self._processes[index] = _Process(self._steps[index], self._now)
+                mode = mode_of(field.decode() for field in fields[1:])
+                self._processes[index] = _Process(_in_mode(self._steps[index], mode), self._now)
             case "pause":
                 self._processes[index].paused = True
             case "resume":
@@ -240,6 +249,8 @@ class _Simulation:
 
     def _count_attempt(self, _: int, attempt: Attempt) -> None:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
+            self._modes[attempt.record.mode] += 1
         if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
             self._lost += attempt.record.cpu_seconds
 
@@ -314,6 +325,24 @@ class _Simulation:
             done = Done(status=0, signal=9, usage=process.usage(), tail=b"")
             self._governor.ended(largest, done, self._now)
         self._highest = max(self._highest, used)
+
+
+def _in_mode(record: StepRecord, mode: Mode) -> StepRecord:
+    """Return what the step takes in another mode than it was measured in, by shipped factors."""
+    if mode is record.mode:
+        return record
+    effects = {effect.mode: effect for effect in shipped_effects()}
+    before, after = (effects.get(each, ModeEffect()) for each in (record.mode, mode))
+    seconds = after.seconds / before.seconds
+    scaled = _scaled(record, after.memory / before.memory)
+    integral = scaled.byte_seconds
+    return replace(
+        scaled,
+        seconds=record.seconds * seconds,
+        cpu_seconds=record.cpu_seconds * seconds,
+        byte_seconds=integral and integral * seconds,
+        mode=mode,
+    )
 
 
 def _predicted_paths(steps: Sequence[StepRecord], predictor: Predictor) -> dict[str, float]:

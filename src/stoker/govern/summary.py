@@ -6,7 +6,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
-from stoker.model.govern import StepRecord
+from stoker.model.govern import Mode, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
 
@@ -20,6 +20,7 @@ class Tally:
         self._cpu_began = time.process_time()
         self._records: list[StepRecord] = []
         self._outcomes: Counter[Outcome] = Counter()
+        self._modes: Counter[Mode] = Counter()
         self._cpu_seconds = 0.0
         self._peak = 0
         self._pauses = 0
@@ -46,6 +47,8 @@ class Tally:
         self._cpu_seconds += attempt.record.cpu_seconds
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
             self._records.append(uncontended(attempt.record))
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
+            self._modes[attempt.record.mode] += 1
 
     def summary(self, status: int) -> RunSummary:
         known = None
@@ -67,6 +70,7 @@ class Tally:
             policy=self._policy,
             cpus=self._cpus,
             pauses=self._pauses,
+            modes=dict(self._modes),
         )
 
 

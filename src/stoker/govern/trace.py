@@ -10,8 +10,9 @@
                                       peak; may be missing
         "needs": ["dir/y.o"],         outputs that must be there first; may be missing
         "killed": false,              the figures are lower bounds
-        "key", "role", "directory", "compiler", "flags", "archs", "threads", "input_bytes":
-                                      as in Step; may be missing
+        "mode": "lean",               in which it was measured; "default" where it is missing
+        "key", "role", "directory", "compiler", "flags", "archs", "threads", "input_bytes",
+        "collector":                  as in Step; may be missing
     }]}
 
 Steps stand in the order in which the build tool asked for them.
@@ -28,7 +29,7 @@ from msgspec.structs import replace
 
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
-from stoker.model.govern import Percent, Role, Step, StepRecord, Trace
+from stoker.model.govern import Collector, Mode, Percent, Role, Step, StepRecord, Trace
 from stoker.model.value import UNDECODABLE, Value
 
 _PARENT = re.compile(r"(?<![^/])__/")
@@ -57,6 +58,8 @@ class _TraceStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     archs: tuple[str, ...] = ()
     threads: int = 1
     input_bytes: int = 0
+    collector: Collector = Collector.NONE
+    mode: Mode = Mode.DEFAULT
 
 
 class _File(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,6 +108,7 @@ def _record(entry: _TraceStep, where: str) -> StepRecord:
             byte_seconds=entry.byte_seconds,
             profile=entry.profile,
             needs=entry.needs,
+            mode=entry.mode,
         )
         return msgspec.convert(msgspec.to_builtins(record), StepRecord)  # which checks the figures
     except (msgspec.ValidationError, OverflowError) as error:
@@ -138,6 +142,7 @@ def _step(entry: _TraceStep) -> Step:
         archs=entry.archs,
         threads=entry.threads,
         input_bytes=entry.input_bytes,
+        collector=entry.collector,
     )
 
 
@@ -168,6 +173,8 @@ def _entry(record: StepRecord) -> _TraceStep:
         archs=step.archs,
         threads=step.threads,
         input_bytes=step.input_bytes,
+        collector=step.collector,
+        mode=record.mode,
     )
 
 

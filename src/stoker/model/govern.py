@@ -21,6 +21,14 @@ ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 
 
+class Gc(StrEnum):
+    """The user's setting: where modes may be used."""
+
+    AUTO = "auto"  # where the output is the same
+    OFF = "off"
+    ALWAYS = "always"  # also where debug information or the like records the parameters
+
+
 class GovernorOptions(Value, frozen=True, kw_only=True):
     """The options of a governor, set by its first run; later runs join it unchanged."""
 
@@ -29,6 +37,7 @@ class GovernorOptions(Value, frozen=True, kw_only=True):
     cpus: int
     cap: int | None = None
     keep_free: int = 0
+    gc: Gc = Gc.AUTO
 
 
 class Role(StrEnum):
@@ -42,6 +51,30 @@ class Role(StrEnum):
     LINK = "link"
     ARCHIVE = "archive"
     OTHER = "other"
+
+
+class Mode(StrEnum):
+    """How much time an attempt spends to save memory; only gcc's garbage collector offers this."""
+
+    DEFAULT = "default"
+    LEAN = "lean"
+    LOW = "low"
+
+
+class Collector(StrEnum):
+    """Whether a step can run in another mode."""
+
+    NONE = "none"  # not gcc, or a command that must stay as it is
+    RECORDED = "recorded"  # gcc, but its output would contain the parameters
+    FREE = "free"  # gcc, and the output is the same in every mode
+
+
+class ModeEffect(Value, frozen=True, kw_only=True):
+    """What a mode changes of a step, as factors of its default mode."""
+
+    mode: Mode = Mode.DEFAULT
+    memory: float = 1.0
+    seconds: float = 1.0
 
 
 class Step(Value, frozen=True, kw_only=True):
@@ -60,6 +93,7 @@ class Step(Value, frozen=True, kw_only=True):
     archs: tuple[str, ...] = ()
     threads: Count = 1  # nvcc's --threads; 0: as many as there are CPUs
     input_bytes: Bytes = 0  # of a link or archive
+    collector: Collector = Collector.NONE
 
     @property
     def folder(self) -> str:
@@ -89,6 +123,7 @@ class StepRecord(Value, frozen=True, kw_only=True):
     # The most in each equal part of its life, in percent of the peak.
     profile: tuple[Percent, ...] = ()
     needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
+    mode: Mode = Mode.DEFAULT
 
     @property
     def mean(self) -> int | None:
@@ -141,10 +176,27 @@ class Request(Value, frozen=True, kw_only=True):
     preemptions: int = 0
     ooms: int = 0
     restarts: bool = True  # it may be killed and started again
+    mode: Mode = Mode.DEFAULT  # the one that ``prediction`` is for
+    effects: tuple[ModeEffect, ...] = ()  # of the other modes it can run in, mildest first
 
     def slots_of(self, cpus: int) -> int:
         """Return the number of slots on a machine with this many CPUs."""
         return min(self.slots or cpus, cpus)
+
+    def in_mode(self, mode: Mode) -> "Request":
+        """Return the request with the prediction for another mode."""
+        if mode is self.mode:
+            return self
+        before, after = self._effect(self.mode), self._effect(mode)
+        memory, known = after.memory / before.memory, self.prediction
+        seconds = known.seconds and known.seconds * after.seconds / before.seconds
+        peak, high = round(known.peak * memory), round(known.high * memory)
+        return replace(
+            self, mode=mode, prediction=replace(known, peak=peak, high=high, seconds=seconds)
+        )
+
+    def _effect(self, mode: Mode) -> ModeEffect:
+        return next((effect for effect in self.effects if effect.mode is mode), ModeEffect())
 
 
 class Running(Value, frozen=True, kw_only=True):
@@ -201,6 +253,7 @@ class State(Value, frozen=True, kw_only=True):
     used: int  # of the binding limit, by all processes
     growth: float = 0.0  # of ``used``, in bytes a second
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
+    contention: float = 0.0  # share of CPUs that lately were idle because steps waited for memory
     pace: Pace = Pace()
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
@@ -223,6 +276,16 @@ class Reason(StrEnum):
     SHORTAGE = "shortage"  # memory in use has almost reached the limit
     LONG_PAUSE = "long-pause"  # it was paused too long, so its memory is given to others
     OOM = "out-of-memory"  # the kernel killed it
+    MEMORY_BOUND = "memory-bound"  # CPUs are idle because steps wait for memory
+    TOO_LARGE = "too-large"  # by default it would not fit even alone
+    REFUSED = "refused"  # the compiler does not know the options of the mode
+
+
+class ModeChoice(Value, frozen=True, kw_only=True):
+    """The mode of an attempt, and why it is not the default one."""
+
+    mode: Mode
+    reason: Reason
 
 
 class Decision(Value, frozen=True, kw_only=True):
@@ -240,6 +303,7 @@ class Decision(Value, frozen=True, kw_only=True):
     kill: tuple[int, ...] = ()
     reason: Reason = Reason.SHORTAGE
     held: dict[int, Reason] = {}
+    modes: dict[int, ModeChoice] = {}  # of admitted steps that do not run in the mode they ask for
 
 
 class Bounds(Value, frozen=True, kw_only=True):
@@ -270,3 +334,4 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     lost_seconds: float  # CPU seconds of attempts that were killed
     failed: tuple[str, ...]  # outputs that failed because memory ran out too often
     bounds: Bounds
+    modes: dict[Mode, int] = {}  # steps in each mode but the default one

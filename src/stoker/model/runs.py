@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from stoker.model.caching import CacheUse
-from stoker.model.govern import Basis, Bytes, Reason, Seconds, StepRecord
+from stoker.model.govern import Basis, Bytes, Mode, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
 
@@ -16,6 +16,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     OOM = "out of memory"
     PREEMPTED = "preempted"
+    REFUSED = "refused"  # the compiler does not know the options of a mode
 
 
 class Intervention(Value, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class Explanation(Value, frozen=True, kw_only=True):
     waits: dict[Reason, Seconds] = {}
     pauses: tuple[Intervention, ...] = ()
     killed: Intervention | None = None
+    mode_reason: Reason | None = None  # why it did not run in the default mode
 
     def since(self, moment: float) -> "Explanation":
         return replace(
@@ -85,6 +87,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     policy: str
     cpus: int
     pauses: int = 0
+    modes: dict[Mode, int] = {}  # finished steps in each mode but the default one
     written_bytes: int | None = None  # to disks; None if the system does not count it
     cache_hits: int | None = None  # compiles whose result a cache had
     cache: CacheUse | None = None  # None if no cache was used
