@@ -29,7 +29,7 @@ from stoker.machine.meter import read_memory
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
-from stoker.model.govern import GovernorOptions
+from stoker.model.govern import Gc, GovernorOptions
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
@@ -65,6 +65,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     cpus: int | None = None
     nice: bool = False
     policy: str = "adaptive"
+    gc: Gc = Gc.AUTO
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
     chain: ChainOptions = ChainOptions()
@@ -423,6 +424,7 @@ def _governor_options(options: RunOptions, limit: MemoryLimit, cpus: int) -> Gov
         cpus=options.cpus or cpus,
         cap=options.memory,
         keep_free=keep_free,
+        gc=options.gc,
     )
 
 
@@ -440,7 +442,7 @@ def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str
     """Yield how the options of a running governor differ; it keeps those of the run that started
     it.
     """
-    for name in ("policy", "cpus", "cap", "keep_free"):
+    for name in ("policy", "cpus", "cap", "keep_free", "gc"):
         if getattr(asked, name) != getattr(found, name):
             yield (
                 f"a running governor is used, and its {name.replace('_', '-')} is "

@@ -340,8 +340,14 @@ class Governor:
         return (
             f"stoker: {entry.title} ran out of memory {attempts} times, the last time alone: it "
             f"reached {size(peak)} of {size(self._reading.limit)}. It needs more memory than this "
-            "limit allows: raise the limit, add swap, or build for fewer GPU targets at once.\n"
+            f"limit allows: raise the limit, add swap, {self._or_save(entry)}"
+            "or build for fewer GPU targets at once.\n"
         )
+
+    def _or_save(self, entry: _Entry) -> str:
+        """Name the setting that may help, if the object would not be quite the same."""
+        recorded = entry.step.collector is Collector.RECORDED and entry.request.effects == ()
+        return "use --gc always (debug information then records it), " if recorded else ""
 
     # -- decisions -------------------------------------------------------------------------------
 

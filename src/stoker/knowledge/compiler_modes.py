@@ -1,11 +1,14 @@
 """The modes of gcc's garbage collector: their options and what they change of a step."""
 
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
 from functools import cache
 
 from stoker.knowledge import Row, load
 from stoker.model.govern import Collector, Mode, ModeEffect
+
+_Match = Callable[[str], re.Match[str] | None]
 
 
 class _Mode(Row, frozen=True, kw_only=True):
@@ -52,19 +55,22 @@ def shipped_effects() -> tuple[ModeEffect, ...]:
     )
 
 
-def collector_of(words: Iterable[str]) -> Collector:
+def collector_of(words: Sequence[str]) -> Collector:
     """Return whether the parameters of gcc's collector can be set for a command of gcc."""
-    found = Collector.FREE
-    for word in words:
-        if word[:1] not in "-c":  # most words are paths; what matters is an option or a language
-            continue
-        table = _table().recorded
-        if _matches(word, table.excluded):
-            return Collector.NONE
-        if _matches(word, table.options) and word not in table.harmless:
-            found = Collector.RECORDED
-    return found
+    excluded, recorded = _patterns()
+    if any(map(excluded, words)):
+        return Collector.NONE
+    harmless = _table().recorded.harmless
+    recording = any(recorded(word) and word not in harmless for word in words)
+    return Collector.RECORDED if recording else Collector.FREE
 
 
-def _matches(word: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(word, pattern) for pattern in patterns)
+@cache
+def _patterns() -> tuple[_Match, _Match]:
+    """Return what matches the words that exclude a mode, and those that record it."""
+    table = _table().recorded
+    excluded, recorded = (
+        re.compile("|".join(map(translate, patterns))).match
+        for patterns in (table.excluded, table.options)
+    )
+    return excluded, recorded

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stoker.model.events import AnyEvent, StepPauses, StepRepeats, StepStarts
-from stoker.model.govern import Reason
+from stoker.model.govern import Mode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.units import duration, size
 
@@ -28,7 +28,18 @@ _CAUSES = {
     Reason.SHORTAGE: "memory was almost used up",
     Reason.LONG_PAUSE: "its pause took too long, so its memory was given to other steps",
     Reason.OOM: "the kernel killed it because memory ran out",
+    Reason.REFUSED: "its compiler does not know the options that save memory",
 }
+
+_MODES = {
+    Reason.MEMORY_BOUND: "because CPUs were idle while steps waited for memory",
+    Reason.TOO_LARGE: "because it does not fit into the memory limit otherwise",
+}
+
+
+def mode_text(mode: Mode, reason: Reason | None) -> str:
+    """Return "in the mode lean, because CPUs were idle while steps waited for memory"."""
+    return f"in the mode {mode.value}, {_MODES[reason]}" if reason in _MODES else ""
 
 
 def waits_text(waits: Mapping[Reason, float], needs: int) -> str:
@@ -86,6 +97,7 @@ class RunExplanation:
         self._steps: Counter[Reason] = Counter()
         self._longest: list[tuple[float, str]] = []
         self._lost: list[str] = []
+        self._modes: Counter[str] = Counter()
 
     def show(self, event: AnyEvent) -> None:
         match event:
@@ -93,6 +105,8 @@ class RunExplanation:
                 waits = {why: took for why, took in event.waits.items() if took >= _NOTABLE}
                 self._waits.update(waits)
                 self._steps.update(waits.keys())
+                if event.mode is not Mode.DEFAULT:
+                    self._modes[mode_text(event.mode, event.mode_reason)] += 1
                 if waits:
                     text = f"{event.title} waited {waits_text(waits, event.needs)}"
                     self._longest.append((sum(waits.values()), text))
@@ -103,13 +117,15 @@ class RunExplanation:
 
     def text(self) -> str:
         """Return the explanation as lines for the terminal."""
-        if not self._waits and not self._lost:
+        if not self._waits and not self._lost and not self._modes:
             return "stoker: no step waited, was paused or was killed\n"
         lines = ["stoker: why steps waited"]
         for reason, seconds in self._waits.most_common():
             count = self._steps[reason]
             steps = f"{count} step" if count == 1 else f"{count} steps"
             lines.append(f"  {steps} waited {duration(seconds)} in all {_WAITS[reason]}")
+        for text, count in self._modes.most_common():
+            lines.append(f"  {count} step{'' if count == 1 else 's'} ran {text}")
         longest = sorted(self._longest, reverse=True)[:_MOST_SHOWN]
         lines += [f"  {text}" for _, text in longest]
         lines += [f"  {text}" for text in self._lost[:_MOST_SHOWN]]
@@ -139,6 +155,8 @@ def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
     if explanation is None:
         lines = [figures, "an earlier version of stoker recorded no reasons"]
     else:
+        mode = mode_text(record.mode, explanation.mode_reason)
+        figures += f" ({mode})" if mode else ""
         lines = [*_explained(explanation), figures, *_killed(explanation)]
     return [title, *(Indented(line, 2) for line in lines)]
 

@@ -407,6 +407,9 @@ def summary_text(summary: RunSummary) -> str:
     lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
     if summary.cache and summary.cache.languages:
         lines.append(f"  cache: {cache_text(summary.cache)}")
+    if summary.modes:
+        used = ", ".join(f"{count} {mode.value}" for mode, count in summary.modes.items())
+        lines.append(f"  gcc's garbage collector saved memory in some steps: {used}")
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
     if summary.lower_bound_s and summary.wall_s:

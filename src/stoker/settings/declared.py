@@ -156,6 +156,14 @@ _GOVERN = (
         group=Group.GOVERN,
     ),
     Declared(
+        name="gc",
+        help="Save memory with gcc's garbage collector when memory is short. auto: if the objects "
+        "stay the same; always: also if debug information records it.",
+        default="auto",
+        choices=("auto", "off", "always"),
+        group=Group.GOVERN,
+    ),
+    Declared(
         name="tmp",
         help="Where compilers put temporary files. auto: in memory if there is plenty.",
         default="auto",

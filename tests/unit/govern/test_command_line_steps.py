@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import custom_step, reads_files, role_of_source, step_of
-from stoker.model.govern import Role, Step
+from stoker.model.govern import Collector, Role, Step
 
 
 class Folder:
@@ -375,3 +375,29 @@ def test_a_folder_named_like_the_root_within_the_tree_stays() -> None:
     assert "-Itree/build/aten" in step.flags
     assert "-ffile-prefix-map=tree/build=b" in step.flags
     assert "-Wl,-rpath,lib:lib2" in step.flags
+
+
+@pytest.mark.parametrize(
+    ("line", "real", "collector"),
+    [
+        ("/bin/g++ -O2 -c a.cc", "aarch64-linux-gnu-g++-12", Collector.FREE),
+        ("cc -O2 -g0 -c a.c", "gcc-14", Collector.FREE),
+        ("cc -O2 -c a.c", "clang-14", Collector.NONE),
+        ("g++ -O2 -g -c a.cc", "g++", Collector.RECORDED),
+        ("g++ -O2 -ggdb3 -c a.cc", "g++", Collector.RECORDED),
+        ("g++ -flto=auto -c a.cc", "g++", Collector.RECORDED),
+        ("g++ -frecord-gcc-switches -c a.cc", "g++", Collector.RECORDED),
+        ("g++ --param ggc-min-expand=5 -c a.cc", "g++", Collector.NONE),
+        ("g++ -x c++-header -c pch.hxx.cxx", "g++", Collector.NONE),
+        ("ccache g++ -c a.cc", "g++", Collector.NONE),
+        ("sh -c 'g++ -c a.cc'", "g++", Collector.NONE),
+        ("g++ a.o -o a", "g++", Collector.NONE),
+        ("nvcc -c a.cu", "nvcc", Collector.NONE),
+    ],
+)
+def test_whose_garbage_collector_can_be_set(line: str, real: str, collector: Collector) -> None:
+    class Named(Folder):
+        def identity(self, program: str) -> str:  # noqa: ARG002
+            return f"{real} 123"
+
+    assert read(line, Named()).collector is collector

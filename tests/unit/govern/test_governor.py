@@ -8,7 +8,18 @@ from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage
 from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats, StepStarts
-from stoker.model.govern import Basis, Decision, Reason, Role, State, Step
+from stoker.model.govern import (
+    Basis,
+    Collector,
+    Decision,
+    Gc,
+    Mode,
+    ModeChoice,
+    Reason,
+    Role,
+    State,
+    Step,
+)
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 
 GIB = 1024**3
@@ -40,7 +51,7 @@ class Scripted:
 class World:
     """A governor with everything it sends, emits and keeps."""
 
-    def __init__(self, cap: int | None = None):
+    def __init__(self, cap: int | None = None, gc: Gc = Gc.AUTO):
         self.policy = Scripted()
         self.sent: list[tuple[int, bytes]] = []
         self.events: list[AnyEvent] = []
@@ -53,6 +64,7 @@ class World:
             send=lambda connection, message: self.sent.append((connection, message)),
             emit=self.events.append,
             keep=lambda run, attempt: self.kept.append((run, attempt)),
+            gc=gc,
         )
         self.read()
 
@@ -71,6 +83,7 @@ class World:
         path: Callable[[], float] = lambda: 0.0,
         custom: bool = False,
         within: int = 0,
+        collector: Collector = Collector.NONE,
     ) -> None:
         ask = Ask(
             version=VERSION,
@@ -81,7 +94,14 @@ class World:
             custom=custom,
             within=within,
         )
-        step = Step(key=source, role=Role.CXX, source=source, output=f"{source}.o")
+        step = Step(
+            key=source,
+            role=Role.CXX,
+            source=source,
+            output=f"{source}.o",
+            compiler="g++",
+            collector=collector,
+        )
         self.governor.asked(connection, ask, step, path, 1.0)
 
     def build(self, source: str, memory: Mapping[float, int]) -> None:
@@ -511,3 +531,117 @@ def test_the_next_attempt_is_explained_by_itself(world: World) -> None:
     assert explanation(world, 1).killed is None
     assert explanation(world, 1).asked == 4.0
     assert explanation(world, 1).waits == {Reason.CPUS: 2.0}
+
+
+# -- modes ---------------------------------------------------------------------------------------
+
+LOW = b"--param=ggc-min-expand=10\t--param=ggc-min-heapsize=131072"
+LEAN = LOW.replace(b"=10", b"=30")
+
+
+def permits(world: World, connection: int = 7) -> list[bytes]:
+    sent = (message.split(b"\t", 2) for each, message in world.sent if each == connection)
+    return [words[2].strip() if len(words) > 2 else b"" for words in sent if words[0] == b"run"]
+
+
+def run_out(world: World, kills: int) -> None:
+    world.read(kills=kills)
+    world.governor.ended(7, done(signal=9, tail=KILLED, peak=3 * GIB), 9.0)
+    world.governor.decide(10.0)
+
+
+def test_a_step_that_ran_out_alone_is_repeated_in_the_mode_that_needs_least(world: World) -> None:
+    world.ask(collector=Collector.FREE)
+    world.governor.decide(1.0)
+    run_out(world, 1)
+    assert permits(world) == [b"", LOW]
+    world.governor.ended(7, done(), 12.0)
+    assert [attempt.record.mode for _, attempt in world.kept] == [Mode.DEFAULT, Mode.LOW]
+    assert explanation(world, 1).mode_reason is Reason.TOO_LARGE
+
+
+def test_a_step_that_ran_out_beside_another_is_repeated_by_default_first(world: World) -> None:
+    world.ask(collector=Collector.FREE)
+    world.ask(8, source="b.cpp")
+    world.governor.decide(1.0)
+    run_out(world, 1)
+    run_out(world, 2)
+    assert permits(world) == [b"", b"", LOW]
+
+
+def test_no_mode_adds_attempts_to_a_step_that_never_fits(world: World) -> None:
+    world.ask(collector=Collector.FREE)
+    world.governor.decide(1.0)
+    for kills in (1, 2, 3):
+        run_out(world, kills)
+    assert world.words() == ["run", "again", "run", "again", "run", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("gc", "collector", "saves"),
+    [
+        (Gc.AUTO, Collector.FREE, True),
+        (Gc.AUTO, Collector.RECORDED, False),
+        (Gc.AUTO, Collector.NONE, False),
+        (Gc.OFF, Collector.FREE, False),
+        (Gc.ALWAYS, Collector.RECORDED, True),
+        (Gc.ALWAYS, Collector.NONE, False),
+    ],
+)
+def test_the_setting_decides_where_modes_are_used(
+    gc: Gc, collector: Collector, *, saves: bool
+) -> None:
+    world = World(gc=gc)
+    world.ask(collector=collector)
+    world.governor.decide(1.0)
+    run_out(world, 1)
+    assert permits(world) == [b"", LOW if saves else b""]
+
+
+def test_a_chosen_mode_is_sent_predicted_and_kept(world: World) -> None:
+    world.ask(collector=Collector.FREE)
+    (request,) = world.governor.state(1.0).waiting
+    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    world.policy.next = Decision(admit=(request.id,), modes={request.id: choice})
+    world.governor.decide(1.0)
+    assert permits(world) == [LEAN]
+    (running,) = world.governor.state(2.0).running
+    assert running.request.prediction.peak < request.prediction.peak
+    world.policy.kill = (request.id,)
+    world.governor.decide(2.0)
+    world.governor.stopped(7, usage(), 3.0)
+    (again,) = world.governor.state(3.0).waiting
+    assert (again.mode, again.prediction.peak) == (Mode.DEFAULT, request.prediction.peak)
+
+
+def test_a_compiler_that_refuses_the_parameters_is_left_alone(world: World) -> None:
+    world.ask(collector=Collector.FREE)
+    world.ask(8, source="b.cpp", collector=Collector.FREE)
+    (first, second) = world.governor.state(1.0).waiting
+    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    world.policy.next = Decision(admit=(first.id,), modes={first.id: choice})
+    world.governor.decide(1.0)
+    error = b"cc1plus: error: invalid --param name 'ggc-min-expand'"
+    assert world.governor.ended(7, done(status=1, tail=error), 2.0)
+    assert [request.effects for request in world.governor.state(2.0).waiting] == [(), ()]
+    world.governor.decide(3.0)
+    assert permits(world) == [LEAN, b""]
+    assert world.words() == ["run", "again", "run"]
+    assert world.kept[0][1].outcome is Outcome.REFUSED
+    assert second.effects
+
+
+def test_contention_is_the_share_of_cpus_that_memory_keeps_idle(world: World) -> None:
+    world.policy.admits = False
+    world.ask()
+    (request,) = world.governor.state(1.0).waiting
+    world.governor.decide(1.0)
+    assert world.governor.state(100.0).contention == 0.0
+    world.policy.next = Decision(held={request.id: Reason.MEMORY})
+    world.governor.decide(100.0)
+    world.governor.decide(400.0)
+    assert world.governor.state(400.0).contention > 0.9
+    world.policy.admits = True
+    world.governor.decide(401.0)
+    world.governor.decide(800.0)
+    assert world.governor.state(800.0).contention < 0.01

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.errors import StorageError
-from stoker.model.govern import Basis, Reason, Role, Step, StepRecord
+from stoker.model.govern import Basis, Collector, Mode, Reason, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome, RunSummary
 
 STEP = Step(
@@ -450,3 +450,13 @@ def test_two_at_once(path: Path) -> None:
         two.commit()
         assert first != second
         assert len(one.recent()) == 2
+
+
+def test_the_mode_of_an_attempt_is_kept(path: Path) -> None:
+    step = replace(RECORD.step, collector=Collector.FREE)
+    record = replace(RECORD, step=step, mode=Mode.LEAN)
+    with History(path) as history:
+        lean = Attempt(record=record, started=1.0, outcome=Outcome.DONE)
+        history.add(history.start_run("make", "/"), lean)
+    with History(path) as history:
+        assert history.recent() == (record,)

@@ -9,8 +9,9 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, Profile, climb
+from stoker.knowledge.compiler_modes import shipped_effects
 from stoker.knowledge.memory_priors import prior_of, priors
-from stoker.model.govern import Basis, Pace, Role, Step, StepRecord
+from stoker.model.govern import Basis, Mode, Pace, Role, Step, StepRecord
 
 
 def step(
@@ -323,3 +324,35 @@ def test_shipped_figures_make_sense() -> None:
 )
 def test_known_kernels_are_not_underrated(source: str, least: float) -> None:
     assert prior_of(step(source, role=Role.CUDA)).high >= least * GB
+
+
+# -- modes ---------------------------------------------------------------------------------------
+
+
+def measured(source: str, peak: float, seconds: float, mode: Mode) -> StepRecord:
+    return replace(row(step(source), round(peak * GB), seconds=seconds), mode=mode)
+
+
+def test_a_lean_peak_is_not_taken_for_a_default_one() -> None:
+    (lean, _) = shipped_effects()
+    known = Predictor([measured("a.cc", 1.0, 10.0, Mode.LEAN)]).predict(step("a.cc"))
+    assert known.peak == pytest.approx(GB / lean.memory, rel=0.01)
+    assert known.seconds == pytest.approx(10 / lean.seconds)
+    assert known.basis is Basis.EXACT
+
+
+def test_what_was_measured_by_default_counts_more_than_what_was_converted() -> None:
+    rows = [measured("a.cc", 2.0, 10.0, Mode.DEFAULT), measured("a.cc", 1.9, 11.0, Mode.LEAN)]
+    for order in (rows, rows[::-1]):
+        assert Predictor(order).predict(step("a.cc")).peak == pytest.approx(2 * GB, rel=0.01)
+
+
+def test_factors_of_a_step_are_learned_once_both_modes_were_measured() -> None:
+    predictor = Predictor([measured("a.cc", 2.0, 10.0, Mode.DEFAULT)])
+    assert predictor.effects(step("a.cc")) == shipped_effects()
+    predictor.learn(measured("a.cc", 1.8, 11.0, Mode.LEAN))
+    lean, low = predictor.effects(step("a.cc"))
+    assert lean.memory == pytest.approx(0.9)
+    assert lean.seconds == pytest.approx(1.1)
+    assert low == shipped_effects()[1]
+    assert predictor.effects(step("b.cc")) == shipped_effects()
