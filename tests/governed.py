@@ -177,8 +177,8 @@ class Finished:
         return f"status {self.status}\n{self.out.decode(errors='replace')[-2000:]}\n{self.err}"
 
 
-def finished(process: subprocess.Popen[bytes]) -> Finished:
-    out, err = process.communicate(timeout=120)
+def finished(process: subprocess.Popen[bytes], seconds: float = 120.0) -> Finished:
+    out, err = process.communicate(timeout=seconds)
     return Finished(process.returncode, out, err.decode())
 
 
