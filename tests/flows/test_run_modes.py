@@ -53,7 +53,6 @@ def test_a_step_that_fits_only_in_the_low_mode(
     assert (last.outcome, last.record.mode) == (Outcome.DONE, Mode.LOW)
     assert last.explanation is not None
     assert last.explanation.mode_reason is Reason.TOO_LARGE
-    print(first.record.peak / MIB, last.record.peak / MIB, last.record.cpu_seconds)
     plain = build.folder / "plain.o"
     subprocess.run(["gcc", "-O2", "-c", source, "-o", plain], check=True)
     assert (build.folder / "large.o").read_bytes() == plain.read_bytes()

@@ -142,7 +142,7 @@ class Contention:
         self._since = 0.0
 
     def note(self, now: float, idle: float) -> None:
-        """From now on this share of the CPUs is idle for want of memory."""
+        """From now on this share of the CPUs is idle because memory is short."""
         weight = 1 - exp(-max(0.0, now - self._since) / self._SPAN)
         self.share += (self._idle - self.share) * weight
         self._idle, self._since = idle, now

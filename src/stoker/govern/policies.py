@@ -59,8 +59,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
     endurance: float = 300.0  # seconds after which no step passes the most urgent one
     settling: float = 10.0  # seconds after which the size of an unknown step is evident
     stalled: float = 10.0  # percent of time that memory pressure may cost
-    # Share of CPUs that are idle for want of memory from which on steps save memory: about what
-    # saving it costs in time.
+    # Share of CPUs that may be idle because steps wait for memory before steps save memory. That is
+    # about what it costs in time.
     memory_bound: float = 0.06
 
     @property
