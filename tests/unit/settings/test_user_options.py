@@ -57,6 +57,7 @@ DEFAULTS = {
     "out",
     "mode",
     "from",
+    "gc",
     "policy",
     "tmp",
     "via",

@@ -11,6 +11,7 @@ from stoker.model.govern import Mode, Reason
 from stoker.model.runs import Outcome
 
 MIB = 1 << 20
+LIMIT = 270 * MIB
 FUNCTIONS = 250
 LOOP = """
   for (unsigned k = 0; k < n; k++) {{
@@ -26,6 +27,11 @@ LOOP = """
 
 
 @pytest.fixture
+def build(tmp_path: Path, stoker_home: Path) -> Build:
+    return Build(tmp_path / "build", stoker_home)
+
+
+@pytest.fixture
 def source(build: Build) -> Path:
     """Make a file for which gcc takes 300 MB by default, most of it garbage."""
     loops = "".join(LOOP.format(j=j) for j in range(12))
@@ -38,12 +44,12 @@ def source(build: Build) -> Path:
     return file
 
 
-@pytest.mark.parametrize("limit", [270])
+@pytest.mark.timeout(1800)
 def test_a_step_that_fits_only_in_the_low_mode(
-    build: Build, source: Path, make_group: MakeGroup, limit: int
+    build: Build, source: Path, make_group: MakeGroup
 ) -> None:
     group = make_group("run")
-    group.set_limit(limit * MIB)
+    group.set_limit(LIMIT)
     rule = "rule cc\n  command = gcc -O2 -c $in -o $out\nbuild large.o: cc large.c\n"
     (build.folder / "build.ninja").write_text(rule)
     done = finished(build.start(prefix=group.enter), seconds=900)
