@@ -67,9 +67,9 @@ def main() -> None:
         name, found = "accelerate-simulated", simulated(arguments.cpus, arguments.memory.split(","))
     else:
         counts = [int(count) for count in arguments.functions.split(",")]
-        name, found = "accelerate", measured(arguments.compiler, counts)
+        name, found = f"accelerate-{platform.machine()}", measured(arguments.compiler, counts)
     text = json.dumps(found, indent=2) + "\n"
-    (arguments.json or RESULTS / f"{name}-{platform.machine()}.json").write_text(text)
+    (arguments.json or RESULTS / f"{name}.json").write_text(text)
     print(text)
 
 
