@@ -199,7 +199,7 @@ def test_a_member_with_a_wrong_checksum(
         ("a.whl", b"", 1, "not a zip file"),
         ("a.so", b"MZ", 2, "neither a wheel nor an ELF file"),
         ("a.so", b"\x7fELF\x02\x01", 1, "a.so at byte 0"),
-        ("a/b.whl", None, 2, "no file or folder at"),
+        ("a/b.whl", None, 2, "there is no file or folder"),
     ],
 )
 def test_what_is_not_what_it_seems(

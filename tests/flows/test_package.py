@@ -284,7 +284,7 @@ def test_what_is_there_stays_there(stoker: Stoker, wheel: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["nowhere.whl", "--mode", "plain"], 5, "cannot read nowhere.whl"),
+        (["nowhere.whl", "--mode", "plain"], 2, "there is no file 'nowhere.whl'"),
         (["text.whl", "--mode", "plain"], 1, "text.whl"),
         ([WHEEL, "--mode", "sideways"], 2, "sideways"),
         ([WHEEL, "--mode", "plain", "--label", "??"], 2, "not a local version label"),

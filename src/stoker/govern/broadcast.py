@@ -40,7 +40,10 @@ class Broadcast:
 
     def __init__(self, command: str, directory: str):
         self._begins = RunBegins(
-            at=time.time(), process=os.getpid(), command=redact(command), directory=directory
+            at=time.time(),
+            process=os.getpid(),
+            command=_as_text(redact(command)),
+            directory=_as_text(directory),
         )
         self._state: dict[type, bytes] = {RunBegins: msgspec.json.encode(self._begins)}
         self._watchers: list[socket.socket] = []
@@ -176,3 +179,8 @@ def _connected(path: Path) -> Watching | None:
     else:
         return Watching(connection, begins)
     return None
+
+
+def _as_text(name: str) -> str:
+    """Return a name without the surrogates that stand for bytes that are not UTF-8."""
+    return name.encode(errors="replace").decode()

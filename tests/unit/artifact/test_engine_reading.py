@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.artifact.engine import Limits, open_wheel
-from stoker.model.errors import ArtifactError, StokerError, StorageError
+from stoker.model.errors import ArtifactError, StokerError, UsageError
 from wheel_files import (
     ATTRIBUTES,
     CODE,
@@ -383,7 +383,7 @@ def test_two_dist_info_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_or_no_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot read"), open_wheel(tmp_path / "none.whl"):
+    with pytest.raises(UsageError, match="there is no file"), open_wheel(tmp_path / "none.whl"):
         pass
     with pytest.raises(StokerError), open_wheel(tmp_path):
         pass

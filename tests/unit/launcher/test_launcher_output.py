@@ -24,7 +24,7 @@ for number in range(3000):
 def test_nothing_is_shown_before_it_counts(launch: Launch, governor: ScriptedGovernor) -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
-    launch("/bin/sh", "-c", "echo out; echo err >&2", stdout=writer, stderr=writer)
+    launch("/bin/sh", "-c", "echo out; echo err >&2; exit 1", stdout=writer, stderr=writer)
     os.close(writer)
     step = governor.asked()
     step.permit()

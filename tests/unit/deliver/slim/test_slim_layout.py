@@ -354,7 +354,8 @@ def test_a_program_without_room_is_left(need: Need, tmp_path: Path) -> None:
 def test_pages_are_those_of_the_machine(
     need: Need, tmp_path: Path, pin: bool, machine: int, page: int
 ) -> None:
-    path = build_library(need, tmp_path, [cubins(seed, *ARCHS) for seed in range(3)])
+    flag = "-Wl,-z,max-page-size=65536"  # the default for aarch64, not for x86-64
+    path = build_library(need, tmp_path, [cubins(seed, *ARCHS) for seed in range(3)], flag)
     path.write_bytes(said_to_be(machine, path))
     made = tmp_path / "made.so"
     summary = slim(path, made, "sm_90", pin=pin).summary
