@@ -71,8 +71,8 @@ _OF_UV = re.compile(r"builds-v\d+")
 _HASHED = re.compile(r"_[0-9a-f]{32}(?=/|$)|tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 # A word as a shell would read it, else a quotation mark or backslash that is never closed. Nothing
 # in it is read twice, so that a response file takes time in proportion to its length.
-# Without groups around what takes all it can: Python 3.11.2, Debian's, gets them wrong.
-_WORD = re.compile(r"""(?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++|["'\\]""", re.DOTALL)
+# The repetition of alternatives is not possessive: Debian's Python 3.11.2 gets that wrong.
+_WORD = re.compile(r"""(?:[^\s"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')+|["'\\]""", re.DOTALL)
 _QUOTED = re.compile(r"""\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+'""", re.DOTALL)
 _ESCAPED = re.compile(r"""\\(["\\])""")  # within double quotes
 _OPEN = ('"', "'", "\\")  # a quotation mark or backslash without the rest
