@@ -72,7 +72,7 @@ def test_a_run_that_was_killed(build: Build, stoker: Stoker) -> None:
     build.wait_for_end()
     data = reported(stoker)["shown"]
     assert not data["complete"]
-    assert data["columns"]["output"] == ["a.o"]
+    assert data["columns"]["output"][0] == "a.o"  # b.o follows if the governor outlived the run
 
 
 def test_the_file_is_written_and_named(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:

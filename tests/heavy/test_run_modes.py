@@ -10,6 +10,7 @@ from memory_groups import MakeGroup
 from stoker.model.govern import Mode, Reason
 from stoker.model.runs import Outcome
 
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 MIB = 1 << 20
 LIMIT = 270 * MIB
 FUNCTIONS = 250
