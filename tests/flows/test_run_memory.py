@@ -162,10 +162,10 @@ def test_another_process_takes_half_the_memory_and_frees_it(
     before = len(heavy.made())
     light = {f"light{number}" for number in range(6)}  # a heavy one may have to wait
 
-    def goes_on() -> bool:
+    def continues() -> bool:
         return len(heavy.made()) > before or light <= heavy.made()
 
-    wait_until(goes_on, "a step finishes beside the other process")
+    wait_until(continues, "a step finishes beside the other process")
     other_process.communicate(b"\n")
     done = finished(run)
     assert done.status == 0, done
