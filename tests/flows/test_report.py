@@ -75,6 +75,36 @@ def test_a_run_that_was_killed(build: Build, stoker: Stoker) -> None:
     assert data["columns"]["output"][0] == "a.o"  # b.o follows if the governor outlived the run
 
 
+def test_a_comparison_names_the_headers_that_differ(
+    build: Build, stoker: Stoker, need: Callable[[str], str]
+) -> None:
+    """With a real ninja and compiler: a header includes another one, and a third one changes."""
+    (build.folder / "build.ninja").write_text(
+        f"rule cxx\n  command = {need('g++')} -MD -MF $out.d -c $in -o $out\n"
+        "  depfile = $out.d\n  deps = gcc\n"
+        "build a.o: cxx a.cpp\nbuild b.o: cxx b.cpp\n"
+    )
+    files = {"a.cpp": '#include "a.h"\n', "b.cpp": "int b;\n", "a.h": '#include "c.h"\n'}
+    files |= {"c.h": "int c;\n", "new.h": "int n;\n"}
+    for name, text in files.items():
+        (build.folder / name).write_text(text)
+    assert build.run().status == 0
+    (build.folder / "a.h").write_text('#include "c.h"\n#include "new.h"\n')
+    (build.folder / "c.h").write_text("long c;\n")
+    assert build.run().status == 0
+    comparison = reported(stoker, "2", "--against", "1", "--no-what-if")["comparison"]
+    (change,) = comparison["changes"]
+    assert change["title"] == "a.cpp"
+    total = change["headers"][0].split()[1]
+    assert change["headers"] == [
+        f"includes {total} headers, 1 of them new: new.h",
+        "2 headers changed: a.h c.h",
+    ]
+    texts = [cause["text"] for cause in comparison["causes"]]
+    assert "headers added: new.h" in texts
+    assert "headers changed: a.h c.h" in texts
+
+
 def test_the_file_is_written_and_named(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:
     run = write_run(stoker_home, "one", generated_attempts(5))
     done = stoker("report", str(run), "-o", "page.html")

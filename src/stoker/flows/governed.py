@@ -18,6 +18,8 @@ from stoker.caching.ccache import RunCounts
 from stoker.flows.cached import LocalCompiles, SccacheServer, problems, project_folder, survey_chain
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
+from stoker.govern.history import History
+from stoker.govern.includes import read_includes
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
@@ -31,7 +33,7 @@ from stoker.model.errors import CommandError, StokerError, StorageError, UsageEr
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import Gc, GovernorOptions
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
-from stoker.model.runs import RunSummary
+from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder
@@ -192,7 +194,21 @@ class Session:
         self._kills.close()
         dormant = self._client.dormant and not self._client.losses
         summary = self._summary(status, kills) if dormant else self._client.summary
+        if summary and summary.run is not None:
+            self._keep_includes(summary.run)
         return summary and replace(summary, cache_hits=hits, cache=use, written_bytes=written)
+
+    def _keep_includes(self, run: int) -> None:
+        """Add the headers of all completed steps to the history, for comparisons of runs."""
+        try:
+            with History() as history:
+                attempts = history.attempts(run)
+                steps = [each.record.step for each in attempts if each.outcome is Outcome.DONE]
+                began = time.time() - (time.monotonic() - self._began)
+                history.add_includes(run, read_includes(str(current_folder()), steps, began=began))
+        except StorageError as error:
+            text = f"the headers of this run are not in the history: {error}"
+            self._show(Warned(at=time.monotonic() - self._began, text=text))
 
     def _cache_use(self) -> CacheUse | None:
         """Return what the cache had, once the commands have ended."""

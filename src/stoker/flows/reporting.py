@@ -30,7 +30,7 @@ from stoker.model.artifact import LibraryFacts
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.runs import Attempt, Includes, Outcome, Run
 from stoker.model.value import UNDECODABLE
 from stoker.settings.prices import Prices
 from stoker.settings.toml import find_file, read_file
@@ -58,6 +58,7 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     analysis: RunAnalysis
     build: BuildFacts | None
     steps: tuple[StepRecord, ...]  # for simulations
+    includes: Includes | None
 
 
 def make_report(
@@ -80,7 +81,9 @@ def make_report(
         cost=cost,
         currency=prices.currency,
         before=ReportedRun(run=before.analysis, build=before.build) if before else None,
-        comparison=compare(before.analysis, analysis) if before else None,
+        comparison=compare(before.analysis, analysis, before.includes, shown.includes)
+        if before
+        else None,
     )
 
 
@@ -136,6 +139,7 @@ def analyse_run(run: str | None) -> RunAnalysis:
 def _find(run: Run) -> _Found:
     with History() as history:
         attempts = history.attempts(run.id)
+        includes = history.includes(run.id)
     folder, record = _record(run)
     machine = record.plan.machine if record else None
     recorded = Recorded(
@@ -148,6 +152,7 @@ def _find(run: Run) -> _Found:
         analysis=analysis,
         build=_build_facts(folder, record) if record else None,
         steps=records(analysis.spans, dependencies, run.directory),
+        includes=includes,
     )
 
 

@@ -1,41 +1,60 @@
 """Two runs side by side: which steps became slower or larger, and what is known of the reason.
 
-Pure.
+Pure. What the compilers of both runs read is passed in, where it was recorded.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from stoker.govern.dependencies import output_path, short_path
 from stoker.model.analysis import Cause, Change, Comparison, RunAnalysis, Span
 from stoker.model.govern import Role
+from stoker.model.runs import Includes
 from stoker.model.units import size
+from stoker.model.value import Value
 
-_MOST_FLAGS = 6  # of a difference that are named
+_MOST_NAMES = 6  # flags or headers of a difference that are named
 _NOTABLE_INPUT = 0.01  # share by which the inputs of a link must change to be named
 _SAME_CPU_TIME = 0.05  # share by which CPU time may differ where only the CPUs were busier
 _LONGER = 0.1  # share by which the wall time must differ then
 
 
-def compare(before: RunAnalysis, after: RunAnalysis) -> Comparison:
+def compare(
+    before: RunAnalysis,
+    after: RunAnalysis,
+    read_before: Includes | None = None,
+    read_after: Includes | None = None,
+) -> Comparison:
     """Match completed steps by output, else by source where that is unique in both runs."""
     old, new = _completed(before.spans), _completed(after.spans)
     pairs = _pairs(before.spans, old, after.spans, new)
     matched_old, matched_new = set(pairs.values()), set(pairs)
-    changes = [_change(before.spans, pairs[index], after.spans, index) for index in pairs]
+    files = _Files(before, after, read_before or Includes(), read_after or Includes())
+    read = {
+        index: files.difference(before.spans[pairs[index]], after.spans[index]) for index in pairs
+    }
+    changes = [
+        _change(before.spans, pairs[index], after.spans, index, read[index]) for index in pairs
+    ]
     return Comparison(
         changes=tuple(sorted(changes, key=lambda change: -abs(change.cpu_s))),
-        causes=_causes(changes),
+        causes=_causes(changes, read),
         added=tuple(index for index in new if index not in matched_new),
         removed=tuple(index for index in old if index not in matched_old),
     )
 
 
-def _causes(changes: Sequence[Change]) -> tuple[Cause, ...]:
+def _causes(
+    changes: Sequence[Change], read: Mapping[int, "_FileChanges | None"]
+) -> tuple[Cause, ...]:
     """Return the differences with the changes of all steps that have them, largest first."""
     groups: dict[str, list[Change]] = defaultdict(list)
     for change in changes:
         for text in change.why:
             groups[text].append(change)
+    by_index = {change.after: change for change in changes}
+    for text, steps in _header_groups(read):
+        groups[text] = [by_index[index] for index in steps]
     causes = (
         Cause(
             text=text,
@@ -79,7 +98,13 @@ def _pairs(
     return pairs
 
 
-def _change(before: Sequence[Span], old: int, after: Sequence[Span], new: int) -> Change:
+def _change(
+    before: Sequence[Span],
+    old: int,
+    after: Sequence[Span],
+    new: int,
+    read: "_FileChanges | None",
+) -> Change:
     one, other = before[old], after[new]
     return Change(
         title=other.title,
@@ -89,11 +114,12 @@ def _change(before: Sequence[Span], old: int, after: Sequence[Span], new: int) -
         cpu_s=other.cpu_seconds - one.cpu_seconds,
         seconds=other.seconds - one.seconds,
         peak=other.peak - one.peak,
-        why=tuple(_reasons(one, other)),
+        why=tuple(_reasons(one, other, read)),
+        headers=tuple(read.texts()) if read else (),
     )
 
 
-def _reasons(one: Span, other: Span) -> Iterator[str]:
+def _reasons(one: Span, other: Span, read: "_FileChanges | None") -> Iterator[str]:
     before, after = one.step, other.step
     if before.compiler != after.compiler:
         yield f"compiler: {before.compiler} before, {after.compiler} now"
@@ -103,16 +129,23 @@ def _reasons(one: Span, other: Span) -> Iterator[str]:
         yield f"nvcc threads: {before.threads} before, {after.threads} now"
     if abs(after.input_bytes - before.input_bytes) > _NOTABLE_INPUT * before.input_bytes:
         yield f"inputs: {size(before.input_bytes)} before, {size(after.input_bytes)} now"
-    if before.key == after.key:
-        yield from _with_the_same_command(one, other)
+    if read and read.source:
+        yield "the source file changed"
+    if before.key == after.key and not (read and read.any):
+        yield from _with_the_same_command(
+            one, other, "" if read is None else ", source and headers"
+        )
 
 
-def _with_the_same_command(one: Span, other: Span) -> Iterator[str]:
+def _with_the_same_command(one: Span, other: Span, same: str) -> Iterator[str]:
+    """``same`` names what else is known to be the same."""
     same_cpu = abs(other.cpu_seconds - one.cpu_seconds) <= _SAME_CPU_TIME * one.cpu_seconds
-    if not same_cpu:
+    if not same_cpu and same:
+        yield f"same command{same}: the machine was slower, faster or shared differently"
+    elif not same_cpu:
         yield "same command: its source, a header or the speed of the machine changed"
     elif abs(other.seconds - one.seconds) > _LONGER * one.seconds:
-        yield "same command and CPU time: the CPUs or disks were shared differently"
+        yield f"same command{same} and CPU time: the CPUs or disks were shared differently"
 
 
 def _differences(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
@@ -120,6 +153,99 @@ def _differences(what: str, before: Sequence[str], after: Sequence[str]) -> Iter
     removed = [word for word in dict.fromkeys(before) if word not in after]
     for name, words in (("added", added), ("removed", removed)):
         if words:
-            rest = len(words) - _MOST_FLAGS
-            more = f" and {rest} more" if rest > 0 else ""
-            yield f"{what} {name}: {' '.join(words[:_MOST_FLAGS])}{more}"
+            yield f"{what} {name}: {_named(words)}"
+
+
+def _named(words: Sequence[str]) -> str:
+    rest = len(words) - _MOST_NAMES
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"{' '.join(words[:_MOST_NAMES])}{more}"
+
+
+# -- headers -------------------------------------------------------------------------------------
+
+
+class _FileChanges(Value, frozen=True, kw_only=True):
+    """What differs between the files that a step read in two runs. Headers are in the order in
+    which the compiler read them.
+    """
+
+    source: bool  # whether its text differs
+    headers: int  # that the later run has
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        return bool(self.source or self.added or self.removed or self.changed)
+
+    def texts(self) -> Iterator[str]:
+        """Yield what is shown for the step itself."""
+        if self.added:
+            new = f"{len(self.added)} of them new: {_named(self.added)}"
+            yield f"includes {_headers(self.headers)}, {new}"
+        if self.removed:
+            yield f"no longer includes {_headers(len(self.removed))}: {_named(self.removed)}"
+        if self.changed:
+            yield f"{_headers(len(self.changed))} changed: {_named(self.changed)}"
+
+
+def _headers(count: int) -> str:
+    return f"{count} header" if count == 1 else f"{count} headers"
+
+
+class _Files:
+    """The files that the compilers of two runs read."""
+
+    def __init__(
+        self,
+        before: RunAnalysis,
+        after: RunAnalysis,
+        read_before: Includes,
+        read_after: Includes,
+    ):
+        self._before, self._after = read_before, read_after
+        self._roots = before.directory, after.directory
+        old = dict(zip(read_before.files, read_before.digests, strict=False))
+        new = zip(read_after.files, read_after.digests, strict=False)
+        self._changed = {
+            name for name, digest in new if digest and old.get(name, digest) not in (digest, b"")
+        }
+
+    def difference(self, one: Span, other: Span) -> _FileChanges | None:
+        """Return the difference for a step of both runs; ``None`` if one of them has no list."""
+        old = _read_by(one, self._before, self._roots[0])
+        new = _read_by(other, self._after, self._roots[1])
+        if not (old and new):
+            return None
+        known, still = set(old), set(new)
+        return _FileChanges(
+            source=new[0] in self._changed and old[0] == new[0],
+            headers=len(new) - 1,
+            added=tuple(name for name in new[1:] if name not in known),
+            removed=tuple(name for name in old[1:] if name not in still),
+            changed=tuple(name for name in new[1:] if name in self._changed and name in known),
+        )
+
+
+def _read_by(span: Span, includes: Includes, root: str) -> list[str]:
+    """Return the source of a step and its headers: compilers name the source first."""
+    places = includes.steps.get(short_path(output_path(root, span.step), root), ())
+    return [includes.files[place] for place in places if place < len(includes.files)]
+
+
+def _header_groups(
+    read: Mapping[int, _FileChanges | None],
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield headers that differ for the same steps, and those steps."""
+    steps: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, files in read.items():
+        for kind in ("added", "removed", "changed") if files else ():
+            for name in getattr(files, kind):
+                steps[kind, name].append(index)
+    groups: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
+    for (kind, name), found in steps.items():
+        groups[kind, tuple(found)].append(name)
+    for (kind, indices), names in groups.items():
+        yield f"headers {kind}: {_named(names)}", indices

@@ -5,6 +5,7 @@ begins; a file that is locked, or a disk that is full, is left as it is. Both ar
 the caller. Rows are validated when they are read, and those that cannot be are skipped.
 """
 
+import lzma
 import sqlite3
 import time
 from collections.abc import Collection, Iterator
@@ -18,7 +19,8 @@ import msgspec
 
 from stoker.model.errors import StorageError
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Outcome, Run, RunSummary
+from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary
+from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
 
 # The statements that upgrade a file of each version to the next; a new file has version 0.
@@ -63,6 +65,7 @@ CREATE TABLE attempt (
         "ALTER TABLE attempt ADD COLUMN mode TEXT NOT NULL DEFAULT 'default'",
         "ALTER TABLE attempt ADD COLUMN collector TEXT NOT NULL DEFAULT 'none'",
     ),
+    ("ALTER TABLE run ADD COLUMN includes BLOB",),
 )
 _VERSION = len(_UPGRADES)
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
@@ -75,6 +78,7 @@ _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _TIMEOUT_S = 5.0  # seconds to wait for a lock
 _RECENT = 20_000  # attempts: several builds of PyTorch
+_MOST_INCLUDES = 1 << 29  # bytes
 _LARGEST_ID = (1 << 63) - 1
 
 _Identity = tuple[int, int] | None  # of a file: its device and number
@@ -174,6 +178,20 @@ class History:
                 step.collector.value,
             ),
         )
+
+    def add_includes(self, run: int, includes: Includes) -> None:
+        """Add the files that the compilers of a run read: about 30 bytes for each step."""
+        content = lzma.compress(msgspec.msgpack.encode(includes), preset=1)
+        self._write("UPDATE run SET includes = ? WHERE id = ?", (content, run))
+
+    def includes(self, run: int) -> Includes | None:
+        """Return what ``add_includes`` has stored; ``None`` if there is nothing."""
+        rows = self._read("SELECT includes FROM run WHERE id = ?", (run,))
+        try:
+            content = lzma.LZMADecompressor().decompress(rows[0][0], _MOST_INCLUDES)
+            return msgspec.msgpack.decode(content, type=Includes)
+        except (IndexError, TypeError, lzma.LZMAError, *UNDECODABLE):
+            return None
 
     def recent(self) -> tuple[StepRecord, ...]:
         """Return the latest finished attempts, oldest first, for the predictor."""

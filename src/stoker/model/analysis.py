@@ -135,7 +135,9 @@ class WhatIf(Value, frozen=True, kw_only=True):
 
 
 class Change(Value, frozen=True, kw_only=True):
-    """A step that both runs measured. ``why`` names what differs, as far as it was recorded."""
+    """A step that both runs measured. ``why`` and ``headers`` name what differs, as far as it was
+    recorded.
+    """
 
     title: str
     role: str
@@ -145,6 +147,7 @@ class Change(Value, frozen=True, kw_only=True):
     seconds: float
     peak: int
     why: tuple[str, ...]
+    headers: tuple[str, ...] = ()
 
 
 class Cause(Value, frozen=True, kw_only=True):

@@ -103,3 +103,15 @@ class Run(Value, frozen=True, kw_only=True):
     command: str
     directory: str
     summary: RunSummary | None
+
+
+class Includes(Value, frozen=True, kw_only=True):
+    """The files that the compilers of a run read. ``steps`` has the indices of the source and of
+    the headers for the output of each step. A file that could not be read has an empty digest.
+
+    Paths are relative to the directory of the run if they lie below it or below its parent.
+    """
+
+    files: tuple[str, ...] = ()
+    digests: tuple[bytes, ...] = ()
+    steps: dict[str, tuple[int, ...]] = {}

@@ -6,7 +6,7 @@ CMake and torch's cpp_extension write paths out, or behind a variable of the who
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from stoker.model.units import whole_number
@@ -113,11 +113,14 @@ def read_durations(folder: Path) -> dict[str, float]:
     return durations
 
 
-def read_discovered(folder: Path) -> dict[str, tuple[str, ...]]:
+def read_discovered(
+    folder: Path, wanted: Container[str] | None = None
+) -> dict[str, tuple[str, ...]]:
     """Return the files that compilers reported to have read, by output: mostly headers.
 
-    ``ninja -t deps`` prints the same, but writes to the folder. A record that a killed ninja left
-    incomplete ends the list, as it does for ninja.
+    ``wanted`` are the outputs to return, all by default. ``ninja -t deps`` prints the same, but
+    writes to the folder. A record that a killed ninja left incomplete ends the list, as it does for
+    ninja.
     """
     try:
         content = (folder / ".ninja_deps").read_bytes()
@@ -143,5 +146,5 @@ def read_discovered(folder: Path) -> dict[str, tuple[str, ...]]:
     return {
         paths[output]: tuple(paths[n] for n in numbers if n < known)
         for output, numbers in found.items()
-        if output < known
+        if output < known and (wanted is None or paths[output] in wanted)
     }

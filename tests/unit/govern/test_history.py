@@ -15,7 +15,7 @@ import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.errors import StorageError
 from stoker.model.govern import Basis, Collector, Mode, Reason, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Explanation, Intervention, Outcome, RunSummary
+from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome, RunSummary
 
 STEP = Step(
     key="k", role=Role.CUDA, source="a/é b.cu", output="a.o", compiler="nvcc",
@@ -114,6 +114,20 @@ def test_attempts_come_back_as_they_were(path: Path) -> None:
         assert again.recent() == (RECORD,)
         (kept,) = again.runs()
     assert (kept.command, kept.directory, kept.summary) == ("ninja", "/build", summary())
+
+
+def test_includes_come_back_as_they_were(path: Path) -> None:
+    includes = Includes(files=("é.cpp", "a.h"), digests=(b"1", b""), steps={"a.o": (0, 1)})
+    with History(path) as history:
+        run, other = history.start_run("ninja", "/"), history.start_run("make", "/")
+        history.add_includes(run, includes)
+        assert history.includes(run) == includes
+        assert history.includes(other) is history.includes(other + 1) is None
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE run SET includes = 'damaged'")
+    with History(path) as again:
+        assert again.includes(run) is None
+        assert len(again.runs()) == 2
 
 
 def test_only_finished_attempts_are_learned_from(path: Path) -> None:
@@ -390,7 +404,7 @@ def test_a_history_of_an_older_version_is_read_and_extended(old: Path) -> None:
         assert history.recent() == (OLD_RECORD,)
         assert [run.command for run in history.runs()] == ["make"]
     filled(old, 1)
-    assert version(old) == 5
+    assert version(old) == 6
     with History(old) as history:
         assert set(history.recent()) == {OLD_RECORD, RECORD}
 
@@ -437,7 +451,7 @@ def test_two_processes_upgrade_at_once(old: Path) -> None:
         opener.stdin.write("\n")
         opener.stdin.flush()
     assert [opener.communicate(timeout=60)[0] for opener in openers] == ["1\n"] * 3
-    assert version(old) == 5
+    assert version(old) == 6
 
 
 def test_two_at_once(path: Path) -> None:

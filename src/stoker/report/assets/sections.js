@@ -461,7 +461,7 @@ function comparisonCard() {
     { title: "peak before", num: true, cell: (row) => size(value(old, "peak", row.before)) },
     { title: "now", num: true, cell: (row) => size(value(STEPS, "peak", row.after)) },
     { title: "change", num: true, cell: (row) => (row.peak === undefined ? "" : signed(row.peak, size)) },
-    { title: "what differs", cell: (row) => el("div", { class: "muted" }, (row.why || []).map((text) => el("div", {}, text))) },
+    { title: "what differs", cell: (row) => el("div", { class: "muted" }, [...(row.why || []), ...(row.headers || [])].map((text) => el("div", {}, text))) },
   ];
   const show = (name) => {
     for (const [key, button] of Object.entries(buttons)) button.setAttribute("aria-pressed", String(key === name));
