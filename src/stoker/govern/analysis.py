@@ -13,7 +13,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.bounds import cpu_bound, memory_bound
-from stoker.govern.dependencies import Dependencies, output_path
+from stoker.govern.dependencies import Dependencies
 from stoker.govern.summary import uncontended
 from stoker.model.analysis import (
     Accuracy,
@@ -215,7 +215,7 @@ def critical_path(
 
 def _name(root: str, index: int, span: Span) -> str:
     """Return the path of its output; custom commands have none, and get a name of their own."""
-    return output_path(root, span.step) if span.step.output else f"{span.title} ({index})"
+    return span.step.output_path(root) if span.step.output else f"{span.title} ({index})"
 
 
 def _alone(span: Span) -> float:

@@ -5,15 +5,16 @@ Pure. What the compilers of both runs read is passed in, where it was recorded.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
 
-from stoker.govern.dependencies import output_path, short_path
 from stoker.model.analysis import Cause, Change, Comparison, RunAnalysis, Span
 from stoker.model.govern import Role
-from stoker.model.runs import Includes
+from stoker.model.runs import Includes, short_path
 from stoker.model.units import size
 from stoker.model.value import Value
 
-_MOST_NAMES = 6  # flags or headers of a difference that are named
+_MOST_FLAGS, _MOST_HEADERS = 6, 4  # of a difference that are named
+_MOST_CAUSES = 100  # headers that differ for the same steps are one cause
 _NOTABLE_INPUT = 0.01  # share by which the inputs of a link must change to be named
 _SAME_CPU_TIME = 0.05  # share by which CPU time may differ where only the CPUs were busier
 _LONGER = 0.1  # share by which the wall time must differ then
@@ -53,7 +54,7 @@ def _causes(
         for text in change.why:
             groups[text].append(change)
     by_index = {change.after: change for change in changes}
-    for text, steps in _header_groups(read):
+    for text, steps in _header_groups(read, {n: change.cpu_s for n, change in by_index.items()}):
         groups[text] = [by_index[index] for index in steps]
     causes = (
         Cause(
@@ -86,7 +87,8 @@ def _pairs(
 ) -> dict[int, int]:
     pairs: dict[int, int] = {}
     for name_of in (_by_output, _by_source):
-        free_old = [index for index in old if index not in pairs.values()]
+        matched = set(pairs.values())
+        free_old = [index for index in old if index not in matched]
         free_new = [index for index in new if index not in pairs]
         counts = Counter(name_of(before[index]) for index in free_old)
         twice = Counter(name_of(after[index]) for index in free_new)
@@ -156,10 +158,16 @@ def _differences(what: str, before: Sequence[str], after: Sequence[str]) -> Iter
             yield f"{what} {name}: {_named(words)}"
 
 
-def _named(words: Sequence[str]) -> str:
-    rest = len(words) - _MOST_NAMES
+def _named(words: Sequence[str], most: int = _MOST_FLAGS) -> str:
+    rest = len(words) - most
     more = f" and {rest} more" if rest > 0 else ""
-    return f"{' '.join(words[:_MOST_NAMES])}{more}"
+    return f"{' '.join(words[:most])}{more}"
+
+
+def _named_headers(paths: Sequence[str]) -> str:
+    """Name headers as sources do: of `/usr/include/c++/12/vector`, what follows `include/`."""
+    first = [path.rpartition("/include/")[2] for path in paths[:_MOST_HEADERS]]
+    return _named([*first, *paths[_MOST_HEADERS:]], _MOST_HEADERS)
 
 
 # -- headers -------------------------------------------------------------------------------------
@@ -183,12 +191,13 @@ class _FileChanges(Value, frozen=True, kw_only=True):
     def texts(self) -> Iterator[str]:
         """Yield what is shown for the step itself."""
         if self.added:
-            new = f"{len(self.added)} of them new: {_named(self.added)}"
+            new = f"{len(self.added)} of them new: {_named_headers(self.added)}"
             yield f"includes {_headers(self.headers)}, {new}"
         if self.removed:
-            yield f"no longer includes {_headers(len(self.removed))}: {_named(self.removed)}"
+            gone = f"{_headers(len(self.removed))}: {_named_headers(self.removed)}"
+            yield f"no longer includes {gone}"
         if self.changed:
-            yield f"{_headers(len(self.changed))} changed: {_named(self.changed)}"
+            yield f"{_headers(len(self.changed))} changed: {_named_headers(self.changed)}"
 
 
 def _headers(count: int) -> str:
@@ -231,14 +240,16 @@ class _Files:
 
 def _read_by(span: Span, includes: Includes, root: str) -> list[str]:
     """Return the source of a step and its headers: compilers name the source first."""
-    places = includes.steps.get(short_path(output_path(root, span.step), root), ())
+    places = includes.steps.get(short_path(span.step.output_path(root), root), ())
     return [includes.files[place] for place in places if place < len(includes.files)]
 
 
 def _header_groups(
-    read: Mapping[int, _FileChanges | None],
+    read: Mapping[int, _FileChanges | None], cpu_s: Mapping[int, float]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield headers that differ for the same steps, and those steps."""
+    """Yield the headers that differ for the same steps, and those steps: only the groups with the
+    largest changes of CPU time, because a new compiler changes thousands of headers.
+    """
     steps: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, files in read.items():
         for kind in ("added", "removed", "changed") if files else ():
@@ -247,5 +258,8 @@ def _header_groups(
     groups: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
     for (kind, name), found in steps.items():
         groups[kind, tuple(found)].append(name)
-    for (kind, indices), names in groups.items():
-        yield f"headers {kind}: {_named(names)}", indices
+    largest = nlargest(
+        _MOST_CAUSES, groups, key=lambda group: abs(sum(map(cpu_s.__getitem__, group[1])))
+    )
+    for kind, indices in largest:
+        yield f"headers {kind}: {_named_headers(groups[kind, indices])}", indices

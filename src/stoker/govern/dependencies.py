@@ -6,26 +6,9 @@ and stamps, take no time and pass their own needs on.
 
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
-from posixpath import dirname, join, normpath
+from posixpath import join, normpath
 
-from stoker.model.govern import Step
 from stoker.source.ninja import Edge
-
-
-def output_path(root: str, step: Step) -> str:
-    """Return the absolute path of a step's output; ``root`` is the directory of its run."""
-    return normpath(join(root, step.directory, step.output))
-
-
-def short_path(path: str, directory: str) -> str:
-    """Return a path that is the same for every copy of a tree: relative to the directory of the run
-    if it lies below that or below its parent, such as the source beside a build folder.
-    """
-    text = path.encode(errors="surrogateescape").decode(errors="replace")
-    for base, start in ((directory, ""), (dirname(directory), "../")):
-        if base not in ("", "/") and text.startswith(f"{base}/"):
-            return start + text[len(base) + 1 :]
-    return text
 
 
 class Dependencies:

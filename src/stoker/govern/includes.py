@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import join, normpath, splitext
 
-from stoker.govern.dependencies import short_path
 from stoker.model.govern import Step
-from stoker.model.runs import Includes
+from stoker.model.runs import Includes, short_path
 from stoker.source.ninja import read_discovered
 
 _DIGEST = 8  # bytes: enough to notice a change

@@ -5,6 +5,7 @@ Memory is in bytes, time in seconds. ``State`` and ``Decision`` are the two side
 
 from collections.abc import Sequence
 from enum import StrEnum
+from posixpath import join, normpath
 from typing import Annotated
 
 from msgspec import Meta
@@ -94,6 +95,10 @@ class Step(Value, frozen=True, kw_only=True):
     threads: Count = 1  # nvcc's --threads; 0: as many as there are CPUs
     input_bytes: Bytes = 0  # of a link or archive
     collector: Collector = Collector.NONE
+
+    def output_path(self, root: str) -> str:
+        """Return the absolute path of its output; ``root`` is the directory of its run."""
+        return normpath(join(root, self.directory, self.output))
 
     @property
     def folder(self) -> str:

@@ -1,6 +1,7 @@
 """A governed run and its results."""
 
 from enum import StrEnum
+from posixpath import dirname
 
 from msgspec.structs import replace
 
@@ -105,11 +106,21 @@ class Run(Value, frozen=True, kw_only=True):
     summary: RunSummary | None
 
 
+def short_path(path: str, directory: str) -> str:
+    """Return a path that is the same for every copy of a tree: relative to the directory of the run
+    if it lies below that or below its parent, such as the source beside a build folder.
+    """
+    text = path.encode(errors="surrogateescape").decode(errors="replace")
+    for base, start in ((directory, ""), (dirname(directory), "../")):
+        if base not in ("", "/") and text.startswith(f"{base}/"):
+            return start + text[len(base) + 1 :]
+    return text
+
+
 class Includes(Value, frozen=True, kw_only=True):
     """The files that the compilers of a run read. ``steps`` has the indices of the source and of
     the headers for the output of each step. A file that could not be read has an empty digest.
-
-    Paths are relative to the directory of the run if they lie below it or below its parent.
+    Every path is a ``short_path``.
     """
 
     files: tuple[str, ...] = ()

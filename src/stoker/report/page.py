@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker.model.analysis import Report, ReportedRun, Span
 from stoker.model.govern import Basis
@@ -43,7 +44,7 @@ def page_data(report: Report) -> dict[str, Any]:
         "cost": report.cost,
         "currency": report.currency,
         "shown": _run_data(report.shown),
-        "before": _run_data(report.before) if report.before else None,
+        "before": _earlier_data(report.before) if report.before else None,
         "comparison": report.comparison,
         "what_if": report.what_if,
     }
@@ -53,6 +54,14 @@ def _run_data(reported: ReportedRun) -> dict[str, Any]:
     run = msgspec.structs.asdict(reported.run)
     spans = run.pop("spans")
     return {**run, "columns": _columns(spans), "build": reported.build}
+
+
+def _earlier_data(reported: ReportedRun) -> dict[str, Any]:
+    """Return what a comparison shows of the earlier run."""
+    columns = ("title", "cpu_seconds", "peak")
+    spans = reported.run.spans
+    run = _run_data(ReportedRun(run=replace(reported.run, spans=()), build=reported.build))
+    return run | {"columns": {name: [getattr(span, name) for span in spans] for name in columns}}
 
 
 class _Table:

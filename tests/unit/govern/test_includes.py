@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.dependencies import short_path
 from stoker.govern.includes import parse_dependency_file, read_includes
 from stoker.model.govern import Role, Step
-from stoker.model.runs import Includes
+from stoker.model.runs import Includes, short_path
 
 
 def step(output: str) -> Step:

@@ -438,7 +438,7 @@ function settingsPart(settings) {
 function comparisonCard() {
   const before = DATA.before, found = DATA.comparison;
   if (!before) return null;
-  const old = new Steps(before.columns);
+  const old = before.columns;
   const figure = (name, one, other, text) => el("div", { class: "tile" }, el("div", { class: "name" }, name), el("div", { class: "value" }, text(other)),
     el("div", { class: "note" }, one ? change(other / one - 1) : "", ` before: ${text(one)}`));
   const tiles = el("div", { class: "tiles" }, figure("Wall time", before.wall_s, RUN.wall_s, duration), figure("CPU time", before.cpu_s, RUN.cpu_s, duration),
