@@ -39,13 +39,7 @@ def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 @pytest.fixture
 def need() -> Callable[[str], str]:
     """``need("nvcc")`` returns its path; if it is missing, the test is skipped, or fails in CI."""
-
-    def find(tool: str) -> str:
-        if path := shutil.which(tool):
-            return path
-        missing(f"{tool} is not on the PATH")
-
-    return find
+    return find_tool
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +57,7 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
 def browser() -> Iterator[Browser]:
     """Headless Chromium; each test opens its own page."""
     for tool in ("chromium", "chromedriver"):
-        if not shutil.which(tool):
-            missing(f"{tool} is not on the PATH")
+        find_tool(tool)
     with opened_browser() as found:
         yield found
 
@@ -90,6 +83,11 @@ def stoker(tmp_path: Path) -> Stoker:
         )
 
     return run
+
+
+def find_tool(name: str) -> str:
+    """Return the path of a program that a test needs."""
+    return shutil.which(name) or missing(f"{name} is not on the PATH")
 
 
 def missing(what: str) -> NoReturn:

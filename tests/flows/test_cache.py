@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -165,8 +164,7 @@ def test_host_code_that_nvccs_preprocessor_hides_compiles_again(
     project: CachedProject, need: Need
 ) -> None:
     """In its usual mode ccache finds the old object, since nvcc -E always has __CUDA_ARCH__."""
-    if not shutil.which("nvcc"):
-        pytest.skip("nvcc is not on the PATH")
+    need("nvcc")
     (project.root / "kernel.cu").write_text(CUDA)
     header, made = project.root / "host.h", project.root / "out/kernel.o"
     project.write_rules(f"build kernel.o: nvcc {project.root}/kernel.cu\n")
@@ -212,8 +210,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
 
 def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
-    if not shutil.which("nvcc"):
-        pytest.skip("nvcc is not on the PATH")
+    need("nvcc")
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "CMakeLists.txt").write_text(

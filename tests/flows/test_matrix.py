@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from built_libraries import Need
-from conftest import PROJECTS, Stoker
+from conftest import PROJECTS, Stoker, find_tool
 from governed import wait_until
 from held_locks import held_elsewhere
 from slim_libraries import build_library, cubins
@@ -66,10 +66,7 @@ def torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small wheel of PyTorch with device code for three GPUs."""
     folder = tmp_path_factory.mktemp("torch")
 
-    def need(tool: str) -> str:
-        return shutil.which(tool) or pytest.skip(f"{tool} is not on the PATH")
-
-    return make_torch(folder, need)
+    return make_torch(folder, find_tool)
 
 
 def make_torch(folder: Path, need: Need) -> Path:

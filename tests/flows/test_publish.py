@@ -18,7 +18,7 @@ import pytest
 
 from catalogue_stores import check_whole
 from catalogue_wheels import make_library, make_wheel
-from conftest import Stoker, missing
+from conftest import Stoker, find_tool
 from stoker.model.slim import SlimRecord
 
 COMMAND = Path(sys.executable).with_name("stoker")
@@ -32,15 +32,12 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheels of one project for three variants, and an extension of one of them."""
     folder = tmp_path_factory.mktemp("variants")
 
-    def need(tool: str) -> str:
-        return shutil.which(tool) or missing(f"{tool} is not on the PATH")
-
     for variant, archs in {
         "cu128-sm80": ["sm_80"],
         "cu128-sm90": ["sm_90"],
         "cpu": [],
     }.items():
-        library = make_library(need, folder / "build" / variant, archs) if archs else None
+        library = make_library(find_tool, folder / "build" / variant, archs) if archs else None
         make_wheel(folder / "wheels", variant=variant, library=library, requires=["millstone==2.0"])
     make_wheel(folder / "wheels", name="millstone", version="2.0", variant="cpu")
     return folder / "wheels"

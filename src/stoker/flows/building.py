@@ -28,6 +28,7 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
 from stoker.model.govern import Trace
 from stoker.model.plan import Plan
+from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
 from stoker.model.value import Value
@@ -93,7 +94,7 @@ def build(
             plan = _repeated(subject, plan, recorded, watcher)
         work = stack.enter_context(held(_work_folder(subject, apart)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
-        what = f"stoker build {folder.path.name}"
+        what = build_command(folder.path.name)
         broadcast = stack.enter_context(Broadcast(what, source.path))
         watcher = replace(watcher, show=broadcast.through(watcher.show))
         run = _BuildRun(asked, request, watcher, subject, plan, work, folder)

@@ -127,10 +127,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 def _find_run(number: str) -> Run:
     with History() as history:
-        found = [run for run in history.runs() if str(run.id) == number]
-    if not found:
-        raise UsageError(f"the history has no run {number}", hints=["stoker history"])
-    return found[0]
+        return history.find(number)
 
 
 def _measured(run: Run) -> Measured:

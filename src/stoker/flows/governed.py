@@ -160,8 +160,6 @@ class Session:
         """Run a command and return its status; a signal counts as 128 plus its number. Without
         ``output`` the command inherits ours. Raise an error if the command had to be stopped
         because the disk was full.
-
-        An error where the disk is so full that it had to be stopped.
         """
         files = files_for(int(env.get("STOKER_JOBS", 0)))
         words = _preloaded(command, env, cwd)
@@ -356,8 +354,6 @@ def session(
     """Open a governed session. ``what`` is its name in the history. Every event goes to ``show``.
     ``folder`` is where the build grows, by default the current one; ``growth`` is the most bytes it
     may add.
-
-    ``folder`` is where the build grows, here if not given; ``growth`` bytes are all that it may.
     """
     tree, here, run = FileTree(), str(current_folder()), _run_number()
     limit = read_memory(tree).limit

@@ -111,8 +111,6 @@ def _ask(python: str) -> _Python:
 def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
     """Return the host that words describe: ``l40s``, ``h100 avx512``, ``cpu``, ``sm80
     linux-x86_64``. The rest is as on this machine.
-
-    What the words leave open is as on this machine.
     """
     variant = parse(text, machine)
     named = tuple(_named_gpu(text, target) for target in variant.gpus)

@@ -28,9 +28,9 @@ from stoker.model.analysis import (
 )
 from stoker.model.artifact import LibraryFacts
 from stoker.model.build import BuildRecord
-from stoker.model.errors import StokerError, UsageError
+from stoker.model.errors import StokerError
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Includes, Outcome, Run
+from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
 from stoker.settings.prices import Prices
 from stoker.settings.toml import find_file, read_file
@@ -39,7 +39,6 @@ from stoker.source.ninja import Edge, read_edges
 Say = Callable[[str], None]
 
 _LARGEST_PHASES = 256 << 20  # bytes
-_BUILD = "stoker build "  # and the name of the run folder: the command of a build's run
 _CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor
 # Rows of the what-if table: a name, and factors for CPUs and memory.
 _MACHINES = (
@@ -88,22 +87,8 @@ def make_report(
 
 
 def find_run(word: str | None) -> Run:
-    """Return the run with that number, or of that run folder; the latest run if not given."""
     with History() as history:
-        runs = history.runs()
-    if not runs:
-        hints = ["`stoker run -- ninja` measures a build"]
-        raise UsageError("the history has no runs", hints=hints)
-    if word is None:
-        return runs[0]
-    name = f"{_BUILD}{Path(word).name}"
-    for run in runs:
-        if str(run.id) == word or run.command == name:
-            return run
-    raise UsageError(
-        f"the history has no run '{word}'",
-        hints=["`stoker history` lists the runs", "or give the run folder of a build"],
-    )
+        return history.find(word)
 
 
 def find_phases(run: RunAnalysis) -> dict[int, tuple[Phase, ...]]:
@@ -171,8 +156,9 @@ def _dependencies(run: Run, attempts: Sequence[Attempt]) -> Dependencies:
 
 def _record(run: Run) -> tuple[Path, BuildRecord | None]:
     """Return the run folder of a build, and its record where there is one that can be read."""
-    folder = run_folder.root() / run.command.removeprefix(_BUILD)
-    if not run.command.startswith(_BUILD):
+    name = run_folder_of(run.command)
+    folder = run_folder.root() / (name or "")
+    if name is None:
         return folder, None
     try:
         content = (folder / run_folder.RECORD).read_bytes()

@@ -62,11 +62,11 @@ def find_trace(source: str) -> Trace:
     )
 
 
-def _trace_of_run(run: int) -> Trace:
+def _trace_of_run(number: int) -> Trace:
     with History() as history:
-        attempts = history.attempts(run)
-        command = next((known.command for known in history.runs() if known.id == run), None)
+        run = history.find(str(number))
+        attempts = history.attempts(run.id)
     steps = tuple(attempt.record for attempt in attempts if attempt.outcome is Outcome.DONE)
-    if command is None or not steps:
-        raise UsageError(f"the history has no steps of a run {run}")
-    return Trace(what=command, steps=steps)
+    if not steps:
+        raise UsageError(f"the history has no steps of a run {number}")
+    return Trace(what=run.command, steps=steps)

@@ -86,8 +86,6 @@ class Client:
     """A run's connection to its governor. Leaving the ``with`` block tells the governor that the
     run is over. Unless a governor already serves another run, none exists until the first step
     asks.
-
-    Where no governor serves another run already, this one has none until the first step asks.
     """
 
     def __init__(self, options: GovernorOptions, *, run: int, command: str, directory: str):

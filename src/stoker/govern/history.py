@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from stoker.model.errors import StorageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary
+from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary, build_command
 from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
 
@@ -209,6 +209,23 @@ class History:
         """Return all runs, newest first."""
         rows = self._read(f"SELECT {_RUN_COLUMNS} FROM run ORDER BY id DESC")
         return tuple(run for row in rows if (run := _run(row)))
+
+    def find(self, word: str | None) -> Run:
+        """Return the run with that number, or of that run folder; the latest run if not given."""
+        runs = self.runs()
+        if not runs:
+            raise UsageError(
+                "the history has no runs", hints=["`stoker run -- ninja` measures a build"]
+            )
+        if word is None:
+            return runs[0]
+        for run in runs:
+            if str(run.id) == word or run.command == build_command(Path(word).name):
+                return run
+        raise UsageError(
+            f"the history has no run '{word}'",
+            hints=["`stoker history` lists the runs", "or give the run folder of a build"],
+        )
 
     def attempts_by_run(self) -> dict[int, int]:
         """Return the number of attempts of each run."""

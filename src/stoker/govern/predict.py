@@ -79,9 +79,6 @@ class Predictor:
     """Predicts steps from the records it was given, oldest first, and learns from each new one.
     ``durations`` are the latest of each build folder, by output; those of a build tool would
     include waiting.
-
-    ``durations`` are the latest of each build folder, by output: those that a build tool saw
-    include the time a step waited.
     """
 
     def __init__(self, rows: Iterable[StepRecord] = ()):

@@ -6,15 +6,17 @@ once, so that a step stays where it began when the link is switched.
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 from stoker.model.errors import StorageError
 from stoker.model.machine import Scratch
 from stoker.model.units import size
-from stoker.outside import files, locks
+from stoker.outside import files
 from stoker.outside.folders import private_folder
+from stoker.outside.temporary import folder_of_process, sweep
+
+_PREFIX = "run-"
 
 
 class ScratchFolder:
@@ -51,6 +53,9 @@ class ScratchFolder:
         self._switch(to_ram=self._ram is not None)
 
     def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # an empty folder is deleted sooner
+            (self._disk / "now").unlink(missing_ok=True)
+            (self._disk / "steps").rmdir()
         self._stack.close()
 
     def look(self) -> str | None:
@@ -86,21 +91,9 @@ class ScratchFolder:
         self._in_ram = to_ram
 
 
-@contextmanager
-def folder_of_run(parent: Path) -> Iterator[Path]:
-    """Create and yield a folder that is removed with its run; if that is killed, by the
-    next run.
-    """
-    base = private_folder(_base(parent))
-    _sweep(base)
-    path = base / f"{os.getpid()}-{os.urandom(4).hex()}"
-    # The lock comes first and goes last: a folder without a held lock is left over.
-    with locks.held(_lock_of(path)):
-        try:
-            path.mkdir()
-            yield path
-        finally:
-            _remove(path)
+def folder_of_run(parent: Path) -> AbstractContextManager[Path]:
+    """Create a folder that is removed with its run; if that is killed, by the next run."""
+    return folder_of_process(private_folder(_base(parent)), _PREFIX)
 
 
 def _base(parent: Path) -> Path:
@@ -115,22 +108,4 @@ def _sweep(base: Path) -> None:
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         return
-    for lock in base.glob("*.lock"):
-        if not locks.is_held(lock):
-            _remove(lock.with_suffix(""))
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder. Ignore files that cannot be removed: they must not end a build or hide its
-    result.
-    """
-    with suppress(OSError):
-        (path / "now").unlink(missing_ok=True)
-        (path / "steps").rmdir()
-    files.remove_tree(path)
-    with suppress(OSError):
-        _lock_of(path).unlink(missing_ok=True)
-
-
-def _lock_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.lock")
+    sweep(base, _PREFIX)

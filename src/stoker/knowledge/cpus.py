@@ -87,8 +87,6 @@ def cpu_needs(name: str) -> frozenset[str]:
 def cpu_offers(name: str) -> frozenset[str]:
     """Return the features of a CPU that is known only by this name. A CPU of a level also runs code
     for the earlier levels of the table.
-
-    A CPU of a level also runs code for the levels before it: the table lists them in that order.
     """
     if name not in cpu_levels():
         return cpu_needs(name)

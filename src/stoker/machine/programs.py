@@ -16,8 +16,6 @@ def read_program(
 ) -> tuple[Tool, ...]:
     """Return the program on the PATH and, if different, those in the folders ``beside`` it. A
     program that a variable names is the only one: the user wants no other.
-
-    A program that a variable names is the only one: its user wants no other.
     """
     command = probe.environment.get(program.variable, "") if program.variable else ""
     if command.strip():

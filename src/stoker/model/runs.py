@@ -9,6 +9,18 @@ from stoker.model.caching import CacheUse
 from stoker.model.govern import Basis, Bytes, Mode, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
+_BUILD = "stoker build "
+
+
+def build_command(run_folder: str) -> str:
+    """Return the command by which the history knows a build: it names the build's run folder."""
+    return f"{_BUILD}{run_folder}"
+
+
+def run_folder_of(command: str) -> str | None:
+    """Return the name of the run folder of a build, by the command of its run."""
+    return command.removeprefix(_BUILD) if command.startswith(_BUILD) else None
+
 
 class Outcome(StrEnum):
     """How an attempt ended."""

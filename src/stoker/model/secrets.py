@@ -1,7 +1,5 @@
 """Replaces tokens, passwords and keys in text that is shown or stored, rather too many than too
 few. This is the only module that defines what a secret looks like.
-
-The only place that knows what a secret looks like.
 """
 
 import re

@@ -159,8 +159,6 @@ def stream(
 def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
     """Yield the output of a program as it is written; a failure of the program is an error. Leaving
     the block early ends the program, which is not an error.
-
-    Leaving the block early ends it, which is no error.
     """
     words = [os.fspath(word) for word in command]
     _log_command(words)

@@ -2,21 +2,20 @@
 
 import glob
 import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.model.errors import StokerError, StorageError
 from stoker.outside import locks
+from stoker.outside.files import remove_tree
 
 
 @contextmanager
 def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
     """Create and yield a new folder in ``parent``, and delete the folders of killed processes."""
-    _sweep(parent, prefix)
-    path = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
+    sweep(parent, prefix)
+    path = parent / f"{prefix}{os.getpid()}-{os.urandom(4).hex()}"
     # The lock is created first and deleted last: a folder without a held lock is a leftover.
     with locks.held(_lock_of(path)):
         try:
@@ -29,7 +28,8 @@ def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
             _remove(path)
 
 
-def _sweep(parent: Path, prefix: str) -> None:
+def sweep(parent: Path, prefix: str) -> None:
+    """Delete the folders that killed processes left in ``parent``."""
     found = parent.glob(f"{glob.escape(prefix)}*")
     for path in {path.with_suffix("") if path.suffix == ".lock" else path for path in found}:
         # Deleted while its lock is held, so that no process that starts to use it is disturbed.
@@ -46,7 +46,7 @@ def _is_mine(path: Path) -> bool:
 
 def _remove(path: Path) -> None:
     """Remove a folder. Ignore files that cannot be removed, so that they do not hide the result."""
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     with suppress(OSError):
         _lock_of(path).unlink()
 

@@ -36,8 +36,6 @@ class _Pyproject(msgspec.Struct, frozen=True, rename="kebab"):
 class Package(Value, frozen=True, kw_only=True):
     """A Python package. ``front_end`` is ``None`` if pip has nothing to build. ``torch_names`` is
     what setup.py may use of torch; ``None`` if it does not import it.
-
-    ``torch_names`` is what setup.py may use of torch; ``None`` where it does not import it.
     """
 
     name: str | None

@@ -1,6 +1,5 @@
 """Real libraries, damaged at random, give facts or a problem with its place."""
 
-import shutil
 import tempfile
 import zlib
 from functools import cache
@@ -10,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, BytesReader, build, entry, region
-from conftest import missing
+from conftest import find_tool
 from damaged_libraries import damaged, places
 from stoker.artifact.closure import resolve
 from stoker.artifact.fatbin import FatbinLookout
@@ -37,17 +36,13 @@ std::string twice(const std::string& word) { return word + word; }
 """
 
 
-def _find(tool: str) -> str:
-    return shutil.which(tool) or missing(f"{tool} is not on the PATH")
-
-
 @cache
 def _original() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "code.bin").write_bytes(DEVICE_CODE * 2)
         Path(folder, "cask.bin").write_bytes(b"index" + DEVICE_CODE)
         flags = ("-Wl,-rpath,$ORIGIN", "-Wl,-soname,libmill.so.1")
-        return build(_find, Path(folder), *flags, source=SOURCE).read_bytes()
+        return build(find_tool, Path(folder), *flags, source=SOURCE).read_bytes()
 
 
 @cache

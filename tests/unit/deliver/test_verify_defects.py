@@ -6,22 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from conftest import missing
+from conftest import find_tool, missing
 from defective_wheels import DEFECTS, MACHINE, Workshop, wrong_hash
 from stoker.deliver.verify.tested import Verification
 from stoker.flows.verifying import verify
 from stoker.model.finding import Severity
 
 
-def _need(tool: str) -> str:
-    return shutil.which(tool) or missing(f"{tool} is not on the PATH")
-
-
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     if MACHINE not in ("x86_64", "aarch64"):
         missing(f"there is no manylinux policy in this test for {MACHINE}")
-    return Workshop(_need, tmp_path_factory.mktemp("workshop"))
+    return Workshop(find_tool, tmp_path_factory.mktemp("workshop"))
 
 
 @pytest.fixture

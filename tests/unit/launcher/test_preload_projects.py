@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import missing
 from unit.launcher.preloaded import Preloaded
 from unit.launcher.scripted import ScriptedGovernor
 
@@ -158,7 +159,7 @@ def test_a_folder_that_cmake_configured_without_us(
 ) -> None:
     """The system's ninja and the one of the package index."""
     if not Path(ninja).exists():
-        pytest.skip(ninja)
+        missing(f"there is no {ninja}")
     build = tmp_path / "build"
     ungoverned(preloaded, *configure(need, cmake_project, build, "Ninja"), cwd=tmp_path)
     ungoverned(preloaded, ninja, "-C", str(build), cwd=tmp_path)

@@ -40,8 +40,6 @@ class Record(Value, frozen=True, kw_only=True):
 class _Wanted(Value, frozen=True, kw_only=True):
     """A tree to make. ``make`` fills a folder, under a lock with this descriptor, and returns what
     it made. One that ``resumes`` can use the rest of an earlier attempt.
-
-    One that ``resumes`` can use what an earlier attempt left there.
     """
 
     key: str

@@ -32,8 +32,6 @@ def make_stub(home: Path, stub: Stub, *, compiler: str, work: Path) -> None:
 def functions(prefix: str, headers: Iterable[str]) -> list[str]:
     """Return all functions that a program with these headers may call, sorted. A few names too many
     are harmless; types, recognised by their suffix, are left out.
-
-    A few names too many do no harm; types, known by their ending, are left out.
     """
     names: set[str] = set()
     for header in headers:

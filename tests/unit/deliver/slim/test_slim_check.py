@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from built_libraries import CUBIN, PTX, BytesReader, entry, region
-from conftest import missing
+from conftest import find_tool
 from damaged_libraries import damaged, places
 from slim_libraries import build_library, code, cubins, only, said_to_be
 from stoker.artifact.elf import Elf
@@ -26,10 +25,6 @@ from stoker.model.errors import ArtifactError
 SIZE = 12000
 
 
-def _find(tool: str) -> str:
-    return shutil.which(tool) or missing(f"{tool} is not on the PATH")
-
-
 @cache
 def _original() -> bytes:
     """Said to be for x86-64, whose pages are small: nothing of it is loaded here."""
@@ -37,7 +32,7 @@ def _original() -> bytes:
     regions.append(region([entry(PTX, 90, b"ptx"), entry(CUBIN, 80, code(7, SIZE))], 256))
     more = "const char* inside = region1 + 80;"
     with tempfile.TemporaryDirectory() as folder:
-        return said_to_be(62, build_library(_find, Path(folder), regions, more=more))
+        return said_to_be(62, build_library(find_tool, Path(folder), regions, more=more))
 
 
 @cache

@@ -137,8 +137,6 @@ CASES: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_memory_and_time(case: str, tmp_path: Path) -> None:
     """The time limit is far above what is needed, and far below what squares of counts take."""
-    if "packed code" in case:
-        pytest.importorskip("lz4")
     content = CASES[case]()
     path, made = tmp_path / "libmill.so", tmp_path / "made.so"
     path.write_bytes(content)
