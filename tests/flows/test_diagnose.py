@@ -107,7 +107,7 @@ def test_standard_input() -> None:
     ("arguments", "part"),
     [
         (("diagnose", "no-such.log"), "there is no log or run 'no-such.log'"),
-        (("diagnose", "4711"), "no run 4711"),
+        (("diagnose", "4711"), "the history has no runs"),
         (("diagnose", "--json", "--fix-script", "-"), "choose one of"),
         (("diagnose",), "LOG|-|RUN"),
         (("explain", "oom-nvc"), "did you mean oom-nvcc"),
