@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 from stoker.govern.command_line import build_folder
 from stoker.source.ninja import Edge, Graph, read_durations, read_graph
@@ -36,6 +37,8 @@ class Graphs:
     def __init__(self, durations: Mapping[str, Mapping[str, float]]) -> None:
         self._durations = durations
         self._paths: dict[tuple[int, str], dict[str, float]] = {}
+        self._ninjas: dict[tuple[int, str], Ninja | None] = {}  # whose targets were read
+        self._expected: dict[tuple[int, str], set[str]] = {}  # outputs, and those that surprised
         self._left: list[tuple[int, dict[str, float | None]]] = []
 
     def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
@@ -43,19 +46,25 @@ class Graphs:
         build.
 
         The output of a custom command is not known (``""``). Many steps may need it, so it gets the
-        longest path. ``asker`` is the process that asks; a ninja above it knows the targets.
+        longest path. ``asker`` is the process that asks; a ninja above it knows the targets. One
+        build may run several ninjas in one folder, each with its own targets.
         """
         key = run, folder
-        if key not in self._paths:
-            self._paths[key] = {}
-            targets = ninja_targets(asker) if asker else ()
-            loading = key, targets, dict(self._durations.get(build_folder(folder), {}))
-            Thread(target=self._load, args=loading, daemon=True).start()
-        return self._paths[key].get(output, 0.0)
+        paths = self._paths.setdefault(key, {})
+        if key not in self._ninjas or (output in paths and output not in self._expected[key]):
+            self._expected.setdefault(key, {""}).add(output)
+            ninja = find_ninja(asker) if asker else None
+            if key not in self._ninjas or ninja != self._ninjas[key]:
+                self._ninjas[key] = ninja
+                loading = key, ninja, dict(self._durations.get(build_folder(folder), {}))
+                Thread(target=self._load, args=loading, daemon=True).start()
+        return paths.get(output, 0.0)
 
     def forget(self, run: int) -> None:
         """Drop the graphs of a run that has ended."""
-        self._paths = {key: paths for key, paths in self._paths.items() if key[0] != run}
+        for key in [key for key in self._paths if key[0] == run]:
+            for kept in (self._paths, self._ninjas, self._expected):
+                kept.pop(key, None)
 
     def news(self) -> Iterator[tuple[int, dict[str, float | None]]]:
         """Yield run and remaining steps of each folder that was read since the last call."""
@@ -63,14 +72,16 @@ class Graphs:
             yield self._left.pop()
 
     def _load(
-        self, key: tuple[int, str], targets: tuple[str, ...], known: Mapping[str, float]
+        self, key: tuple[int, str], ninja: "Ninja | None", known: Mapping[str, float]
     ) -> None:
         folder = Path(key[1])
         graph, durations = read_graph(folder), {**read_durations(folder), **known}
         paths = longest_paths(graph.edges, durations)
-        self._paths[key] = {"": max(paths.values(), default=0.0), **paths}
-        ages = _Ages(folder)
-        self._left.append((key[0], steps_left(graph, durations, targets, ages.of)))
+        left = steps_left(graph, durations, ninja.targets if ninja else (), _Ages(folder).of)
+        if expected := self._expected.get(key):  # else the run has ended
+            expected.update(left)
+            self._paths[key] = {"": max(paths.values(), default=0.0), **paths}
+            self._left.append((key[0], left))
 
 
 class WorkLeft:
@@ -134,21 +145,29 @@ class _Ages:
         return self._known[path]
 
 
-def ninja_targets(pid: int) -> tuple[str, ...]:
-    """Return the targets of the ninja above a process; none if there is no ninja or no /proc."""
+class Ninja(NamedTuple):
+    """A running ninja and the targets of its command line."""
+
+    pid: int
+    targets: tuple[str, ...]
+
+
+def find_ninja(pid: int) -> Ninja | None:
+    """Return the ninja above a process; ``None`` if there is no ninja or no /proc."""
     while pid > 1:
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
             status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         except OSError:
-            return ()
+            return None
         if words and words[0].rpartition(b"/")[2] == b"ninja":
-            return tuple(_targets([word.decode(errors="surrogateescape") for word in words[1:]]))
+            arguments = (word.decode(errors="surrogateescape") for word in words[1:])
+            return Ninja(pid, tuple(_targets(arguments)))
         pid = int(status.rpartition(")")[2].split()[1])
-    return ()
+    return None
 
 
-def _targets(words: list[str]) -> Iterator[str]:
+def _targets(words: Iterable[str]) -> Iterator[str]:
     skip = False
     for word in words:
         if skip or word.startswith("-"):

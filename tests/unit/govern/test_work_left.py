@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.govern.graph import Graphs, WorkLeft, ninja_targets, steps_left
+from stoker.govern.graph import Graphs, WorkLeft, find_ninja, steps_left
 from stoker.source.ninja import Edge, Graph, read_graph
 
 COMPILER, LINKER = "CXX_COMPILER__lib", "CXX_SHARED_LIBRARY_LINKER__lib"
@@ -103,39 +103,51 @@ def test_a_real_folder_before_and_after(need: Callable[[str], str], tmp_path: Pa
     assert steps_left(graph, {}, (), age) == {}
 
 
-def test_the_targets_of_the_ninja_above(need: Callable[[str], str], tmp_path: Path) -> None:
-    ninja = need("ninja")
+def test_each_ninja_of_a_run_has_its_own_targets(
+    need: Callable[[str], str], tmp_path: Path
+) -> None:
+    """`stoker build` generates code with one ninja and compiles with another, in one folder."""
     (tmp_path / "build.ninja").write_text(
-        "rule who\n  command = echo $$$$ > $out.new; mv $out.new $out; "
-        "until [ -e go ]; do sleep 0.05; done\nbuild one: who\nbuild two: who\n"
+        "rule compile\n  command = echo $$$$ > $out.new; mv $out.new $out; "
+        "until [ -e go ]; do sleep 0.05; done\nbuild one: compile\nbuild two: compile\n"
     )
-    command = [ninja, "-C", str(tmp_path), "-j", "2", "-v", "one"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
-        try:
-            while not (tmp_path / "one").exists():
-                assert running.poll() is None
-            shell = int((tmp_path / "one").read_text())
-            assert ninja_targets(shell) == ("one",)
-        finally:
-            (tmp_path / "go").touch()
-    assert ninja_targets(os.getpid()) == ()
+    graphs = Graphs({})
+    lefts: list[tuple[int, dict[str, float | None]]] = []
+    for target in ("one", "two"):
+        (tmp_path / "go").unlink(missing_ok=True)
+        command = [need("ninja"), "-C", str(tmp_path), "-j", "2", "-v", target]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+            try:
+                while not (tmp_path / target).exists():
+                    assert running.poll() is None
+                shell = int((tmp_path / target).read_text())
+                assert find_ninja(shell) == (running.pid, (target,))
+                (tmp_path / target).unlink()
+                lefts += ask_until_read(graphs, tmp_path, target, shell)
+            finally:
+                (tmp_path / "go").touch()
+    assert lefts == [(1, {"one": None}), (1, {"two": None})]
+    assert find_ninja(os.getpid()) is None
 
 
 def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
     graphs = Graphs({})
-
-    def ask_until_read() -> list[tuple[int, dict[str, float | None]]]:
-        news: list[tuple[int, dict[str, float | None]]] = []
-        while not news:
-            graphs.path(1, str(tmp_path), "a.o", None)
-            news += graphs.news()
-        return news
-
-    assert ask_until_read() == [(1, {"a.o": None})]
+    assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
     assert graphs.path(1, str(tmp_path), "a.o", None) == 1.0
     graphs.forget(1)
-    assert ask_until_read() == [(1, {"a.o": None})]
+    assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
+
+
+def ask_until_read(
+    graphs: Graphs, folder: Path, output: str, asker: int | None
+) -> list[tuple[int, dict[str, float | None]]]:
+    """What is left to do, for each time that the folder was read."""
+    news: list[tuple[int, dict[str, float | None]]] = []
+    while not news:
+        graphs.path(1, str(folder), output, asker)
+        news += graphs.news()
+    return news
 
 
 def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended() -> None:
