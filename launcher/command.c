@@ -11,7 +11,7 @@
 
 /* A launcher runs one command. */
 static char *own_name;
-bool command_is_custom;
+enum kind command_kind;
 
 char **command_named(char *name, char **command)
 {
@@ -124,7 +124,7 @@ static void delete_file(const char *path)
 
 void command_delete_outputs(char **command)
 {
-    if (command_is_custom)
+    if (command_kind == CUSTOM)
         return;
     /* gcc knows -oFILE; to nvcc -odir is another option. */
     bool attached = !is_nvcc(command);

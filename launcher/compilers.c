@@ -28,6 +28,9 @@ static const char *const WRAPPERS[] = {
     "rustup", NULL,
 };
 
+/* Wrappers that send compiles to other machines. */
+static const char *const DISTRIBUTORS[] = {"distcc", "icecc", NULL};
+
 /* Compilers whose commands ccache and sccache understand. */
 static const char *const CACHED[] = {
     "cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", NULL,
@@ -393,20 +396,41 @@ const char *short_option(const char *word)
     return word;
 }
 
-bool is_cacheable(const char *compiler, char *const *arguments)
+/* What a command that makes one object file says. */
+struct compile {
+    bool known; /* such a command, of a compiler that caches understand */
+    bool device;
+    bool lists; /* writes the names of the headers that it reads */
+};
+
+static struct compile read_compile(const char *compiler, char *const *arguments)
 {
     struct word name = without_version(word_of(compiler));
-    bool device = is_word(name, "nvcc"), lists = false, compiles = false;
-    if (!ends_with_one_of(name, CACHED))
-        return false;
+    struct compile found = {false, is_word(name, "nvcc"), false};
     for (char *const *word = arguments + 1; *word; word++) {
         struct word whole = word_of(short_option(*word));
         bool language = is_word(whole, "-x") && word[1];
-        device |= is_device_source(whole) || (language && is_among(word_of(word[1]), DEVICE_LANGUAGES));
-        lists |= is_among(whole, LISTS_HEADERS);
-        compiles |= is_among(whole, COMPILE_ONLY);
+        found.device |= is_device_source(whole) ||
+                        (language && is_among(word_of(word[1]), DEVICE_LANGUAGES));
+        found.lists |= is_among(whole, LISTS_HEADERS);
+        found.known |= is_among(whole, COMPILE_ONLY);
     }
-    return compiles && (lists || !device);
+    found.known &= ends_with_one_of(name, CACHED);
+    return found;
+}
+
+bool is_cacheable(const char *compiler, char *const *arguments)
+{
+    struct compile compile = read_compile(compiler, arguments);
+    return compile.known && (compile.lists || !compile.device);
+}
+
+bool is_remote_compile(const char *program, char *const *arguments)
+{
+    if (!is_among(word_of(program), DISTRIBUTORS) || !arguments[0] || !arguments[1])
+        return false;
+    struct compile compile = read_compile(program_name(arguments[1]), arguments + 1);
+    return compile.known && !compile.device;
 }
 
 /* ---- custom commands -------------------------------------------------------------------------*/

@@ -29,6 +29,7 @@ static int usage(FILE *stream, int status)
             "\n"
             "  --as NAME COMMAND...  run COMMAND with another argv[0]\n"
             "  --custom COMMAND...   run a command of a build tool that is not a compiler\n"
+            "  --remote COMMAND...   run a distributor, which compiles on another machine\n"
             "  --version             print the versions of the launcher and of its protocol\n"
             "  --protocol-selftest   print example messages, then the fields of stdin's messages\n"
             "\n"
@@ -65,19 +66,21 @@ int main(int count, char **arguments)
     char **command = arguments + 1;
     if (count < 2)
         return usage(stderr, 2);
-    if (count > 2 && strcmp(command[0], "--custom") == 0) {
-        command_is_custom = true;
+    if (count > 2 && strcmp(command[0], "--custom") == 0)
+        command_kind = CUSTOM;
+    else if (count > 2 && strcmp(command[0], "--remote") == 0)
+        command_kind = REMOTE;
+    if (command_kind != COMPILE)
         command++, count--;
-    }
     if (count > 3 && strcmp(command[0], "--as") == 0)
         command = command_named(command[1], command + 2);
     else if (*command[0] == '-')
         return obey_option(command[0]);
-    if (!command_is_custom)
+    if (command_kind == COMPILE)
         stop_preloading();
 #ifdef __linux__
     /* A custom command whose stdin is the terminal may ask the user a question. */
-    bool talks = command_is_custom && isatty(STDIN_FILENO);
+    bool talks = command_kind == CUSTOM && isatty(STDIN_FILENO);
     if (getenv("STOKER_SOCKET") && !getenv("STOKER_STEP") && !talks)
         step_run(command);
 #endif

@@ -23,9 +23,14 @@
 /* Returns the command with `name` as its argv[0]; its file is still found by its first word. */
 char **command_named(char *name, char **command);
 
-/* True for a command of a build tool that is not a compiler. It is never repeated, its output is not
- * buffered, its files are never deleted, and the compilers it starts ask for permits of their own. */
-extern bool command_is_custom;
+/* The compilers that a custom or remote command starts here ask for permits of their own. */
+enum kind {
+    COMPILE,
+    CUSTOM, /* a command of a build tool: never repeated, its output not buffered, its files kept */
+    REMOTE, /* a distributor, whose compiler runs on another machine */
+};
+
+extern enum kind command_kind;
 
 /* Returns a copy of the command with more words behind its first one. Options of the user come later, so
  * they override those words. Returns NULL if memory is short. */
@@ -73,7 +78,8 @@ struct account {
     uint64_t wall_us, cpu_us, peak_bytes, byte_seconds;
 };
 
-/* `within` is the id of the custom command that started this one, or 0. */
+/* `cpus` of a remote command are the jobs that all workers together take, 0 if that is unknown.
+ * `within` is the id of the custom or remote command that started this one, or 0. */
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command);
 void line_started(struct line *line);

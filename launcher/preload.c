@@ -5,6 +5,7 @@
  *   [LAUNCHER, PATH, ARGUMENT...]               a step, where argv[0] is the path
  *   [LAUNCHER, --as, ARGV0, PATH, ARGUMENT...]  where it is not
  *   [LAUNCHER, --custom, ...]                   another command of a build tool
+ *   [LAUNCHER, --remote, ...]                   a compile that a distributor sends to another machine
  *   [WRAPPER, PATH, ARGUMENT...]                a compile, where a cache or distributor is in use;
  *                                               the compiler that the wrapper starts is the step
  *
@@ -322,7 +323,7 @@ static const char *calling_program(char *path)
 
 /* ---- what to do with a call ------------------------------------------------------------------*/
 
-enum verdict { UNCHANGED, WITHOUT_US, STEP, CUSTOM, OPEN, WRAPPED };
+enum verdict { UNCHANGED, WITHOUT_US, STEP, CUSTOM, REMOTE, OPEN, WRAPPED };
 
 /* True if a program that is given this environment cannot open our library: its root folder is
  * another one, or the library was removed. */
@@ -426,6 +427,8 @@ static enum verdict judge(const struct call *call, char *path)
     bool governs = launcher && launcher[0] == '/';
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
         return judge_compiler(call, path);
+    if (governs && is_remote_compile(program_name(path), call->arguments))
+        return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : REMOTE;
     bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||
                       is_out_of_reach(call->environment);
     if (governs && !without_us && is_build_tool(program_name(path)))
@@ -449,13 +452,13 @@ static void *borrow(size_t size)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Writes the launcher's command line for the call's. */
-static void write_words(char **words, const struct call *call, bool custom, const char *path)
+/* Writes the launcher's command line for the call's. `kind` is its option, if it needs one. */
+static void write_words(char **words, const struct call *call, const char *kind, const char *path)
 {
     const char *own = call->arguments[0];
     *words++ = (char *)launcher_of(call);
-    if (custom)
-        *words++ = "--custom";
+    if (kind)
+        *words++ = (char *)kind;
     if (!same_text(own, path)) {
         *words++ = "--as";
         *words++ = (char *)own;
@@ -499,7 +502,7 @@ static int start_without_us(const struct call *call)
     return make(call, call->file, call->search, call->arguments, environment);
 }
 
-static int start_launcher(const struct call *call, bool custom, const char *path)
+static int start_launcher(const struct call *call, const char *kind, const char *path)
 {
     size_t most = count(call->arguments) + 5, entries = count(call->environment) + saved.count + 1;
     size_t size = (most + entries) * sizeof(char *);
@@ -508,7 +511,7 @@ static int start_launcher(const struct call *call, bool custom, const char *path
     char **words = on_stack ? few : borrow(size);
     if (!words)
         return make_unchanged(call);
-    write_words(words, call, custom, path);
+    write_words(words, call, kind, path);
     write_environment(words + most, call);
     int result = make(call, launcher_of(call), false, words, words + most);
     if (!on_stack)
@@ -523,7 +526,7 @@ static int start_wrapper(const struct call *call, const char *path)
     size_t most = count(call->arguments) + 2, entries = count(call->environment) + 2;
     const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
     if (most + entries > WORDS_ON_STACK)
-        return start_launcher(call, false, path);
+        return start_launcher(call, NULL, path);
     char *words[most], *environment[entries];
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
@@ -537,8 +540,14 @@ static int start_wrapper(const struct call *call, const char *path)
     }
     environment[entries - 2] = WRAPPED_MARK "=1";
     environment[entries - 1] = NULL;
+    if (is_remote_compile(program_name(wrapper), words)) {
+        struct call remote = *call;
+        remote.file = wrapper, remote.search = false;
+        remote.arguments = words, remote.environment = environment;
+        return start_launcher(&remote, "--remote", wrapper);
+    }
     int result = make(call, wrapper, false, words, environment);
-    return call->spawns && result == 0 ? 0 : start_launcher(call, false, path);
+    return call->spawns && result == 0 ? 0 : start_launcher(call, NULL, path);
 }
 
 /* Starts a build tool that asks for more jobs at once than it has CPUs. */
@@ -567,8 +576,10 @@ static int start(struct call call)
         return start_open(&call);
     if (verdict == WRAPPED)
         return start_wrapper(&call, path);
-    if (verdict == STEP || verdict == CUSTOM)
-        return start_launcher(&call, verdict == CUSTOM, path);
+    if (verdict == STEP)
+        return start_launcher(&call, NULL, path);
+    if (verdict == CUSTOM || verdict == REMOTE)
+        return start_launcher(&call, verdict == CUSTOM ? "--custom" : "--remote", path);
     return make_unchanged(&call);
 }
 

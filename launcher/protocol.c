@@ -69,6 +69,8 @@ static void finish(struct line *line)
     append(line, '\n');
 }
 
+static const char *const KINDS[] = {[COMPILE] = "compile", [CUSTOM] = "custom", [REMOTE] = "remote"};
+
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command)
 {
@@ -78,7 +80,7 @@ void line_ask(struct line *line, const char *run, const char *folder, unsigned c
     add_text(line, folder);
     add_number(line, cpus);
     add_text(line, within);
-    add_text(line, command_is_custom ? "custom" : "compile");
+    add_text(line, KINDS[command_kind]);
     for (char **word = command; *word; word++)
         add_text(line, *word);
     finish(line);

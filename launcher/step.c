@@ -222,7 +222,9 @@ static void ask(void)
                          MOST_TIMEOUTS * step.timeout_us))
         return;
     line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
-             command_cpus(step.command), variable("STOKER_CUSTOM", "0"), step.command);
+             command_kind == REMOTE ? (unsigned)atoi(variable("STOKER_SLOTS", "0"))
+                                    : command_cpus(step.command),
+             variable("STOKER_CUSTOM", "0"), step.command);
     if (!channel_send(&step.governor, &step.line, true))
         channel_close(&step.governor);
     governor_lives();
@@ -251,7 +253,7 @@ static bool wait_for_turn(void)
 {
     const char *folder = variable("STOKER_LOCKS", NULL);
     if (strcmp(variable("STOKER_CUSTOM", ""), "0") == 0)
-        return true; /* the custom command that started us holds a lock and waits for us */
+        return true; /* the command that started us holds a lock and waits for us */
     int count = 0;
     for (int lock; folder && (lock = open_lock(folder, count)) >= 0; count++) {
         if (flock(lock, LOCK_EX | LOCK_NB) == 0)
@@ -300,7 +302,7 @@ static void keep_words(void)
 {
     char *words[FIELDS_MAX];
     size_t count = 0;
-    for (size_t i = 2; i < step.heard.count && !command_is_custom; i++) {
+    for (size_t i = 2; i < step.heard.count && command_kind == COMPILE; i++) {
         const struct field *field = &step.heard.fields[i];
         if (!(words[count] = strndup(field->bytes, field->length)))
             break;

@@ -38,7 +38,7 @@ int main(int count, char **words)
     if (!preprocess) {
         char *memory = malloc(60 << 20);
         memset(memory, 1, 60 << 20);
-        usleep(100000);
+        usleep(30000);
     }
     FILE *file = output ? fopen(output, "w") : stdout;
     return fputs("int made;\n", file) < 0;
@@ -112,7 +112,7 @@ def test_workers_compile_everything_and_nothing_runs_here(
     with workers(need("distccd"), tmp_path, 2) as found:
         options = ["--distribute", hosts(found)]
         summary = sources.summary(options=options, DISTCC_FALLBACK="0")
-        assert summary.steps == 0
+        assert (summary.steps, summary.remote_steps) == (FILES, FILES)
         assert sum(worker.compiled() for worker in found) == FILES
         assert all(worker.compiled() for worker in found)
 
@@ -125,7 +125,8 @@ def test_a_cache_sends_only_what_it_lacks(sources: Build, need: Need, tmp_path: 
             for made in sources.folder.glob("*.o"):
                 made.unlink()
             summary = sources.summary(options=options, DISTCC_FALLBACK="0")
-            assert (summary.steps, summary.cache_hits) == (0, hits)
+            sent = FILES - hits
+            assert (summary.steps, summary.remote_steps, summary.cache_hits) == (sent, sent, hits)
         assert found[0].compiled() == FILES
 
 
@@ -194,5 +195,5 @@ def test_two_hundred_compiles_that_fall_back_at_once_stay_within_memory(
     done = finished(run)
     assert done.status == 0, done
     summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
-    assert (summary.steps, summary.oom_kills) == (200, 0)
+    assert (summary.steps, summary.remote_steps, summary.oom_kills) == (200, 0, 0)
     assert summary.limit_bytes <= 2048 * MIB

@@ -7,6 +7,8 @@ from pathlib import Path, PurePath
 from msgspec.structs import replace
 
 from stoker.caching import ccache, sccache
+from stoker.machine.cpu import read_usable
+from stoker.machine.file_tree import FileTree
 from stoker.model.caching import (
     CacheStatus,
     CacheUse,
@@ -40,7 +42,12 @@ def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
     }
     problem = _remote_problem(wanted.remote) if wanted.remote else None
     return resolve_chain(
-        wanted, found, environment, remote_problem=problem, distribution=distribution
+        wanted,
+        found,
+        environment,
+        remote_problem=problem,
+        distribution=distribution,
+        cpus=read_usable(FileTree()),
     )
 
 
@@ -128,10 +135,7 @@ def project_folder(start: Path) -> Path:
 
 
 class LocalCompiles:
-    """Counts compiles that ran here although a distributor was used.
-
-    Every compile that runs here asks the governor, and one that runs elsewhere does not.
-    """
+    """Counts compiles that ran here although a distributor was used."""
 
     def __init__(self, distributor: Distributor):
         self._distributor = distributor
@@ -139,7 +143,7 @@ class LocalCompiles:
         self._host = 0
 
     def hear(self, event: AnyEvent) -> None:
-        if self._distributor is Distributor.NONE or not isinstance(event, StepEnds):
+        if self._distributor is Distributor.NONE or not isinstance(event, StepEnds) or event.remote:
             return
         suffix = PurePath(event.title).suffix
         self._device += suffix in _DEVICE

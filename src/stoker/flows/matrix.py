@@ -56,7 +56,7 @@ from stoker.settings.user_options import UserOptions, read_user_options
 MANIFEST = "matrix.json"
 _LOCK = ".stoker-matrix.lock"
 _ASIDE = ".stoker-matrix-"
-_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
+_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST, Role.REMOTE)
 
 Governing = Callable[[UserOptions], RunOptions]
 

@@ -11,6 +11,8 @@ from itertools import pairwise, takewhile
 from posixpath import basename, isabs, join, normpath
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from stoker.knowledge.compiler_modes import collector_of
 from stoker.model.govern import Collector, Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
@@ -194,6 +196,11 @@ def _collector(identity: str, words: Sequence[str]) -> Collector:
     """``identity`` begins with the real name of the compiler: cc may be a link to clang."""
     is_gcc = _GCC.fullmatch(identity.partition(" ")[0])
     return collector_of(words) if is_gcc else Collector.NONE
+
+
+def as_remote(step: Step) -> Step:
+    """Return the step if a worker compiles it: what it takes here is something else."""
+    return replace(step, role=Role.REMOTE, key=_key(Role.REMOTE, step.key))
 
 
 def custom_step(command: Sequence[str], directory: str, root: str) -> Step:

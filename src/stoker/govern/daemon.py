@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from stoker.govern.activation import BACKLOG, LOCK
 from stoker.govern.build_files import BuildFiles, StepReader
-from stoker.govern.command_line import custom_step, reads_files, step_of
+from stoker.govern.command_line import as_remote, custom_step, reads_files, step_of
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.graph import Graphs, WorkLeft
 from stoker.govern.history_writer import HistoryWriter, KeptRun
@@ -482,7 +482,10 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
     if ask.custom:
         step = custom_step(ask.command, ask.directory, root)
     else:
-        step = step_of(ask.command, ask.directory, root, files, threads=ask.cpus)
+        threads = 1 if ask.remote else ask.cpus
+        step = step_of(ask.command, ask.directory, root, files, threads=threads)
+    if ask.remote:
+        step = as_remote(step)
     return replace(
         step,
         source=_text(step.source),

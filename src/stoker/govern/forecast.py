@@ -81,6 +81,7 @@ class Forecast:
         self._sums: list[tuple[float, float, int] | None] = [None] * len(self._until)
         self._reserved: Request | None = None
         self._tight = 0  # the stretch at which the latest check failed
+        self.remote = sum(step.request.remote for step in state.running)
         for step, prediction, ages, spread in sorted(positions, key=lambda each: each[0].on_trial):
             claim = self._running_claim(step, prediction, ages, spread)
             if spare_trials and step.on_trial and not self._has_room(claim):
@@ -108,6 +109,7 @@ class Forecast:
     def add(self, request: Request) -> None:
         """Count a step that starts now."""
         self._take(self._claim(request, 0))
+        self.remote += request.remote
 
     def reserve(self, request: Request) -> None:
         """Keep a place for a step at the earliest time at which it can start.
@@ -119,8 +121,9 @@ class Forecast:
     def _keep_place(self, request: Request) -> None:
         ends = sorted({claim.last + 1 for claim in self._claims})
         ends = ends[: bisect_left(ends, len(self._until))]
-        later = [index for index in ends if self._slots(index) < self._slots(index - 1)]
-        claims = [self._claim(request, first) for first in later]
+        if not self.remote:  # a remote step has no slot
+            ends = [index for index in ends if self._slots(index) < self._slots(index - 1)]
+        claims = [self._claim(request, first) for first in ends]
         if claims:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
 
@@ -171,7 +174,7 @@ class Forecast:
 
     def _fits_at(self, claim: _Claim, index: int) -> bool:
         taken, variance, slots = self._sum(index)
-        if not slots:
+        if not slots and not taken:
             return True  # a step that runs alone always fits
         if slots + claim.slots > self._cpus:
             return False

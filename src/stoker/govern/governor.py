@@ -69,7 +69,7 @@ class Phase(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     STOPPING = "stopping"
-    ENCLOSING = "enclosing"  # a custom command whose own compiles are governed one by one
+    ENCLOSING = "enclosing"  # a custom or remote command whose compiles here are governed
 
 
 class MemoryReading(Value, frozen=True, kw_only=True):
@@ -200,6 +200,7 @@ class Governor:
         self._collectors = _ALLOWED[gc]
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
         self._learned = False
+        self._distributed = False
         self._reconsidered = 0.0
         self.changed = True  # whether anything that affects a decision changed since the last one
         self._done: Counter[int] = Counter()  # steps of each run
@@ -213,7 +214,7 @@ class Governor:
         if ask.version != VERSION:
             self._send(connection, encode("wrong_version"))
             return
-        self._enclose(ask.within)
+        self._enclose(ask.within, now)
         prediction = self._predictor.predict(step)
         request = Request(
             id=self._next,
@@ -222,9 +223,11 @@ class Governor:
             slots=step.targets_at_once,
             path=_seconds(path, prediction),
             restarts=not ask.custom,
+            places=ask.cpus if ask.remote else None,
             effects=self._effects(step),
         )
         self._next += 1
+        self._distributed |= ask.remote
         entry = _Entry(connection, ask.run, step, path, request)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
@@ -279,14 +282,17 @@ class Governor:
         self._forget(entry)
         return True
 
-    def _enclose(self, identity: int) -> None:
+    def _enclose(self, identity: int, now: float) -> None:
         """Take back the permit of a custom command that has started a governed one, perhaps by a
         run within the run: it waits for that, which would wait for its permit. What such a command
-        takes is not its own.
+        takes is not its own. A remote command that compiles here has lost its worker.
         """
         entry = self._holding.get(identity)
-        if entry and not entry.request.restarts:
+        encloses = entry and (entry.request.remote or not entry.request.restarts)
+        if entry and encloses and entry.phase is Phase.RUNNING:
             del self._holding[identity]
+            if entry.running.is_paused:
+                self._resume(entry, now)
             entry.phase = Phase.ENCLOSING
             entry.running = replace(entry.running, current=0, peak=0)
 
@@ -499,6 +505,7 @@ class Governor:
             pressure=self._reading.pressure,
             contention=self._contention.share,
             pace=self._predictor.pace,
+            distributed=self._distributed,
             running=running,
             waiting=self._queue,
         )
@@ -600,6 +607,7 @@ class Governor:
                 status=status,
                 seconds=seconds,
                 peak=peak,
+                remote=entry.request.remote,
             )
         )
 

@@ -134,7 +134,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _admit(self, state: State) -> Decision:
         busy = sum(step.request.slots_of(state.cpus) for step in state.running)
-        if not state.waiting or busy >= state.cpus:
+        if not state.waiting or (busy >= state.cpus and not state.distributed):
             return Decision()
         if state.pressure > self.stalled:
             return Decision(held=_all(state, Reason.PRESSURE))
@@ -184,13 +184,23 @@ class Adaptive(Value, frozen=True, kw_only=True):
             choice = self._mode(state, request) if request.effects else None
             yield request.in_mode(choice.mode) if choice else request
 
+    def _startable(
+        self, state: State, forecast: Forecast, held: dict[int, Reason]
+    ) -> Iterator[Request]:
+        """Yield the waiting steps for which a CPU or a worker is free."""
+        for request in self._candidates(state):
+            if request.remote and not request.has_place(forecast.remote):
+                held[request.id] = Reason.WORKERS
+            elif request.remote or not state.distributed or forecast.free_slots > 0:
+                yield request
+
     def _admitted(self, state: State, forecast: Forecast, held: dict[int, Reason]) -> Iterator[int]:
         """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
         unsettled = self._unsettled(state)
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
-        for request in self._candidates(state):
+        for request in self._startable(state, forecast, held):
             peak, learned = request.prediction.peak, request.prediction.learned
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY
@@ -203,7 +213,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 forecast.add(request)
                 unsettled -= unknown_size
                 yield request.id
-                if forecast.free_slots <= 0:
+                if forecast.free_slots <= 0 and not state.distributed:
                     return
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
@@ -232,7 +242,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if free <= 0 or unsettled <= 0:
                 return
             known = request.prediction.learned or request.ooms or request.id in admitted
-            killable = request.restarts  # a trial may end in a kill
+            killable = request.restarts and not request.remote  # a trial may end in a kill
             needs = _usual(request)
             if known or not killable or needs > room or request.slots_of(state.cpus) > free:
                 continue
@@ -266,7 +276,8 @@ def _memory_seconds(effect: ModeEffect) -> float:
 
 
 def _of_unknown_size(request: Request) -> bool:
-    return request.prediction.basis is Basis.PRIOR
+    """Whether the size of a step can surprise; that of a remote step is a worker's matter."""
+    return request.prediction.basis is Basis.PRIOR and not request.remote
 
 
 def _usual(request: Request) -> int:
@@ -382,6 +393,18 @@ def _first(state: State) -> tuple[int, ...]:
 
 
 def _in_order(state: State, waiting: Sequence[Request], jobs: int) -> Decision:
-    free = max(0, jobs - len(state.running))
-    first = nsmallest(free, waiting, key=lambda request: (request.asked, request.id))
-    return Decision(admit=tuple(request.id for request in first))
+    """Admit steps in the order in which they asked, so that ``jobs`` run here."""
+    free = max(0, jobs - sum(not step.request.remote for step in state.running))
+    here = (request for request in waiting if not request.remote)
+    first = nsmallest(free, here, key=lambda request: (request.asked, request.id))
+    remote = _with_places(state) if state.distributed else ()
+    return Decision(admit=tuple(request.id for request in (*first, *remote)))
+
+
+def _with_places(state: State) -> Iterator[Request]:
+    """Yield the remote steps that workers can take, most urgent first."""
+    taken = sum(step.request.remote for step in state.running)
+    for request in state.waiting:
+        if request.remote and request.has_place(taken):
+            taken += 1
+            yield request

@@ -102,7 +102,8 @@ class Predictor:
             row = self._in_default_mode(row)
         expected = self._amounts(step, *self._samples_for(step))
         self._memory[expected.basis].learn(below=row.peak <= expected.high)
-        if expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
+        here = step.role is not Role.REMOTE
+        if here and expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
             self._paces.append(max(row.seconds, _SHORTEST) / expected.seconds)
         sample = _Sample(
             peak=row.peak / prior_of(step).peak,

@@ -50,7 +50,7 @@ def _unescaped(field: bytes) -> bytes:
 
 class Ask(Value, frozen=True, kw_only=True):
     """A launcher's request to run a command. ``cpus`` is the number of threads it will use, 0 for
-    all.
+    all; of a remote command, the number of jobs that all workers together take, 0 if unknown.
     """
 
     version: int
@@ -58,8 +58,9 @@ class Ask(Value, frozen=True, kw_only=True):
     directory: str
     cpus: int
     command: tuple[str, ...]
-    within: int = 0  # the custom step that has started this command
+    within: int = 0  # the custom or remote step that has started this command
     custom: bool = False  # not a compiler: it may start some, and must not be started twice
+    remote: bool = False  # a distributor, whose compiler runs on another machine
 
 
 class Usage(Value, frozen=True, kw_only=True):
@@ -98,6 +99,7 @@ def read_ask(fields: tuple[bytes, ...]) -> Ask:
         command=tuple(command),
         within=within,
         custom=fields[5] == b"custom",
+        remote=fields[5] == b"remote",
     )
 
 

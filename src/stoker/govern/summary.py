@@ -6,7 +6,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
-from stoker.model.govern import Mode, StepRecord
+from stoker.model.govern import Mode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
 
@@ -57,6 +57,7 @@ class Tally:
         return RunSummary(
             status=status,
             steps=len(self._records),
+            remote_steps=sum(record.step.role is Role.REMOTE for record in self._records),
             wall_s=time.monotonic() - self._began,
             cpu_s=self._cpu_seconds,
             governor_cpu_s=time.process_time() - self._cpu_began,

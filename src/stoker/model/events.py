@@ -40,6 +40,7 @@ class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
     status: int
     seconds: float
     peak: int
+    remote: bool = False  # a distributor ran it; if it compiled here, that is a step of its own
 
 
 class StepPauses(Event, frozen=True, kw_only=True, tag="pauses"):

@@ -51,6 +51,7 @@ class Role(StrEnum):
     RUST = "compile Rust"
     LINK = "link"
     ARCHIVE = "archive"
+    REMOTE = "compile on a worker"  # what it takes here: the preprocessor and the client
     OTHER = "other"
 
 
@@ -181,12 +182,24 @@ class Request(Value, frozen=True, kw_only=True):
     preemptions: int = 0
     ooms: int = 0
     restarts: bool = True  # it may be killed and started again
+    # Jobs that all workers together take, 0 if unknown; None for a step that runs here.
+    places: int | None = None
     mode: Mode = Mode.DEFAULT  # the one that ``prediction`` is for
     effects: tuple[ModeEffect, ...] = ()  # of the other modes it can run in, mildest first
 
     def slots_of(self, cpus: int) -> int:
-        """Return the number of slots on a machine with this many CPUs."""
-        return min(self.slots or cpus, cpus)
+        """Return the number of slots on a machine with this many CPUs. A remote step has none: the
+        distributor itself bounds how many preprocessors run here.
+        """
+        return 0 if self.remote else min(self.slots or cpus, cpus)
+
+    @property
+    def remote(self) -> bool:
+        return self.places is not None
+
+    def has_place(self, taken: int) -> bool:
+        """Return whether a worker is free for a remote step if so many of them run."""
+        return not self.places or taken < self.places
 
     def in_mode(self, mode: Mode) -> "Request":
         """Return the request with the prediction for another mode."""
@@ -260,6 +273,7 @@ class State(Value, frozen=True, kw_only=True):
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
     contention: float = 0.0  # share of CPUs that lately were idle because steps waited for memory
     pace: Pace = Pace()
+    distributed: bool = False  # remote steps may be among the running and the waiting ones
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
 
@@ -275,6 +289,7 @@ class Reason(StrEnum):
     CPUS = "cpus"  # no CPU is free, or more urgent steps took those that were
     MEMORY = "memory"  # its predicted memory does not fit beside the running steps
     UNKNOWN_SIZE = "unknown-size"  # enough steps of unknown size have just started
+    WORKERS = "workers"  # the workers have as many jobs as they take
     TURN = "turn"  # a more urgent step has waited so long that no other step may pass it
     PRESSURE = "pressure"  # the kernel reports that tasks wait for memory
     GROWTH = "growth"  # memory in use would soon pass the limit

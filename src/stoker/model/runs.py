@@ -99,6 +99,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     reserving_bound_s: float | None
     policy: str
     cpus: int
+    remote_steps: int = 0  # of the steps, those that a worker compiled
     pauses: int = 0
     modes: dict[Mode, int] = {}  # finished steps in each mode but the default one
     written_bytes: int | None = None  # to disks; None if the system does not count it

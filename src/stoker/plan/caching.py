@@ -26,7 +26,8 @@ from stoker.model.secrets import hide, redact
 from stoker.plan.distributing import Distribution
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
-_MANY = 1000  # compiles that distcc may start here; the governor decides
+_LOCAL_SLOTS = "--localslots=1000 --localslots_cpp={} "
+_USUAL_PREPROCESSORS = 8  # that distcc runs at once; those that wait look once a second
 
 _LAUNCHERS = tuple(
     f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA", "HIP")
@@ -57,6 +58,7 @@ def resolve_chain(
     *,
     remote_problem: str | None = None,
     distribution: Distribution = NOT_DISTRIBUTED,
+    cpus: int = 1,
 ) -> Chain:
     """Return the chain for what is asked for and found. ``found`` is by name of the program.
 
@@ -72,7 +74,8 @@ def resolve_chain(
         part = Part(role="launcher", what=wanted.launcher, why="--compiler-launcher")
         chain = _starting(chain, part, found)
     elif distribution.engine is not Distributor.NONE:
-        chain = _distributed(chain, distribution, found, environment)
+        settings = tuple(_distcc_settings(distribution, environment, cpus))
+        chain = _distributed(chain, distribution, found, settings)
     return _with_remote(chain, wanted.remote, found, remote_problem)
 
 
@@ -104,7 +107,7 @@ def _distributed(
     chain: Chain,
     distribution: Distribution,
     found: Mapping[str, FoundEngine],
-    environment: Mapping[str, str],
+    settings: tuple[Setting, ...],
 ) -> Chain:
     engine = distribution.engine
     if problem := _required(engine, found).problem:
@@ -113,7 +116,6 @@ def _distributed(
     why = "--distribute; it has no authentication, so its network must be trusted"
     chain = _starting(chain, Part(role="distributor", what=engine, why=why), found)
     cuda = Part(role="CUDA", what="here", why=f"{engine} distributes C and C++ only")
-    settings = () if engine is Distributor.ICECC else _distcc_settings(distribution, environment)
     return replace(
         chain,
         distributor=engine,
@@ -124,15 +126,14 @@ def _distributed(
 
 
 def _distcc_settings(
-    distribution: Distribution, environment: Mapping[str, str]
-) -> tuple[Setting, ...]:
+    distribution: Distribution, environment: Mapping[str, str], cpus: int
+) -> Iterator[Setting]:
     """distcc bounds the preprocessors that run here; compiles here are bounded by the governor."""
-    if "--localslots" in distribution.words or "DISTCC_HOSTS" in environment:
-        hosts = distribution.words
-    else:
-        hosts = f"--localslots={_MANY} {distribution.words}"
-    why = "the workers; compiles that run here wait for the governor, not for distcc"
-    return (_setting("DISTCC_HOSTS", hosts, why),)
+    if distribution.engine is Distributor.DISTCC and "DISTCC_HOSTS" not in environment:
+        slots = _LOCAL_SLOTS.format(max(_USUAL_PREPROCESSORS, cpus))
+        own = "" if "--localslots" in distribution.words else slots
+        why = "the workers; compiles that run here wait for the governor, not for distcc"
+        yield _setting("DISTCC_HOSTS", f"{own}{distribution.words}", why)
 
 
 def _cached(

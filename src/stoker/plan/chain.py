@@ -63,6 +63,7 @@ def governed_environment(
         "STOKER_LAUNCHER": native.launcher,
         "STOKER_GOVERN_CUSTOM": "1",
         "STOKER_JOBS": jobs,
+        "STOKER_SLOTS": str(slots),
     }
     if base.get("STOKER_SOCKET") != said.get("STOKER_SOCKET"):
         environment.pop("STOKER_CUSTOM", None)  # the number of a step that another governor knows

@@ -20,6 +20,7 @@ _WAITS = {
     Reason.CPUS: "for a free CPU",
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "until other steps of unknown size had shown what they need",
+    Reason.WORKERS: "for a free worker",
     Reason.TURN: "behind a more urgent step that had waited too long to be passed",
     Reason.PRESSURE: "because the kernel reported that tasks waited for memory",
 }

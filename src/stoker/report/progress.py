@@ -42,6 +42,7 @@ _WAITS_FOR = {
     Reason.CPUS: "for a CPU",
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "for steps of unknown size",
+    Reason.WORKERS: "for a worker",
     Reason.TURN: "for their turn",
     Reason.PRESSURE: "for less memory pressure",
 }
@@ -393,6 +394,8 @@ def cache_text(use: CacheUse) -> str:
 def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
+    if summary.remote_steps:
+        took += f", {summary.remote_steps} of them compiled by workers"
     limit = size(summary.limit_bytes)
     # If no step asked for a permit, the memory of the build is unknown.
     memory = (

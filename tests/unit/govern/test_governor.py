@@ -82,6 +82,7 @@ class World:
         source: str = "a.cpp",
         path: Callable[[], float] = lambda: 0.0,
         custom: bool = False,
+        remote: bool = False,
         within: int = 0,
         collector: Collector = Collector.NONE,
     ) -> None:
@@ -92,6 +93,7 @@ class World:
             cpus=1,
             command=("g++", source),
             custom=custom,
+            remote=remote,
             within=within,
         )
         step = Step(
@@ -153,6 +155,36 @@ def test_a_custom_command_has_no_permit_while_its_own_steps_ask(world: World, ru
     ends = [event for event in world.events if isinstance(event, StepEnds)]
     assert [(event.step, event.status, event.peak) for event in ends] == [(2, 0, 100), (1, 1, 0)]
     assert not world.governor.busy
+
+
+def test_a_remote_step_that_compiles_here_gives_its_place_back(world: World) -> None:
+    """It is paused while its distributor loses the worker; the compile asks like any other."""
+    world.ask(7, remote=True)
+    world.governor.decide(1.0)
+    assert [step.request.places for step in world.governor.state(1.0).running] == [1]
+    world.policy.next = Decision(pause=(1,))
+    world.governor.decide(1.5)
+    world.ask(8, within=1)
+    assert world.words(7) == ["run", "pause", "resume"]
+    assert world.governor.state(2.0).running == ()
+    world.governor.decide(2.0)
+    world.governor.ended(8, done(), 3.0)
+    world.governor.ended(7, done(), 3.0)
+    assert len(world.kept) == 1
+    ends = [event for event in world.events if isinstance(event, StepEnds)]
+    assert [(event.step, event.remote) for event in ends] == [(2, False), (1, True)]
+
+
+def test_a_remote_step_that_is_being_killed_is_not_enclosed(world: World) -> None:
+    world.ask(7, remote=True)
+    world.governor.decide(1.0)
+    world.policy.kill = (1,)
+    world.governor.decide(1.5)
+    world.ask(8, within=1)
+    world.governor.stopped(7, usage(), 2.0)
+    world.governor.lost(8)
+    world.governor.decide(2.0)
+    assert world.words(7) == ["run", "kill", "run"]
 
 
 def test_a_step_keeps_its_permit_whatever_asks_within_it(world: World) -> None:

@@ -9,9 +9,9 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.governor import Slope
 from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase, make_policy
-from stoker.govern.policy import NAMES, Queue, after_oom, after_preemption, urgency
+from stoker.govern.policy import NAMES, Policy, Queue, after_oom, after_preemption, urgency
 from stoker.model.errors import UsageError
-from stoker.model.govern import Request, State
+from stoker.model.govern import Basis, Reason, Request, State
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,6 +41,43 @@ def test_at_least_one_step_runs(state: State, policy: Fixed | Levels | TwoPhase 
     decision = policy.decide(state)
     assert state.running or decision.admit or not state.waiting
     assert set(decision.admit) <= {request.id for request in state.waiting}
+
+
+@pytest.mark.parametrize("policy", [Fixed(jobs=2), Levels(), TwoPhase(), Adaptive()])
+def test_remote_steps_take_places_of_workers_and_no_cpu(policy: Policy) -> None:
+    """Two CPUs are busy, and one of three places is taken."""
+    busy = [make.running(make.request(i, GB / 4)) for i in (1, 2)]
+    sent = make.running(replace(make.request(3, GB / 10), places=3))
+    remote = [replace(make.request(10 + i, GB / 10), places=3) for i in range(4)]
+    here = [make.request(20 + i) for i in range(4)]
+    crowded = make.state(cpus=2, steps=[*busy, sent], waiting=[*remote, *here])
+    decision = policy.decide(replace(crowded, distributed=True))
+    assert decision.admit == (10, 11)
+    assert not decision.on_trial
+
+
+def test_remote_steps_wait_for_memory_and_for_workers() -> None:
+    """The size of each is unknown, which delays only steps that run here."""
+    waiting = [
+        replace(make.request(i, GB / 2, high=GB, basis=Basis.PRIOR), places=0) for i in range(20)
+    ]
+    open_state = replace(make.state(cpus=1, waiting=waiting), distributed=True)
+    assert len(Adaptive(cushion=0.0).decide(open_state).admit) == 8
+    few = [replace(request, places=3) for request in waiting]
+    decision = Adaptive().decide(replace(open_state, waiting=few))
+    assert len(decision.admit) == 3
+    assert set(decision.held.values()) == {Reason.WORKERS}
+
+
+def test_a_large_step_is_not_passed_by_remote_ones_for_ever() -> None:
+    link = make.request(1, 7.5 * GB, path=50.0, asked=95.0)
+    remote = [replace(make.request(10 + i, GB), places=0) for i in range(9)]
+    sent = [make.running(request, started=95.0, current=GB) for request in remote[:4]]
+    waiting = [link, *remote[4:]]
+    state = replace(make.state(steps=sent, waiting=waiting), distributed=True)
+    assert Adaptive().decide(state).admit == (14, 15, 16)
+    patient = [replace(link, asked=0.0), *remote[4:]]
+    assert Adaptive().decide(replace(state, waiting=patient)).admit == ()
 
 
 def test_fixed_keeps_to_the_order_of_asking() -> None:

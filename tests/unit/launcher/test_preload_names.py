@@ -22,6 +22,7 @@ def compilers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
     for name in ("is_compiler", "is_probe", "is_custom_command", "remove_preload_library"):
         getattr(loaded, name).restype = ctypes.c_bool
+    loaded.is_remote_compile.restype = ctypes.c_bool
     return loaded
 
 
@@ -240,6 +241,24 @@ def test_it_calls_nothing(compilers: ctypes.CDLL) -> None:
     calls = {line.split()[-1].split("@")[0] for line in shown.splitlines()}
     weak = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
     assert calls - weak <= {"__cxa_finalize", "__gmon_start__", "strlen"}
+
+
+@pytest.mark.parametrize(
+    ("command", "remote"),
+    [
+        ("distcc g++ -c a.cpp -o a.o", True),
+        ("icecc /usr/bin/gcc-12 -c a.c", True),
+        ("distcc g++ -E a.cpp", False),
+        ("distcc g++ a.o -o a", False),
+        ("distcc nvcc -MD -c a.cu -o a.o", False),
+        ("distcc clang++ -x cuda -c a.cpp", False),
+        ("ccache g++ -c a.cpp", False),
+        ("distcc --scan-includes", False),
+        ("distcc", False),
+    ],
+)
+def test_what_distributors_send(compilers: ctypes.CDLL, command: str, remote: bool) -> None:
+    assert compilers.is_remote_compile(command.split()[0].encode(), words(command)) is remote
 
 
 @pytest.mark.parametrize(

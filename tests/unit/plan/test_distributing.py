@@ -53,10 +53,10 @@ def test_public_addresses_are_refused() -> None:
 
 def test_the_distributor_starts_what_ccache_lacks_or_everything() -> None:
     distribution = read_distribution("distcc:10.0.0.2/8", {})
-    chain = resolve_chain(ChainOptions(), FOUND, {}, distribution=distribution)
+    chain = resolve_chain(ChainOptions(), FOUND, {}, distribution=distribution, cpus=64)
     settings = {setting.name: setting.value for setting in chain.settings}
     assert (chain.wrapper, settings["CCACHE_PREFIX"]) == ("/usr/bin/ccache", "/usr/bin/distcc")
-    assert settings["DISTCC_HOSTS"].endswith(" 10.0.0.2/8")
+    assert settings["DISTCC_HOSTS"].endswith(" --localslots_cpp=64 10.0.0.2/8")
     assert (chain.distributor, chain.slots) == (Distributor.DISTCC, 8)
     assert "C and C++ only" in chain.parts[-1].why
     alone = ChainOptions(cache=Engine.NONE)
