@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
 from browser import Browser
@@ -220,6 +221,35 @@ def test_a_run_without_steps_has_a_page(opened: Opened, stoker_home: Path) -> No
     assert page.find("#shown").text == "no step matches"
 
 
+def test_an_imported_run_shows_no_times_of_steps(opened: Opened, stoker_home: Path) -> None:
+    imported = [replace(attempt, started=0.0) for attempt in generated_attempts(30)]
+    page = opened(write_run(stoker_home, "imported", imported, complete=False))
+    assert page.find(".pill").text.startswith("imported")
+    assert page.texts("#timeline, #time, #path, #events, #sort-started") == []
+    page.script("document.querySelector('#rows tr').click()")
+    page.settle()
+    assert page.find("#steps #detail h3").text == first_name(page)
+    assert page.console() == []
+
+
+@pytest.mark.parametrize("width", [360, 390, 1300])
+def test_nothing_is_wider_than_the_window(opened: Opened, stoker_home: Path, width: int) -> None:
+    before = write_run(stoker_home, "one", generated_attempts(20))
+    page = opened(write_run(stoker_home, "two", generated_attempts(20)), "--against", str(before))
+    window = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", window)
+    try:
+        page.find("#timeline").send_keys(Keys.ARROW_DOWN)
+        page.settle()
+        assert page.script("return document.documentElement.scrollWidth") == width
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_run_that_was_killed_has_a_page(opened: Opened, stoker_home: Path) -> None:
     page = opened(write_run(stoker_home, "killed", generated_attempts(30), complete=False))
     assert page.find(".pill").text.startswith("not finished")
+    # Without a summary the peak is that of a step, and the sum of all is larger.
+    assert page.script(
+        "return timeline.memoryTopValue() > timeline.mostMemory && timeline.mostMemory > RUN.peak"
+    )

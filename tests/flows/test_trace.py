@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import viztracer
+from msgspec.structs import replace
 
 from browser import Browser
 from conftest import Stoker
@@ -157,3 +158,10 @@ def test_phases_of_nvcc_are_merged(
     names = {event["name"] for event in events if event["ph"] == "X"}
     assert {"a.cu", "cudafe++"} <= names
     assert any(name.startswith("gcc (preprocessing") for name in names)
+
+
+def test_an_imported_run_has_no_trace(stoker: Stoker, stoker_home: Path) -> None:
+    imported = [replace(attempt, started=0.0) for attempt in generated_attempts(3)]
+    done = stoker("trace", str(write_run(stoker_home, "one", imported, complete=False)))
+    assert done.returncode == 2
+    assert "run 1 was imported" in done.stderr

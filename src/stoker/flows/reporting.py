@@ -118,7 +118,14 @@ def _written_before(path: Path, time: float) -> bytes:
 
 
 def analyse_run(run: str | None) -> RunAnalysis:
-    return _find(find_run(run)).analysis
+    """Return the analysis of a run for a trace. An imported run has no times to draw."""
+    found = _find(find_run(run)).analysis
+    if not found.timed:
+        raise UsageError(
+            f"run {found.id} was imported, and a trace needs to know when its steps ran",
+            hints=[f"`stoker report {found.id}` shows what its steps needed"],
+        )
+    return found
 
 
 def _find(run: Run) -> _Found:

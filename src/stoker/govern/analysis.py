@@ -61,6 +61,7 @@ def analyse(
         directory=run.directory,
         began=run.started,
         complete=summary is not None,
+        timed=summary is not None or len(attempts) < 2 or any(each.started for each in attempts),
         status=summary.status if summary else None,
         wall_s=wall,
         cpu_s=summary.cpu_s if summary else sum(span.cpu_seconds for span in spans),

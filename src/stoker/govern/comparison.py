@@ -109,8 +109,6 @@ def _change(
 ) -> Change:
     one, other = before[old], after[new]
     return Change(
-        title=other.title,
-        role=other.step.role.value,
         before=old,
         after=new,
         cpu_s=other.cpu_seconds - one.cpu_seconds,

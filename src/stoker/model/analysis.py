@@ -100,7 +100,8 @@ class RunAnalysis(Value, frozen=True, kw_only=True):
     command: str
     directory: str
     began: float  # seconds since the epoch
-    complete: bool  # False: the run was killed, or is still running
+    complete: bool  # False: the run was killed, is still running, or was imported
+    timed: bool  # False: it was imported, and when its steps ran is not known
     status: int | None
     wall_s: float
     cpu_s: float
@@ -139,8 +140,6 @@ class Change(Value, frozen=True, kw_only=True):
     recorded.
     """
 
-    title: str
-    role: str
     before: int  # index of the span in the earlier run
     after: int
     cpu_s: float  # after minus before

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stoker.model.analysis import Report, ReportedRun, Span
+from stoker.model.analysis import Comparison, Report, ReportedRun, Span
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
 from stoker.report.explanation import cause_text, waits_text
@@ -45,7 +45,7 @@ def page_data(report: Report) -> dict[str, Any]:
         "currency": report.currency,
         "shown": _run_data(report.shown),
         "before": _earlier_data(report.before) if report.before else None,
-        "comparison": report.comparison,
+        "comparison": _comparison(report.comparison) if report.comparison else None,
         "what_if": report.what_if,
     }
 
@@ -62,6 +62,21 @@ def _earlier_data(reported: ReportedRun) -> dict[str, Any]:
     spans = reported.run.spans
     run = _run_data(ReportedRun(run=replace(reported.run, spans=()), build=reported.build))
     return run | {"columns": {name: [getattr(span, name) for span in spans] for name in columns}}
+
+
+def _comparison(found: Comparison) -> dict[str, Any]:
+    texts, changes = _Table(), found.changes
+    return {
+        "causes": found.causes,
+        "added": found.added,
+        "removed": found.removed,
+        "before": [change.before for change in changes],
+        "after": [change.after for change in changes],
+        "cpu_s": [round(change.cpu_s, _MICROSECONDS) for change in changes],
+        "peak": [change.peak for change in changes],
+        "why": [texts.place((*change.why, *change.headers)) for change in changes],
+        "texts": texts.values,
+    }
 
 
 class _Table:

@@ -40,7 +40,13 @@ function clock(seconds) {
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 && share > 0 ? 1 : 0)} %`;
 const count = (number) => number.toLocaleString("en");
 const times = (factor) => `×${factor.toFixed(2)}`;
-const memoryTime = (amount) => (amount === null ? "–" : `${(amount / 1024 ** 3).toFixed(amount < 1024 ** 3 ? 2 : 1)} GiB·s`);
+const tick = (bytes) => size(bytes).replace(".0 ", " ");
+function memoryTime(amount) {
+  if (amount === null) return "–";
+  if (amount < 1024 ** 3 / 10) return `${(amount / 1024 ** 2).toFixed(amount < 1024 ** 2 * 10 ? 1 : 0)} MiB·s`;
+  const amounts = amount / 1024 ** 3;
+  return `${amounts < 100 ? amounts.toFixed(amounts < 1 ? 2 : 1) : count(Math.round(amounts))} GiB·s`;
+}
 const money = (amount) => (amount === null || amount === undefined ? "–" : `${amount.toFixed(amount < 1 ? 3 : 2)} ${DATA.currency}`.trim());
 const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many || `${one}s`}`;
 

@@ -7,6 +7,7 @@ let timeline = null;
 // -- head -------------------------------------------------------------------------------------
 
 function statusPill(run) {
+  if (!run.timed) return el("span", { class: "pill" }, "imported: when its steps ran is not known");
   if (!run.complete) return el("span", { class: "pill warn" }, "not finished: this is what was recorded until then");
   if (run.status) return el("span", { class: "pill bad" }, `failed, status ${run.status}`);
   return el("span", { class: "pill good" }, "succeeded");
@@ -33,10 +34,12 @@ function tile(name, value, note, share, colour) {
 function headline() {
   const notes = [RUN.lost ? `${count(RUN.lost)} killed and repeated` : "none killed", RUN.oom_kills ? plural(RUN.oom_kills, "OOM kill") : null, RUN.pauses ? plural(RUN.pauses, "pause") : null, RUN.failed ? `${count(RUN.failed)} failed` : null];
   const busy = RUN.wall_s ? RUN.cpu_s / RUN.wall_s : 0;
-  const tiles = [
+  const tiles = !RUN.timed ? [
+    tile("CPU time", duration(RUN.cpu_s), "of all steps"), tile("Largest peak", size(RUN.peak), "of a step"), tile("Steps", count(RUN.steps), ""),
+  ] : [
     tile("Wall time", duration(RUN.wall_s), RUN.bounds.length ? `no schedule can beat ${duration(RUN.bounds[0].seconds)}` : ""),
     tile("CPU time", duration(RUN.cpu_s), RUN.cpus ? `${busy.toFixed(1)} of ${plural(RUN.cpus, "CPU")} busy on average` : `${busy.toFixed(1)} CPUs busy on average`),
-    RUN.limit ? tile("Peak memory", size(RUN.peak), `${percent(RUN.peak / RUN.limit)} of the ${size(RUN.limit)} limit`, RUN.peak / RUN.limit, "--accent") : tile("Peak memory", size(RUN.peak), "the limit was not recorded"),
+    RUN.limit ? tile("Peak memory", size(RUN.peak), `${percent(RUN.peak / RUN.limit)} of the ${size(RUN.limit)} limit`, RUN.peak / RUN.limit, "--accent") : tile(RUN.complete ? "Peak memory" : "Largest peak", size(RUN.peak), RUN.complete ? "the limit was not recorded" : "of a step; the limit was not recorded"),
     tile("Steps", count(RUN.steps), notes.filter(Boolean).join(", ")),
   ];
   if (RUN.cache_hits) tiles.push(tile("Cache hits", count(RUN.cache_hits), `${percent(RUN.cache_hits / (RUN.cache_hits + RUN.steps))} of all compiles`));
@@ -120,7 +123,7 @@ function showDetail(place, i) {
     ["Kind", `${STEPS.word("role", i)}, target ${STEPS.word("target", i)}`],
     ["Output", STEPS.output[i] || "–"],
     ["Result", outcomeText(i)],
-    ["Time", `${duration(STEPS.seconds[i])} from ${clock(STEPS.started[i])} to ${clock(STEPS.ended[i])}, CPU ${duration(STEPS.cpu_seconds[i])}`],
+    ["Time", `${duration(STEPS.seconds[i])}${RUN.timed ? ` from ${clock(STEPS.started[i])} to ${clock(STEPS.ended[i])}` : ""}, CPU ${duration(STEPS.cpu_seconds[i])}`],
     ["Waited", wait === null ? "not recorded" : STEPS.waits[i]],
     ["Peak", STEPS.predicted[i] === null ? size(STEPS.peak[i]) : `${size(STEPS.peak[i])}, predicted ${size(STEPS.predicted[i])} from ${STEPS.word("basis", i)}`],
     ["Memory × time", memoryTime(STEPS.byte_seconds[i])],
@@ -153,15 +156,17 @@ function profileChart(i) {
 // -- critical path ----------------------------------------------------------------------------
 
 function pick(i) {
-  timeline.pick(i, { centre: true });
-  document.getElementById("timeline-card").scrollIntoView({ block: "start" });
+  if (timeline) timeline.pick(i, { centre: true });
+  else showDetail(document.getElementById("detail"), i);
+  document.getElementById(timeline ? "timeline-card" : "steps").scrollIntoView({ block: "start" });
 }
 
-// The folder gives way where the name is too long; the text stays whole for search and copying.
+// The beginning of the folder gives way where the name is too long; the text stays whole for search
+// and copying. The title of a step of another kind is its command.
 function stepName(i) {
-  const colour = ROLE_COLOURS[STEPS.word("role", i)] || "--other", name = shortName(STEPS.title[i]);
-  return el("span", { class: "step", title: STEPS.title[i] }, el("span", { class: "chip", style: { background: `var(${colour})` } }),
-    el("span", { class: "folder" }, STEPS.title[i].slice(0, STEPS.title[i].length - name.length)), el("span", { class: "file" }, name));
+  const role = STEPS.word("role", i), title = STEPS.title[i], name = role === "other" ? title : shortName(title);
+  return el("span", { class: "step", title }, el("span", { class: "chip", style: { background: `var(${ROLE_COLOURS[role] || "--other"})` } }),
+    el("span", { class: "folder" }, el("bdi", { dir: "ltr" }, title.slice(0, title.length - name.length))), el("span", { class: "file" }, name));
 }
 
 function pathCard() {
@@ -197,7 +202,9 @@ function stepsCard() {
     { id: "ratio", title: "ratio", num: true, key: ratio, cell: (i) => (ratio(i) === null ? "–" : times(ratio(i))) },
     { id: "outcome", title: "result", key: (i) => STEPS.word("outcome", i), cell: (i) => el("span", { class: STEPS.lost(i) || STEPS.failed(i) ? "bad" : "muted" }, STEPS.word("outcome", i)) },
   ];
-  const state = { sort: columns[3], down: true, at: 0, words: [], role: "" };
+  const byTime = columns[3];
+  if (!RUN.timed) columns.splice(1, 2);
+  const state = { sort: byTime, down: true, at: 0, words: [], role: "" };
   const search = el("input", { type: "search", id: "search", placeholder: "search: file, target, flag", "aria-label": "Search steps", oninput: () => { state.words = search.value.toLowerCase().split(/\s+/).filter(Boolean); state.at = 0; fill(); } });
   const roles = el("select", { id: "roles", "aria-label": "Language", onchange: () => { state.role = roles.value; state.at = 0; fill(); } },
     el("option", { value: "" }, "all kinds"), RUN.roles.map((total) => el("option", { value: total.name }, total.name)));
@@ -240,6 +247,7 @@ function stepsCard() {
   fill();
   return el("section", { class: "card", id: "steps", "aria-label": "Steps" },
     el("div", { class: "row between" }, el("h2", {}, "Steps"), el("div", { class: "row" }, search, roles)),
+    RUN.timed ? null : el("div", { id: "detail" }),
     el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("caption", { class: "unseen" }, "All attempts of all steps"), el("thead", {}, header), body)),
     el("div", { class: "row", style: { marginTop: "10px" } }, back, next, shown));
 }
@@ -259,10 +267,13 @@ function totalsTable(totals, most) {
   return more(totals, most, (rows) => table(columns, rows, { caption: "Totals" }));
 }
 
+const MORE = 200; // rows that a button adds: thousands at once would block the page
+
 function more(rows, most, make) {
   if (rows.length <= most) return make(rows);
-  const place = el("div", {}, make(rows.slice(0, most)));
-  place.append(el("button", { style: { marginTop: "10px" }, onclick: () => place.replaceChildren(make(rows)) }, `show all ${count(rows.length)}`));
+  const place = el("div"), next = Math.min(rows.length, most + MORE);
+  const text = next === rows.length ? `show all ${count(rows.length)}` : `show ${count(next)} of ${count(rows.length)}`;
+  place.append(make(rows.slice(0, most)), el("button", { style: { marginTop: "10px" }, onclick: () => place.replaceChildren(more(rows, next, make)) }, text));
   return place;
 }
 
@@ -291,7 +302,7 @@ function predictionsCard() {
 }
 
 function drawScatter(canvas, width) {
-  const height = 260, left = 66, bottom = 34;
+  const height = 260, left = 66, bottom = 34, top = 22;
   if (!width) return;
   scaled(canvas, width, height);
   const pen = canvas.getContext("2d");
@@ -300,20 +311,20 @@ function drawScatter(canvas, width) {
   if (!peaks.length) return;
   const all = peaks.flatMap((i) => [STEPS.peak[i], STEPS.predicted[i]]).sort((a, b) => a - b);
   const low = Math.log(all[0] / 1.3), high = Math.log(all[all.length - 1] * 1.3);
-  const x = (bytes) => left + (Math.log(bytes) - low) / (high - low) * (width - left - 10);
-  const y = (bytes) => height - bottom - (Math.log(bytes) - low) / (high - low) * (height - bottom - 10);
+  const x = (bytes) => left + (Math.log(bytes) - low) / (high - low) * (width - left - 24);
+  const y = (bytes) => height - bottom - (Math.log(bytes) - low) / (high - low) * (height - bottom - top);
   pen.font = "12px system-ui, sans-serif";
   pen.clearRect(0, 0, width, height);
-  for (let tick = 1024 ** 2; tick < 1024 ** 5; tick *= 4) {
-    if (Math.log(tick) < low || Math.log(tick) > high) continue;
+  for (let at = 1024 ** 2; at < 1024 ** 5; at *= 4) {
+    if (Math.log(at) < low || Math.log(at) > high) continue;
     pen.strokeStyle = Theme.colour("--line");
-    line(pen, x(tick), 10, x(tick), height - bottom);
-    line(pen, left, y(tick), width - 10, y(tick));
+    line(pen, x(at), top, x(at), height - bottom);
+    line(pen, left, y(at), width - 24, y(at));
     pen.fillStyle = Theme.colour("--muted");
     pen.textAlign = "center";
-    pen.fillText(size(tick), x(tick), height - bottom + 14);
+    pen.fillText(tick(at), x(at), height - bottom + 14);
     pen.textAlign = "right";
-    pen.fillText(size(tick), left - 8, y(tick) + 4);
+    pen.fillText(tick(at), left - 8, y(at) + 4);
   }
   pen.strokeStyle = Theme.colour("--faint");
   line(pen, x(Math.exp(low)), y(Math.exp(low)), x(Math.exp(high)), y(Math.exp(high)));
@@ -417,8 +428,10 @@ function outputsPart(outputs) {
         { title: "library", name: true, cell: (library) => library.path },
         { title: "size", num: true, cell: (library) => size(library.bytes) },
         { title: "", cell: (library) => bar(library.bytes / largest, "--accent") },
-        { title: "GPU code", num: true, cell: (library) => (device(library) ? size(device(library)) : "–") },
-        { title: "by architecture", cell: (library) => Object.entries(library.device_code).map(([arch, bytes]) => `${arch} ${size(bytes)}`).join(", ") },
+        ...(rows.some(device) ? [
+          { title: "GPU code", num: true, cell: (library) => (device(library) ? size(device(library)) : "–") },
+          { title: "by architecture", cell: (library) => Object.entries(library.device_code).map(([arch, bytes]) => `${arch} ${size(bytes)}`).join(", ") },
+        ] : []),
       ], rows, { caption: "Libraries of the result" }) : null);
   });
 }
@@ -439,15 +452,16 @@ function comparisonCard() {
   const before = DATA.before, found = DATA.comparison;
   if (!before) return null;
   const old = before.columns;
+  const changes = found.after.map((after, n) => ({ after, before: found.before[n], cpu_s: found.cpu_s[n], peak: found.peak[n], why: found.texts[found.why[n]] }));
   const figure = (name, one, other, text) => el("div", { class: "tile" }, el("div", { class: "name" }, name), el("div", { class: "value" }, text(other)),
-    el("div", { class: "note" }, one ? change(other / one - 1) : "", ` before: ${text(one)}`));
-  const tiles = el("div", { class: "tiles" }, figure("Wall time", before.wall_s, RUN.wall_s, duration), figure("CPU time", before.cpu_s, RUN.cpu_s, duration),
+    el("div", { class: "note" }, one === other ? "as before" : [one ? change(other / one - 1) : "", ` before: ${text(one)}`]));
+  const tiles = el("div", { class: "tiles" }, before.timed && RUN.timed ? figure("Wall time", before.wall_s, RUN.wall_s, duration) : null, figure("CPU time", before.cpu_s, RUN.cpu_s, duration),
     figure("Peak memory", before.peak, RUN.peak, size), figure("Steps", before.steps, RUN.steps, count), figure("Killed and repeated", before.lost, RUN.lost, count));
   const views = {
-    slower: { text: "slower", rows: () => found.changes.filter((row) => row.cpu_s > 0).sort((a, b) => b.cpu_s - a.cpu_s) },
-    faster: { text: "faster", rows: () => found.changes.filter((row) => row.cpu_s < 0).sort((a, b) => a.cpu_s - b.cpu_s) },
-    hungrier: { text: "more memory", rows: () => found.changes.filter((row) => row.peak > 0).sort((a, b) => b.peak - a.peak) },
-    leaner: { text: "less memory", rows: () => found.changes.filter((row) => row.peak < 0).sort((a, b) => a.peak - b.peak) },
+    slower: { text: "slower", rows: () => changes.filter((row) => row.cpu_s > 0).sort((a, b) => b.cpu_s - a.cpu_s) },
+    faster: { text: "faster", rows: () => changes.filter((row) => row.cpu_s < 0).sort((a, b) => a.cpu_s - b.cpu_s) },
+    hungrier: { text: "more memory", rows: () => changes.filter((row) => row.peak > 0).sort((a, b) => b.peak - a.peak) },
+    leaner: { text: "less memory", rows: () => changes.filter((row) => row.peak < 0).sort((a, b) => a.peak - b.peak) },
     added: { text: "only in this run", rows: () => found.added.map((i) => ({ after: i })) },
     removed: { text: "only before", rows: () => found.removed.map((i) => ({ before: i })) },
   };
@@ -461,7 +475,7 @@ function comparisonCard() {
     { title: "peak before", num: true, cell: (row) => size(value(old, "peak", row.before)) },
     { title: "now", num: true, cell: (row) => size(value(STEPS, "peak", row.after)) },
     { title: "change", num: true, cell: (row) => (row.peak === undefined ? "" : signed(row.peak, size)) },
-    { title: "what differs", cell: (row) => el("div", { class: "muted" }, [...(row.why || []), ...(row.headers || [])].map((text) => el("div", {}, text))) },
+    { title: "what differs", cell: (row) => el("div", { class: "muted" }, (row.why || []).map((text) => el("div", {}, text))) },
   ];
   const show = (name) => {
     for (const [key, button] of Object.entries(buttons)) button.setAttribute("aria-pressed", String(key === name));
@@ -518,11 +532,11 @@ function navigation(sections) {
 
 function render() {
   head();
-  const chart = timelineCard();
+  const chart = RUN.timed ? timelineCard() : { made: null, start: () => {} };
   const sections = [
     comparisonCard(),
-    card("time", "Where the time went", "", el("div", { class: "two" }, boundsPart(), cpuPart())),
-    chart.made, STEPS.length ? pathCard() : null, stepsCard(), totalsCard(), predictionsCard(), whatIfCard(), eventsCard(), buildCard(),
+    !RUN.timed ? null : card("time", "Where the time went", "", el("div", { class: "two" }, boundsPart(), cpuPart())),
+    chart.made, RUN.timed && STEPS.length ? pathCard() : null, stepsCard(), totalsCard(), predictionsCard(), whatIfCard(), RUN.timed ? eventsCard() : null, buildCard(),
   ].filter(Boolean);
   page.append(navigation(sections), headline(), ...sections);
   document.getElementById("foot").append(`stoker ${DATA.stoker}. Steps, times and memory come from the history of governed runs. Memory over time is the sum of the steps' own profiles.`);

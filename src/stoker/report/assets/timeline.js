@@ -40,6 +40,7 @@ class Timeline {
     this.waitingUntil = sortedNumbers(STEPS.started.filter((_, i) => STEPS.asked[i] !== null));
     this.mostWaiting = this.countMostWaiting();
     this.total = this.sumOfMemory();
+    [this.mostMemory] = chunkedMax(this.total);
     this.marks = this.allMarks();
     this.targetColours = new Map(RUN.targets.slice(0, 10).map((target, i) => [target.name, `--t${i}`]));
     this.listen();
@@ -233,7 +234,7 @@ class Timeline {
   }
 
   memoryTopValue() {
-    const most = Math.max(RUN.peak, 1);
+    const most = Math.max(RUN.peak, this.mostMemory, 1);
     if (!RUN.limit) return most * 1.1;
     return most < 0.35 * RUN.limit ? most * 1.35 : Math.max(RUN.limit, most) * 1.06;
   }
@@ -246,7 +247,7 @@ class Timeline {
     this.drawEnvelope(pen, y);
     this.label(pen, "memory", this.memoryTop + 9);
     const unit = niceBytes(most / 6);
-    for (let bytes = unit; bytes < most * 0.85; bytes += unit) this.label(pen, size(bytes), y(bytes));
+    for (let bytes = unit; bytes < most * 0.85; bytes += unit) this.label(pen, tick(bytes), y(bytes));
     pen.strokeStyle = Theme.colour("--line");
     line(pen, GUTTER, bottom + 0.5, this.width, bottom + 0.5);
     this.drawLimit(pen, y, most);
