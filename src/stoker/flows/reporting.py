@@ -28,7 +28,7 @@ from stoker.model.analysis import (
 )
 from stoker.model.artifact import LibraryFacts
 from stoker.model.build import BuildRecord
-from stoker.model.errors import StokerError
+from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
