@@ -21,6 +21,7 @@ COMMANDS = {
     "container": "List, enter and remove the containers that builds have kept.",
     "run": "Run a build command with as many jobs as fit in memory.",
     "watch": "Show a running build from another terminal.",
+    "tune": "Measure on a project's own steps what makes its builds faster.",
     "cache": "Show, count, fill and clear the compiler cache.",
     "history": "List governed runs and what each of their steps needed.",
     "report": "Write a page about a run: timeline, memory, critical path, comparison.",

@@ -125,6 +125,7 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
     """Return the wanted cache, from arguments with all settings filled in."""
     from stoker.model.caching import ChainOptions, Engine
+    from stoker.model.govern import Linker
 
     return ChainOptions(
         cache=Engine(settings["cache"]),
@@ -132,6 +133,7 @@ def chain_options(settings: dict[str, Any]) -> "ChainOptions":
         launcher=settings["compiler_launcher"],
         distribute=settings["distribute"],
         trust_network=bool(settings["trust_network"]),
+        linker=Linker(settings.get("linker", "default")),
     )
 
 

@@ -1,4 +1,6 @@
-"""The cache of a run: finds the engines, resolves the chain, and keeps sccache's server."""
+"""The cache and the linkers of a run: finds the engines, resolves the chain, and keeps sccache's
+server.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -17,9 +19,11 @@ from stoker.model.caching import (
     Distributor,
     Engine,
     FoundEngine,
+    Part,
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.events import AnyEvent, StepEnds
+from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
 from stoker.outside.files import remove_whole
 from stoker.plan.caching import resolve_chain
@@ -41,7 +45,7 @@ def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
         name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
     }
     problem = _remote_problem(wanted.remote) if wanted.remote else None
-    return resolve_chain(
+    chain = resolve_chain(
         wanted,
         found,
         environment,
@@ -49,6 +53,20 @@ def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
         distribution=distribution,
         cpus=read_usable(FileTree()),
     )
+    return _with_linkers(chain, wanted.linker)
+
+
+def _with_linkers(chain: Chain, wanted: Linker) -> Chain:
+    linkers, why = LinkerChoice(), "--linker auto uses what `stoker tune` has measured"
+    if wanted is not Linker.DEFAULT:
+        from stoker.govern.linkers import choose_linkers  # most runs keep the default linker
+
+        linkers = choose_linkers(wanted)
+        why = linkers.why
+    names = dict.fromkeys(linkers.measured.values()) or [linkers.every]
+    what = ", ".join(mode.value for mode in names)
+    part = Part(role="linker", what=what, why=why)
+    return replace(chain, linkers=linkers, parts=(*chain.parts, part))
 
 
 def _addresses(host: str) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from stoker.machine.meter import read_memory
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
-from stoker.model.govern import Gc, GovernorOptions
+from stoker.model.govern import Gc, GovernorOptions, LinkerChoice
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value
@@ -194,7 +194,13 @@ class Session:
         summary = self._summary(status, kills) if dormant else self._client.summary
         if summary and summary.run is not None:
             self._keep_includes(summary.run)
-        return summary and replace(summary, cache_hits=hits, cache=use, written_bytes=written)
+        return summary and replace(
+            summary,
+            cache_hits=hits,
+            cache=use,
+            written_bytes=written,
+            linker_why=self._chain.linkers.why,
+        )
 
     def _keep_includes(self, run: int) -> None:
         """Add the headers of all completed steps to the history, for comparisons of runs."""
@@ -356,15 +362,17 @@ def session(
     may add.
     """
     tree, here, run = FileTree(), str(current_folder()), _run_number()
+    chain = survey_chain(options.chain, os.environ)
     limit = read_memory(tree).limit
     asked = _governor_options(options, limit, read_usable(tree))
     parse_policy(asked.policy)  # report an unknown policy here, not in the governor
     with (
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         held_for(os.environ),
-        _client(asked, limit, show, run=run, command=what, directory=here) as client,
+        _client(
+            asked, limit, show, run=run, command=what, directory=here, linkers=chain.linkers
+        ) as client,
     ):
-        chain = survey_chain(options.chain, os.environ)
         for text in (*_differences(asked, client.options), *problems(chain)):
             show(Warned(at=0.0, text=text))
         if options.nice:
@@ -394,11 +402,12 @@ def _client(
     run: int,
     command: str,
     directory: str,
+    linkers: LinkerChoice,
 ) -> Client | NoGovernor:
     """Return a client; if a build cannot be governed, show why and let it run without."""
     try:
         asked = replace(asked, socket=str(socket_path(limit.where)))
-        return Client(asked, run=run, command=command, directory=directory)
+        return Client(asked, run=run, command=command, directory=directory, linkers=linkers)
     except StokerError as error:
         show(_ungoverned(error))
         return NoGovernor(asked)

@@ -35,7 +35,7 @@ def graph_of(place: Path, *, impact: str | None = None, say: Say) -> BuildGraph:
     if not steps.real:
         raise UsageError(f"{folder / 'build.ninja'} has no steps")
     reply = read_targets(folder)
-    owners, timings = Owners(steps, reply), _timings(folder)
+    owners, timings = Owners(steps, reply), timings_of(folder)
     graph = make_build_graph(steps, owners, timings, folder=str(folder), has_reply=bool(reply))
     if impact is None:
         return graph
@@ -61,7 +61,7 @@ def find_build(place: Path) -> Path:
     return max(built, key=lambda folder: (folder / "build.ninja").stat().st_mtime)
 
 
-def _timings(folder: Path) -> dict[str, Timing]:
+def timings_of(folder: Path) -> dict[str, Timing]:
     """Return what the steps took, by output. The history comes before ninja's log, whose times
     include the time that a step waited for its permit.
     """

@@ -19,7 +19,7 @@ from stoker.govern.processes import command_line, is_stopped, kill_behind, proce
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.govern import GovernorOptions
+from stoker.model.govern import GovernorOptions, LinkerChoice
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.outside import locks
@@ -88,10 +88,19 @@ class Client:
     asks.
     """
 
-    def __init__(self, options: GovernorOptions, *, run: int, command: str, directory: str):
+    def __init__(
+        self,
+        options: GovernorOptions,
+        *,
+        run: int,
+        command: str,
+        directory: str,
+        linkers: LinkerChoice | None = None,
+    ):
         """Connect to the governor or prepare to start one. If one exists, ``options`` become those
-        of that governor.
+        of that governor; ``linkers`` are of this run alone.
         """
+        self._linkers = linkers or LinkerChoice()
         self.options = options
         self.alive = True
         self.losses = 0  # governors that have died or were ended
@@ -108,7 +117,8 @@ class Client:
         return self._socket.fileno()
 
     def _greeting(self) -> bytes:
-        return encode("client", self._run, redact(self._command), self._directory)
+        linkers = msgspec.json.encode(self._linkers)
+        return encode("client", self._run, redact(self._command), self._directory, linkers)
 
     def _found(self) -> socket.socket:
         """Return a connection to the governor that is there, else to the one that will be."""

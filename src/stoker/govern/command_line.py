@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from stoker.knowledge.compiler_modes import collector_of
+from stoker.knowledge.compiler_modes import collector_of, keeps_linker
 from stoker.model.govern import Collector, Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
 
@@ -37,6 +37,7 @@ def _named(names: Sequence[str]) -> re.Pattern[str]:
 
 _COMPILERS = _named(COMPILERS)
 _GCC = _named(["gcc", "g++"])
+_DRIVERS = _named(["cc", "c++", "gcc", "g++", "clang", "clang++", "gfortran"])
 _ARCHIVERS = _named(["ar", "ranlib"])
 _LINKERS = _named(LINKERS)
 _FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")
@@ -61,6 +62,8 @@ _JOINED_OUTPUT = re.compile(
     r"(-MF|-MT|-MQ|-o(?!(?:penmp|dir|ptf|bj[\w-]*)(?:=.*)?$))(.+)", re.DOTALL
 )
 _DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
+# Files that a linker writes beside its output.
+_SIDE_FILE = re.compile(r"((?:-Wl,)?(?:-?-Map|--dependency-file)[=,])(.+)", re.DOTALL)
 _SHORT = 16  # a value with fewer characters is no token
 _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
@@ -201,6 +204,47 @@ def _collector(identity: str, words: Sequence[str]) -> Collector:
 def as_remote(step: Step) -> Step:
     """Return the step if a worker compiles it: what it takes here is something else."""
     return replace(step, role=Role.REMOTE, key=_key(Role.REMOTE, step.key))
+
+
+def link_identity(command: Sequence[str], directory: str) -> str:
+    """Return what identifies a link whose linker can be chosen: all its words but the inputs. Empty
+    for any other command.
+    """
+    program, *words = _compiler_command(command) or [""]
+    name = basename(program)
+    direct = bool(command) and command[0] == program and _DRIVERS.fullmatch(name)
+    compiles = any(_is_source(word) or word == "-c" for word in words)
+    if not direct or compiles or keeps_linker(words):
+        return ""
+    kept = (w for before, w in pairwise([name, *words]) if before in _OUTPUTS or not _is_input(w))
+    return _key(directory, name, *kept)
+
+
+def compiler_words(text: str) -> tuple[str, ...]:
+    """Return the words of the compile or link in a line of a build tool, without caches."""
+    return tuple(_compiler_command(_compile_of(text)))
+
+
+def moved(command: Sequence[str], folder: str) -> tuple[tuple[str, ...], str] | None:
+    """Return the command with all files that it writes in another folder, and its output there;
+    ``None`` if it does not name its output.
+    """
+    words, output, before = [], "", ""
+    for word in command:
+        option, value = _output_option(word)
+        if option and value and _OUTPUTS[option] != "target":
+            target = join(folder, basename(value))
+            word = word.removesuffix(value) + target
+        elif before in _OUTPUTS and _OUTPUTS[before] != "target":
+            option, value, target = before, word, join(folder, basename(word))
+            word = target
+        elif found := _SIDE_FILE.fullmatch(word):
+            word = found[1] + join(folder, basename(found[2]))
+        if value and option and _OUTPUTS[option] == "output":
+            output = target
+        before = word if _output_option(word)[0] == word else ""
+        words.append(word)
+    return (tuple(words), output) if output else None
 
 
 def custom_step(command: Sequence[str], directory: str, root: str) -> Step:

@@ -50,7 +50,7 @@ from stoker.govern.summary import Tally
 from stoker.machine.counters import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
-from stoker.model.govern import GovernorOptions, Step
+from stoker.model.govern import GovernorOptions, LinkerChoice, Step
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.outside import locks
 
@@ -405,6 +405,8 @@ class Daemon:
         if len(fields) < 3 or peer.run is not None or run in self._clients:
             raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
+        if fields[3:]:
+            self._governor.link_with(run, _linkers(fields[3]))
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
         self._kept[run] = self._history.start_run(_text(command), _text(directory))
@@ -495,6 +497,13 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
         compiler=_text(step.compiler),
         flags=tuple(map(_text, step.flags)),
     )
+
+
+def _linkers(field: bytes) -> LinkerChoice:
+    try:
+        return msgspec.json.decode(field, type=LinkerChoice)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"linkers of a client: {error}") from error
 
 
 def _text(words: str) -> str:

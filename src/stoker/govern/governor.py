@@ -20,6 +20,7 @@ from math import exp
 
 from msgspec.structs import replace
 
+from stoker.govern.command_line import link_identity
 from stoker.govern.evidence import Surroundings, ran_out_of_memory
 from stoker.govern.policy import Policy, Queue, WaitClock, after_oom, after_preemption
 from stoker.govern.predict import Predictor
@@ -41,6 +42,7 @@ from stoker.model.govern import (
     Collector,
     Decision,
     Gc,
+    LinkerChoice,
     Mode,
     ModeChoice,
     ModeEffect,
@@ -198,6 +200,7 @@ class Governor:
         self._slope = Slope()
         self._contention = Contention()
         self._collectors = _ALLOWED[gc]
+        self._linkers: dict[int, LinkerChoice] = {}  # by run
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
         self._learned = False
         self._distributed = False
@@ -205,6 +208,10 @@ class Governor:
         self.changed = True  # whether anything that affects a decision changed since the last one
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
+
+    def link_with(self, run: int, choice: LinkerChoice) -> None:
+        """Set the linkers of a run."""
+        self._linkers[run] = choice
 
     # -- what launchers say ----------------------------------------------------------------------
 
@@ -224,6 +231,7 @@ class Governor:
             path=_seconds(path, prediction),
             restarts=not ask.custom,
             places=ask.cpus if ask.remote else None,
+            mode=self._linker(ask),
             effects=self._effects(step),
         )
         self._next += 1
@@ -243,6 +251,12 @@ class Governor:
             return ()
         return self._predictor.effects(step)
 
+    def _linker(self, ask: Ask) -> Mode:
+        choice = self._linkers.get(ask.run)
+        if choice is None or ask.custom:
+            return Mode.DEFAULT
+        return choice.of(link_identity(ask.command, ask.directory))
+
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
         if entry.phase is Phase.ENCLOSING:
@@ -258,7 +272,7 @@ class Governor:
         if failed and entry.request.restarts and self._ran_out(entry, done):
             self._out_of_memory(entry, done, now)
             return True
-        if failed and entry.request.mode is not Mode.DEFAULT and _MODE_IN_ERROR in done.tail:
+        if failed and self._failed_by_mode(entry, done):
             self._refused(entry, done, now)
             return True
         if failed:
@@ -326,10 +340,19 @@ class Governor:
         self._send(entry.connection, encode("again"))
         self._wait_again(entry, request, done.usage, Outcome.OOM, now)
 
+    def _failed_by_mode(self, entry: _Entry, done: Done) -> bool:
+        """Return whether a failed step may succeed as the user wrote it; any link may."""
+        mode = entry.request.mode
+        return mode.is_linker or (mode is not Mode.DEFAULT and _MODE_IN_ERROR in done.tail)
+
     def _refused(self, entry: _Entry, done: Done, now: float) -> None:
-        """Run the step again as the user wrote it, and leave its compiler alone from now on."""
-        self._refusing.add(entry.step.compiler)
-        entry.killed = self._intervention(Reason.REFUSED, now)
+        """Run the step again as the user wrote it. A compiler that does not know the parameters is
+        left alone from now on.
+        """
+        links = entry.request.mode.is_linker
+        if not links:
+            self._refusing.add(entry.step.compiler)
+        entry.killed = self._intervention(Reason.LINK_FAILED if links else Reason.REFUSED, now)
         request = replace(entry.request.in_mode(Mode.DEFAULT), effects=())
         self._record(entry, done.usage, Outcome.REFUSED, done.status)
         self._send(entry.connection, encode("again"))
@@ -553,6 +576,7 @@ class Governor:
     def forget(self, run: int) -> None:
         """Forget the counts of a run that ended, because its number may be used again."""
         del self._done[run], self._repeats[run]
+        self._linkers.pop(run, None)
 
     @property
     def busy(self) -> bool:
@@ -650,8 +674,10 @@ class Governor:
 
 
 def _forced(request: Request) -> Reason | None:
-    """Return why a step that ran out of memory is repeated in another mode."""
-    return None if request.mode is Mode.DEFAULT else Reason.TOO_LARGE
+    """Return why a step asks for another mode: its linker, or it ran out of memory before."""
+    if request.mode is Mode.DEFAULT:
+        return None
+    return Reason.LINKER if request.mode.is_linker else Reason.TOO_LARGE
 
 
 def _seconds(path: PathLeft, prediction: Prediction) -> float:

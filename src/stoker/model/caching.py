@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.plan import Setting
 from stoker.model.value import Value
 
@@ -31,6 +32,7 @@ class ChainOptions(Value, frozen=True, kw_only=True):
     launcher: str | None = None
     distribute: str = "none"
     trust_network: bool = False
+    linker: Linker = Linker.DEFAULT
 
 
 class FoundEngine(Value, frozen=True, kw_only=True):
@@ -53,12 +55,16 @@ class Part(Value, frozen=True, kw_only=True):
 
 
 class Chain(Value, frozen=True, kw_only=True):
-    """``wrapper`` is the program that is started in place of each compile, if there is one."""
+    """What stands between the build tool and each compile, and what links.
+
+    ``wrapper`` is the program that is started in place of each compile, if there is one.
+    """
 
     engine: Engine = Engine.NONE
     distributor: Distributor = Distributor.NONE
     slots: int = 0  # compiles that other machines run at the same time
     wrapper: str | None = None
+    linkers: LinkerChoice = LinkerChoice()
     parts: tuple[Part, ...] = ()
     settings: tuple[Setting, ...] = ()
 

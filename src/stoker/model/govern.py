@@ -30,6 +30,16 @@ class Gc(StrEnum):
     ALWAYS = "always"  # also where debug information or the like records the parameters
 
 
+class Linker(StrEnum):
+    """The user's setting: which linker links."""
+
+    AUTO = "auto"  # the one that `stoker tune` measured and checked, else the default one
+    DEFAULT = "default"
+    MOLD = "mold"
+    LLD = "lld"
+    GOLD = "gold"
+
+
 class GovernorOptions(Value, frozen=True, kw_only=True):
     """The options of a governor, set by its first run; later runs join it unchanged."""
 
@@ -56,11 +66,20 @@ class Role(StrEnum):
 
 
 class Mode(StrEnum):
-    """How much time an attempt spends to save memory; only gcc's garbage collector offers this."""
+    """What is added to the command of an attempt: parameters of gcc's garbage collector, which
+    save memory and take time, or another linker.
+    """
 
     DEFAULT = "default"
     LEAN = "lean"
     LOW = "low"
+    MOLD = "mold"
+    LLD = "lld"
+    GOLD = "gold"
+
+    @property
+    def is_linker(self) -> bool:
+        return self in (Mode.MOLD, Mode.LLD, Mode.GOLD)
 
 
 class Collector(StrEnum):
@@ -69,6 +88,20 @@ class Collector(StrEnum):
     NONE = "none"  # not gcc, or a command that must stay as it is
     RECORDED = "recorded"  # gcc, but its output would contain the parameters
     FREE = "free"  # gcc, and the output is the same in every mode
+
+
+class LinkerChoice(Value, frozen=True, kw_only=True):
+    """The linkers of a run: one for all links, or those that were measured, by link
+    (``command_line.link_identity``). ``why`` is for people.
+    """
+
+    every: Mode = Mode.DEFAULT
+    measured: dict[str, Mode] = {}
+    why: str = ""
+
+    def of(self, link: str) -> Mode:
+        """Return the linker of a link; ``link`` is empty if its linker cannot be chosen."""
+        return self.measured.get(link, self.every) if link else Mode.DEFAULT
 
 
 class ModeEffect(Value, frozen=True, kw_only=True):
@@ -299,6 +332,8 @@ class Reason(StrEnum):
     MEMORY_BOUND = "memory-bound"  # CPUs are idle because steps wait for memory
     TOO_LARGE = "too-large"  # by default it would not fit even alone
     REFUSED = "refused"  # the compiler does not know the options of the mode
+    LINKER = "linker"  # the user's setting names it, or `stoker tune` has measured it
+    LINK_FAILED = "link-failed"  # with another linker than the default one
 
 
 class ModeChoice(Value, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     OOM = "out of memory"
     PREEMPTED = "preempted"
-    REFUSED = "refused"  # the compiler does not know the options of a mode
+    REFUSED = "refused"  # the compiler or the linker failed because of the options of a mode
 
 
 class Intervention(Value, frozen=True, kw_only=True):
@@ -102,6 +102,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     remote_steps: int = 0  # of the steps, those that a worker compiled
     pauses: int = 0
     modes: dict[Mode, int] = {}  # finished steps in each mode but the default one
+    linker_why: str = ""  # why links used another linker, or why they did not
     written_bytes: int | None = None  # to disks; None if the system does not count it
     cache_hits: int | None = None  # compiles whose result a cache had
     cache: CacheUse | None = None  # None if no cache was used

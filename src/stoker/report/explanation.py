@@ -30,17 +30,20 @@ _CAUSES = {
     Reason.LONG_PAUSE: "its pause took too long, so its memory was given to other steps",
     Reason.OOM: "the kernel killed it because memory ran out",
     Reason.REFUSED: "its compiler does not know the options that save memory",
+    Reason.LINK_FAILED: "the link failed with another linker than the default one",
 }
 
 _MODES = {
     Reason.MEMORY_BOUND: "because CPUs were idle while steps waited for memory",
     Reason.TOO_LARGE: "because it does not fit into the memory limit otherwise",
+    Reason.LINKER: "as --linker asks",
 }
 
 
 def mode_text(mode: Mode, reason: Reason | None) -> str:
     """Return "in the mode lean, because CPUs were idle while steps waited for memory"."""
-    return f"in the mode {mode.value}, {_MODES[reason]}" if reason in _MODES else ""
+    how = "with" if mode.is_linker else "in the mode"
+    return f"{how} {mode.value}, {_MODES[reason]}" if reason in _MODES else ""
 
 
 def waits_text(waits: Mapping[Reason, float], needs: int) -> str:
@@ -114,7 +117,8 @@ class RunExplanation:
             case StepPauses(cause=Intervention() as cause):
                 self._lost.append(f"{event.title} was paused: {cause_text(cause)}")
             case StepRepeats(cause=Intervention() as cause):
-                self._lost.append(f"{event.title} was killed and repeated: {cause_text(cause)}")
+                how = "repeated" if event.why == Outcome.REFUSED else "killed and repeated"
+                self._lost.append(f"{event.title} was {how}: {cause_text(cause)}")
 
     def text(self) -> str:
         """Return the explanation as lines for the terminal."""

@@ -88,8 +88,8 @@ def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
 
 
 def _chain(chain: Chain) -> Listing:
-    """List what `stoker build` starts before each compiler; the plan itself does not contain it."""
-    listing = Listing("", "", "", title="Before each compiler", indent=2)
+    """List what starts each compiler, and what links; the plan itself does not contain it."""
+    listing = Listing("", "", "", title="Compiling and linking", indent=2)
     for part in chain.parts:
         listing.add(part.role, part.what, Text(part.why, style="dim"))
     for setting in chain.settings:

@@ -5,7 +5,7 @@ scrolls, like a package manager's progress bar. Everything goes to stderr.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from math import inf
@@ -391,6 +391,22 @@ def cache_text(use: CacheUse) -> str:
     return f"{text}; {use.remote_hits} in the remote" if use.remote_hits else text
 
 
+def _mode_lines(summary: RunSummary) -> Iterator[str]:
+    """Yield what was added to the commands of steps."""
+    saving, links = (
+        ", ".join(
+            f"{count} {mode.value}"
+            for mode, count in summary.modes.items()
+            if mode.is_linker == linking
+        )
+        for linking in (False, True)
+    )
+    if saving:
+        yield f"  gcc's garbage collector saved memory in some steps: {saving}"
+    if summary.linker_why:
+        yield f"  links: {links or 'default linker'} ({summary.linker_why})"
+
+
 def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
     took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
@@ -410,9 +426,7 @@ def summary_text(summary: RunSummary) -> str:
     lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
     if summary.cache and summary.cache.languages:
         lines.append(f"  cache: {cache_text(summary.cache)}")
-    if summary.modes:
-        used = ", ".join(f"{count} {mode.value}" for mode, count in summary.modes.items())
-        lines.append(f"  gcc's garbage collector saved memory in some steps: {used}")
+    lines += _mode_lines(summary)
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
     if summary.lower_bound_s and summary.wall_s:

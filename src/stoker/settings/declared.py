@@ -221,7 +221,15 @@ _CHAIN = (
         group=Group.CHAIN,
     ),
 )
-_ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN, *_CHAIN)
+_LINKER = Declared(
+    name="linker",
+    help="What links. auto: the linker that `stoker tune` has measured and checked for a link. "
+    "Default: default, the linker of the build.",
+    default="default",
+    choices=("auto", "default", "mold", "lld", "gold"),
+    group=Group.CHAIN,
+)
+_ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN, *_CHAIN, _LINKER)
 OPTIONS: dict[str, Declared] = {option.name: option for option in _ALL}
 
 # Parts of a variant that can also be given apart from its name.

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.govern.build_files import BuildFiles
-from stoker.govern.command_line import custom_step, reads_files, role_of_source, step_of
+from stoker.govern.command_line import (
+    compiler_words,
+    custom_step,
+    link_identity,
+    moved,
+    reads_files,
+    role_of_source,
+    step_of,
+)
 from stoker.model.govern import Collector, Role, Step
 
 
@@ -401,3 +409,66 @@ def test_whose_garbage_collector_can_be_set(line: str, real: str, collector: Col
             return f"{real} 123"
 
     assert read(line, Named()).collector is collector
+
+
+# -- links, and commands that are measured elsewhere -----------------------------------------------
+
+SHARED = "c++ -fPIC -O2 -shared -Wl,-soname,liba.so.1 -o lib/liba.so.1 a.o @b.rsp -lz"
+
+
+def test_a_link_is_known_by_everything_but_its_inputs() -> None:
+    link = link_identity(shlex.split(SHARED), "/b")
+    assert link
+    assert link_identity(["/usr/bin/c++", *shlex.split(SHARED)[1:], "c.o", "libd.a"], "/b") == link
+    assert link_identity(shlex.split(SHARED), "/other") != link
+    assert link_identity([*shlex.split(SHARED), "-Wl,--version-script=x"], "/b") != link
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "g++ -fuse-ld=gold -shared -o a.so a.o",
+        "g++ -r -o a.o b.o c.o",
+        "g++ -o a a.cc",
+        "g++ -c -o a.o a.cc",
+        "ld -shared -o a.so a.o",
+        "nvcc -dlink -o a.o b.o",
+        "ar qc liba.a a.o",
+        "sh -c 'g++ -shared -o a.so a.o'",
+        "",
+    ],
+)
+def test_the_linker_of_other_commands_cannot_be_chosen(line: str) -> None:
+    assert link_identity(shlex.split(line), "/b") == ""
+
+
+def test_the_compile_within_a_line_of_ninja() -> None:
+    line = ': && ccache /usr/bin/c++ -DA="x y" -o a.so a.o && cmake -E touch a.so && :'
+    assert compiler_words(line) == ("/usr/bin/c++", "-DA=x y", "-o", "a.so", "a.o")
+    assert compiler_words("cmake -E touch a") == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "cc -MD -MT x/a.o -MF x/a.d -o x/a.o -c a.c",
+            "cc -MD -MT x/a.o -MF /t/a.d -o /t/a.o -c a.c",
+        ),
+        ("cc -ox/a.o -MFx/a.d -c a.c", "cc -o/t/a.o -MF/t/a.d -c a.c"),
+        ("cc -Wl,-Map=x/m -o x/a a.o", "cc -Wl,-Map=/t/m -o /t/a a.o"),
+        (
+            "cc -Xlinker --dependency-file=x/link.d -o x/a a.o",
+            "cc -Xlinker --dependency-file=/t/link.d -o /t/a a.o",
+        ),
+    ],
+)
+def test_all_files_that_a_command_writes_can_be_moved(line: str, expected: str) -> None:
+    there = moved(shlex.split(line), "/t")
+    assert there is not None
+    assert shlex.join(there[0]) == expected
+    assert there[1] in ("/t/a.o", "/t/a")
+
+
+def test_a_command_without_a_named_output_cannot_be_moved() -> None:
+    assert moved(["cc", "-c", "a.c"], "/t") is None

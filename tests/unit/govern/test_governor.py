@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from stoker.govern.command_line import link_identity
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage
@@ -13,6 +14,7 @@ from stoker.model.govern import (
     Collector,
     Decision,
     Gc,
+    LinkerChoice,
     Mode,
     ModeChoice,
     Reason,
@@ -85,13 +87,14 @@ class World:
         remote: bool = False,
         within: int = 0,
         collector: Collector = Collector.NONE,
+        command: tuple[str, ...] = (),
     ) -> None:
         ask = Ask(
             version=VERSION,
             run=run,
             directory="/b",
             cpus=1,
-            command=("g++", source),
+            command=command or ("g++", source),
             custom=custom,
             remote=remote,
             within=within,
@@ -661,6 +664,45 @@ def test_a_compiler_that_refuses_the_parameters_is_left_alone(world: World) -> N
     assert world.words() == ["run", "again", "run"]
     assert world.kept[0][1].outcome is Outcome.REFUSED
     assert second.effects
+
+
+LINK = ("g++", "-shared", "-o", "liba.so", "a.o")
+MOLD = b"-fuse-ld=mold"
+
+
+def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
+    world.governor.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.ask(7, source="liba.so", command=LINK)
+    world.ask(8, source="b.cpp", command=("g++", "-c", "b.cpp"))
+    world.ask(9, run=101, source="libb.so", command=LINK)
+    world.governor.decide(1.0)
+    assert [permits(world, connection) for connection in (7, 8, 9)] == [[MOLD], [b""], [b""]]
+    world.governor.ended(7, done(), 2.0)
+    (attempt,) = [attempt for _, attempt in world.kept]
+    assert (attempt.record.mode, explanation(world).mode_reason) == (Mode.MOLD, Reason.LINKER)
+
+
+def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:
+    measured = {link_identity(LINK, "/b"): Mode.LLD}
+    world.governor.link_with(100, LinkerChoice(measured=measured))
+    world.ask(7, source="liba.so", command=(*LINK, "new.o"))
+    world.ask(8, source="libb.so", command=("g++", "-shared", "-o", "libb.so", "a.o"))
+    world.governor.decide(1.0)
+    assert permits(world) == [b"-fuse-ld=lld"]
+    assert permits(world, 8) == [b""]
+
+
+def test_a_link_that_fails_is_repeated_with_the_default_linker(world: World) -> None:
+    """Only its messages count then."""
+    world.governor.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.ask(source="liba.so", command=LINK)
+    world.governor.decide(1.0)
+    assert world.governor.ended(7, done(status=1, tail=b"mold: unknown option"), 2.0)
+    world.governor.decide(3.0)
+    world.governor.ended(7, done(status=1, tail=b"ld: undefined reference"), 4.0)
+    assert permits(world) == [MOLD, b""]
+    assert world.words() == ["run", "again", "run", "release"]
+    assert [attempt.outcome for _, attempt in world.kept] == [Outcome.REFUSED, Outcome.FAILED]
 
 
 def test_contention_is_the_share_of_cpus_that_memory_keeps_idle(world: World) -> None:

@@ -10,6 +10,7 @@ from stoker.deliver.package.values import Mode
 from stoker.flows.governed import Via
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
+from stoker.model.govern import Linker
 from stoker.model.machine import Tmp
 from stoker.model.plan import OriginKind
 from stoker.report.progress import Progress
@@ -58,6 +59,7 @@ DEFAULTS = {
     "mode",
     "from",
     "gc",
+    "linker",
     "policy",
     "tmp",
     "via",
@@ -74,7 +76,14 @@ def test_every_option_is_declared_once_for_all_places() -> None:
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("mode", Mode), ("isolation", Isolation), ("tmp", Tmp), ("via", Via), ("progress", Progress)],
+    [
+        ("mode", Mode),
+        ("isolation", Isolation),
+        ("tmp", Tmp),
+        ("via", Via),
+        ("linker", Linker),
+        ("progress", Progress),
+    ],
 )
 def test_choices_are_the_values_that_the_code_knows(name: str, values: type[StrEnum]) -> None:
     assert set(OPTIONS[name].choices) == set(values)

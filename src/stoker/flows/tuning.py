@@ -1,0 +1,357 @@
+"""`stoker tune`: measure a sample of a build folder's own steps in several ways, into a temporary
+folder, one at a time and governed.
+"""
+
+import hashlib
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stoker.artifact.linkage import differences, read_linkage
+from stoker.flows.governed import RunOptions, Session, session
+from stoker.flows.graphing import find_build, timings_of
+from stoker.govern.build_files import BuildFiles
+from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
+from stoker.govern.history import History
+from stoker.govern.linkers import TunedLink, keep_links, linker_version
+from stoker.knowledge.compiler_modes import linker_programs
+from stoker.knowledge.trials import is_measurable, trials
+from stoker.model.caching import ChainOptions, Engine
+from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.govern import Gc, Mode, Role
+from stoker.model.graph import Timing
+from stoker.model.tuning import (
+    BASELINE,
+    Measurement,
+    Sampled,
+    Topic,
+    Trial,
+    TrialResult,
+    Tuning,
+)
+from stoker.model.value import UNDECODABLE, Value
+from stoker.outside import process
+from stoker.outside.folders import cache
+from stoker.outside.temporary import folder_of_process
+from stoker.plan.tuning import (
+    advise,
+    best_linker,
+    choose_sample,
+    command_of,
+    order_of,
+    results_of,
+    trials_of,
+)
+
+Say = Callable[[str], None]
+
+_COMPILES = (Role.C, Role.CXX)
+_LONGEST_LINE = 100_000  # bytes of words above which they go into a response file
+_TAIL = 4000  # bytes of output that a failed command keeps
+_CHUNK = 1 << 20
+
+
+class TuneOptions(Value, frozen=True, kw_only=True):
+    """``steps`` compiles are measured in ``rounds`` rounds, for about ``budget`` seconds."""
+
+    steps: int = 6
+    rounds: int = 3
+    budget: float = 300.0
+    seed: int = 0
+
+
+class _Listed(Value, frozen=True, kw_only=True):
+    """An entry of a compilation database."""
+
+    directory: str
+    command: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
+    """Measure the steps of ``place``, a build folder or a source tree that was built. Linkers that
+    are faster and equivalent are kept for ``--linker auto``. ``say`` gets the progress.
+    """
+    folder = _find(place)
+    candidates = _candidates(folder)
+    installed = _installed()
+    most = 1 + len(trials())  # ways to run a compile
+    seconds = wanted.budget / wanted.rounds / most * 2  # few steps are measured in all ways
+    sample = choose_sample(candidates, count=wanted.steps, seed=wanted.seed, seconds=seconds)
+    options = replace(run, gc=Gc.OFF, chain=ChainOptions(cache=Engine.NONE))
+    parent = cache() / "tune"
+    parent.mkdir(parents=True, exist_ok=True)
+    with folder_of_process(parent, "steps-") as temporary:
+        bench = _Bench(folder, sample, installed, temporary, wanted, say)
+        with session(
+            options, what=f"stoker tune {folder}", show=lambda _: None, folder=parent
+        ) as governed:
+            bench.measure(governed)
+            summary = governed.finish(0)
+    bench.add_peaks(summary.run if summary else None)
+    return _tuning(folder, wanted, bench)
+
+
+def _tuning(folder: Path, wanted: TuneOptions, bench: "_Bench") -> Tuning:
+    found = results_of(bench.sample, bench.trials, bench.measurements, bench.differences)
+    _keep(folder, bench.sample, found)
+    first = [m for m in bench.measurements if m.trial == BASELINE.name and not m.problem]
+    return Tuning(
+        folder=str(folder),
+        seed=wanted.seed,
+        rounds=wanted.rounds,
+        cpus=len(os.sched_getaffinity(0)),
+        compiles=tuple(step for step in bench.sample if not step.is_link),
+        links=tuple(step for step in bench.sample if step.is_link),
+        baseline_s=sum(m.wall_s for m in first if m.round == 0),
+        results=found,
+        advice=advise(found),
+        notes=tuple(bench.notes),
+        measurements=tuple(bench.measurements),
+    )
+
+
+def _keep(folder: Path, sample: Sequence[Sampled], results: Sequence[TrialResult]) -> None:
+    """Keep the best linker of each link that was measured."""
+    kept = []
+    for step in sample:
+        ours = (r for r in results if r.topic is Topic.LINKER and r.steps == (step.title,))
+        if step.is_link and (best := best_linker(ours)):
+            mode = Mode(best.trial)
+            version = linker_version(mode) or ""
+            link = TunedLink(link=step.link, output=step.output, linker=mode, version=version)
+            kept.append(link)
+    if any(step.is_link for step in sample):
+        keep_links(folder, kept)
+
+
+# -- the steps of a build folder -------------------------------------------------------------------
+
+
+def _find(place: Path) -> Path:
+    if (place / "compile_commands.json").is_file() and not (place / "build.ninja").is_file():
+        return place.absolute()
+    return find_build(place)
+
+
+def _candidates(folder: Path) -> tuple[Sampled, ...]:
+    """Return the compiles and links whose output exists."""
+    listed, files = list(_listed(folder)), BuildFiles()
+    timings = timings_of(folder)
+    steps = [step for entry in listed if (step := _sampled(entry, files))]
+    if not any(not step.is_link for step in steps):
+        raise UsageError(
+            f"{folder} has no C or C++ compiles that can be measured",
+            hints=["name the build folder of a C or C++ project"],
+        )
+    built = [step for step in steps if Path(step.directory, step.output).is_file()]
+    if not any(not step.is_link for step in built):
+        raise UsageError(
+            f"nothing is compiled in {folder} yet",
+            hints=[f"build it first: `stoker run -- ninja -C {folder}`"],
+        )
+    return tuple(_timed(step, timings.get(step.output)) for step in built)
+
+
+def _timed(step: Sampled, timing: Timing | None) -> Sampled:
+    return replace(step, seconds=timing.seconds if timing else None)
+
+
+def _listed(folder: Path) -> Iterator[_Listed]:
+    """Yield all commands: those of ninja with their response files written out, else those of the
+    compilation database, which has no links.
+    """
+    if (folder / "build.ninja").is_file():
+        text = process.check(["ninja", "-C", folder, "-t", "compdb", "-x"], timeout=120)
+        text = text[text.index("[") :] if "[" in text else text  # behind "Entering directory"
+    else:
+        text = (folder / "compile_commands.json").read_text(errors="surrogateescape")
+    try:
+        yield from msgspec.json.decode(text, type=tuple[_Listed, ...])
+    except UNDECODABLE as error:
+        raise UsageError(f"the commands of {folder} cannot be read: {error}") from error
+
+
+def _sampled(entry: _Listed, files: BuildFiles) -> Sampled | None:
+    words = compiler_words(entry.command) if entry.command else entry.arguments
+    if not words or not is_measurable(words) or not moved(words, "/"):
+        return None
+    link = link_identity(words, entry.directory)
+    step = step_of(words, entry.directory, entry.directory, files)
+    if not link and (step.role not in _COMPILES or "-c" not in words):
+        return None
+    return Sampled(
+        title=step.output if link else step.source,
+        role=step.role,
+        directory=entry.directory,
+        command=words,
+        output=step.output,
+        link=link,
+    )
+
+
+def _installed() -> frozenset[str]:
+    """Return the programs and linkers that trials can use."""
+    programs = {name for row in trials() for name in (row.wrapper, *row.programs.values()) if name}
+    found = {name for name in programs if shutil.which(name)}
+    return frozenset(found | {m.value for m, p in linker_programs().items() if shutil.which(p)})
+
+
+# -- measuring -------------------------------------------------------------------------------------
+
+
+class _Bench:
+    """Runs every step of the sample in every way, round after round, until the budget is spent."""
+
+    def __init__(
+        self,
+        folder: Path,
+        sample: Sequence[Sampled],
+        installed: frozenset[str],
+        temporary: Path,
+        wanted: TuneOptions,
+        say: Say,
+    ):
+        files = BuildFiles()
+        collectors = [
+            step_of(step.command, step.directory, step.directory, files).collector
+            for step in sample
+        ]
+        self.sample = sample
+        self.ways = [
+            trials_of(step, collector, installed)
+            for step, collector in zip(sample, collectors, strict=True)
+        ]
+        self.trials = tuple({t.name: t for ways in self.ways for t in ways}.values())
+        self.measurements: list[Measurement] = []
+        self.differences: dict[tuple[int, str], tuple[str, ...]] = {}
+        self.notes: list[str] = []
+        self._folder = folder
+        self._temporary = temporary
+        self._wanted = wanted
+        self._say = say
+        self._outputs: list[str] = []  # of the measurements
+        self._failing: set[tuple[int, str]] = set()
+
+    def measure(self, governed: Session) -> None:
+        environment = _plain(governed.environment(os.environ))
+        deadline = time.monotonic() + self._wanted.budget
+        for number in range(self._wanted.rounds):
+            for index, step in enumerate(self.sample):
+                self._say(f"round {number + 1} of {self._wanted.rounds}: {step.title}")
+                for trial in order_of(self.ways[index], number):
+                    if time.monotonic() > deadline:
+                        self.notes.append(
+                            f"the budget of {self._wanted.budget:g} s ended in round {number + 1}"
+                        )
+                        return
+                    if (index, trial.name) not in self._failing:
+                        self._try(governed, environment, index, trial, number)
+
+    def _try(
+        self,
+        governed: Session,
+        environment: Mapping[str, str],
+        index: int,
+        trial: Trial,
+        number: int,
+    ) -> None:
+        step = self.sample[index]
+        place = self._temporary / f"{index}-{number}-{trial.name}"
+        place.mkdir()
+        there = moved(command_of(trial, step.command), str(place))
+        assert there is not None  # only such steps are candidates
+        words, output = there
+        env = {**environment, "CCACHE_DIR": str(self._temporary / f"ccache-{index}-{number}")}
+        found = self._run(
+            governed, _shortened(words, place), env, Path(step.directory), Path(output)
+        )
+        found = replace(found, step=index, trial=trial.name, round=number)
+        if found.problem:
+            self._failing.add((index, trial.name))
+        elif trial.topic is Topic.LINKER and number == 0:
+            self._compare(index, trial, Path(output))
+        self.measurements.append(found)
+        self._outputs.append(output)
+        if not (step.is_link and trial is BASELINE and number == 0):  # others are compared with it
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _run(
+        self,
+        governed: Session,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        directory: Path,
+        output: Path,
+    ) -> Measurement:
+        said = bytearray()
+        cpu, began = _cpu_of_children(), time.monotonic()
+        status = governed.run(words, env=env, cwd=directory, output=said.extend)
+        wall, cpu = time.monotonic() - began, _cpu_of_children() - cpu
+        empty = Measurement(step=0, trial="", round=0)
+        if status or not output.is_file():
+            return replace(empty, problem=_first_error(bytes(said[-_TAIL:])))
+        size, digest = output.stat().st_size, _digest(output)
+        return replace(empty, wall_s=wall, cpu_s=cpu, size=size, digest=digest)
+
+    def add_peaks(self, run: int | None) -> None:
+        """Add what the governor has measured: the peak of each step, and its time without waits."""
+        records = {}
+        with suppress(StorageError), History() as history:
+            attempts = history.attempts(run) if run else ()
+            records = {attempt.record.step.output: attempt.record for attempt in attempts}
+        for number, output in enumerate(self._outputs):
+            if record := records.get(output):
+                found = replace(self.measurements[number], wall_s=record.seconds, peak=record.peak)
+                self.measurements[number] = found
+
+    def _compare(self, index: int, trial: Trial, output: Path) -> None:
+        """Compare a link with that of the default linker, which is the first of each round 0."""
+        before = self._temporary / f"{index}-0-{BASELINE.name}" / output.name
+        try:
+            found = differences(read_linkage(before), read_linkage(output))
+        except (ArtifactError, UsageError) as error:
+            found = (f"it cannot be compared: {error}",)
+        self.differences[index, trial.name] = found
+
+
+def _plain(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without the user's own settings of ccache."""
+    kept = {name: v for name, v in environment.items() if not name.startswith("CCACHE_")}
+    return kept | {"CCACHE_CONFIGPATH": "/dev/null"}
+
+
+def _cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _shortened(words: Sequence[str], place: Path) -> Sequence[str]:
+    """Put the words of a long command into a response file, as its build tool did."""
+    if sum(map(len, words)) < _LONGEST_LINE:
+        return words
+    program, *rest = words
+    quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in rest)
+    file = place / "words.rsp"
+    file.write_text("".join(f'"{word}"\n' for word in quoted), errors="surrogateescape")
+    return [program, f"@{file}"]
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def _first_error(said: bytes) -> str:
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[-1] if lines else "it failed")

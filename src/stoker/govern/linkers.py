@@ -1,0 +1,99 @@
+"""Chooses the linkers of a run, and keeps those that `stoker tune` has measured and checked."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from stoker.knowledge.compiler_modes import linker_programs
+from stoker.model.errors import MissingError, StokerError, StorageError
+from stoker.model.govern import Linker, LinkerChoice, Mode
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.outside.files import write_whole
+from stoker.outside.folders import state
+
+_TIMEOUT_S = 10.0
+
+
+class TunedLink(Value, frozen=True, kw_only=True):
+    """A link for which another linker was faster and made an equivalent file."""
+
+    link: str  # its identity
+    output: str
+    linker: Mode
+    version: str  # of the linker
+
+
+class TunedLinks(Value, frozen=True, kw_only=True):
+    """The links of one build folder."""
+
+    folder: str
+    links: tuple[TunedLink, ...] = ()
+
+
+def choose_linkers(wanted: Linker) -> LinkerChoice:
+    """Return the linkers for a setting. One that is asked for by name and missing is an error."""
+    if wanted is Linker.DEFAULT:
+        return LinkerChoice()
+    if wanted is Linker.AUTO:
+        return _measured([link for kept in _kept() for link in kept.links])
+    mode = Mode(wanted.value)
+    if linker_version(mode) is None:
+        hints = [f"install {wanted}, or use --linker default"]
+        raise MissingError(f"there is no program '{linker_programs()[mode]}'", hints=hints)
+    return LinkerChoice(every=mode, why=f"--linker {wanted}")
+
+
+def _measured(links: Sequence[TunedLink]) -> LinkerChoice:
+    if not links:
+        return LinkerChoice(why="`stoker tune` has found no faster linker here")
+    versions = {mode: linker_version(mode) for mode in {link.linker for link in links}}
+    known = [link for link in links if link.version == versions[link.linker]]
+    if not known:
+        name = links[0].linker.value
+        why = f"{name} is not used: it has changed since `stoker tune` measured it"
+        return LinkerChoice(why=why)
+    count = "1 link" if len(known) == 1 else f"{len(known)} links"
+    return LinkerChoice(
+        measured={link.link: link.linker for link in known},
+        why=f"`stoker tune` has measured {count}",
+    )
+
+
+def linker_version(mode: Mode) -> str | None:
+    """Return the first line of what the linker prints about itself; ``None`` without one."""
+    path = shutil.which(linker_programs()[mode])
+    if path is None:
+        return None
+    with suppress(StokerError):
+        lines = process.run([path, "--version"], timeout=_TIMEOUT_S).stdout.splitlines()
+        return lines[0] if lines else None
+    return None
+
+
+def keep_links(folder: Path, links: Iterable[TunedLink]) -> None:
+    """Replace what is known of a build folder."""
+    content = TunedLinks(folder=str(folder), links=tuple(links))
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    place = state() / "linkers"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {place}: {error.strerror}") from error
+    write_whole(place / f"{name}.json", msgspec.json.encode(content), private=True)
+
+
+def _kept() -> Iterator[TunedLinks]:
+    """Yield what is known of all build folders that still exist."""
+    for path in sorted((state() / "linkers").glob("*.json")):
+        with suppress(OSError, msgspec.MsgspecError):
+            kept = msgspec.json.decode(path.read_bytes(), type=TunedLinks)
+            if Path(kept.folder).is_dir():
+                yield kept
+            else:
+                path.unlink()

@@ -1,0 +1,105 @@
+"""Renders what `stoker tune` found: one table for each topic, then the settings."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stoker.model.tuning import Change, Topic, TrialResult, Tuning
+from stoker.model.units import duration
+from stoker.report.console import Indented, Listing, whole
+
+_TITLES = {
+    Topic.MEMORY: "Memory modes of gcc",
+    Topic.DEBUG: "Debug information",
+    Topic.COMPILER: "Another compiler",
+    Topic.CACHE: "Compiler cache",
+    Topic.LINKER: "Linkers",
+}
+_REMARKS = {
+    Topic.DEBUG: "these objects are not the same; the flags belong to the project",
+    Topic.COMPILER: "these objects are not the same; the compiler is chosen when the project is "
+    "configured",
+}
+_NOTHING = 0.005  # a change that rounds to nothing
+
+
+def page(tuning: Tuning) -> RenderableType:
+    parts: list[RenderableType] = [_head(tuning)]
+    for topic in Topic:
+        if results := [result for result in tuning.results if result.topic is topic]:
+            parts += [Text(), *_topic(topic, results)]
+    parts += [Text(), *_advice(tuning)]
+    parts += [Indented(Text(note, style="dim"), 2) for note in tuning.notes]
+    return Group(*parts)
+
+
+def _head(tuning: Tuning) -> Text:
+    counts = f"{len(tuning.compiles)} compiles, {len(tuning.links)} links"
+    head = Text(tuning.folder, style="bold")
+    head.append(
+        f"\n{counts}, {tuning.rounds} rounds on {tuning.cpus} CPUs; one round as it is takes "
+        f"{duration(tuning.baseline_s)}",
+        style="not bold dim",
+    )
+    return head
+
+
+def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]:
+    links = topic is Topic.LINKER
+    time = "time" if links else "CPU time"
+    listing = Listing("", time, "", "peak", "size", "output", title=_TITLES[topic], indent=2)
+    for result in results:
+        name = f"{', '.join(result.steps)}: {result.trial}" if links else result.trial
+        listing.add(
+            name,
+            _change(result.time),
+            Text(_range(result.time), style="dim"),
+            _change(result.peak),
+            _change(result.size),
+            _output(result),
+        )
+    yield listing
+    if topic in _REMARKS:
+        yield Indented(Text(_REMARKS[topic], style="dim"), 4)
+    for result in results:
+        for text in (*result.differences, *result.problems):
+            yield Indented(Text(f"{result.trial}: {text}", style="dim"), 4)
+
+
+def _change(change: Change | None) -> str:
+    if change is None:
+        return "-"
+    if not change.is_certain:
+        return "no difference" if change.rounds > 1 else f"{_signed(change.ratio)} (once)"
+    return _signed(change.ratio)
+
+
+def _signed(ratio: float) -> str:
+    return "0 %" if abs(ratio - 1) < _NOTHING else f"{100 * (ratio - 1):+.0f} %"
+
+
+def _range(change: Change | None) -> str:
+    if change is None or change.rounds < 2:
+        return ""
+    return f"{_signed(change.least)} to {_signed(change.most)}, noise {100 * change.noise:.0f} %"
+
+
+def _output(result: TrialResult) -> str:
+    if not result.steps:
+        return "failed"
+    if result.topic is Topic.LINKER:
+        return "equivalent" if result.is_same else "differs"
+    if result.topic in (Topic.DEBUG, Topic.COMPILER):
+        return f"of {len(result.steps)} objects"
+    return f"{result.same} of {len(result.steps)} objects identical"
+
+
+def _advice(tuning: Tuning) -> Iterator[RenderableType]:
+    if not tuning.advice:
+        yield Text("No setting of stoker makes this build faster, as far as was measured.")
+        return
+    yield Text("For [defaults] in stoker.toml", style="bold")
+    for advice in tuning.advice:
+        yield whole(f"  {advice.setting}")
+        yield Indented(Text(advice.why, style="dim"), 4)
