@@ -2,7 +2,7 @@
 
 ``STOKER_UPDATE_SNAPSHOTS=1`` writes the snapshots in tests/exports. Not checked here, because the
 tools are not in the package registries: a build of the Dockerfile, sbatch's options by Slurm, and
-the evaluation of a Nix file by nixpkgs (it is parsed).
+the evaluation of a Nix file by nixpkgs (it is parsed). The services of a Slurm job do run.
 """
 
 import json
@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Stoker
-from stoker.model.export import ExportFormat
+from stoker.model.export import ClusterEngine, ExportFormat
 
+Need = Callable[[str], str]
 SNAPSHOTS = Path(__file__).parents[1] / "exports"
 SOURCE = "https://example.org/pytorch/pytorch@v2.9.1"
 MATRIX = """\
@@ -46,32 +47,107 @@ CHECKS = {
     "gitlab": ["check-jsonschema", "--builtin-schema", "vendor.gitlab-ci"],
     "kubernetes": ["kubernetes-validate", "--strict", "--quiet"],
     "slurm": ["shellcheck"],
+    "compose": ["check-jsonschema", "--builtin-schema", "vendor.compose-spec"],
     "nix": ["nix-instantiate", "--parse"],
     "flox": ["nix-instantiate", "--parse"],
 }
 
 
-@pytest.mark.parametrize("form", [str(form) for form in ExportFormat])
+BUILDS = [str(form) for form in ExportFormat if form is not ExportFormat.COMPOSE]
+
+
+@pytest.mark.parametrize("form", BUILDS)
 def test_every_format_is_that_of_its_snapshot_and_passes_its_own_tool(
-    form: str, folder: Path, stoker: Stoker, need: Callable[[str], str]
+    form: str, folder: Path, stoker: Stoker, need: Need
 ) -> None:
-    out = folder / "out"
-    words = ["export", form, SOURCE, "--matrix", "--out", str(out), "--stoker", "stoker==1.2.3"]
-    done = stoker(*words)
+    words = ["export", form, SOURCE, "--matrix", "--stoker", "stoker==1.2.3"]
+    snapshots = SNAPSHOTS / form.replace("flox", "nix")  # the same files in another folder
+    check(form, written(stoker, words, folder / "out", snapshots), need)
+
+
+@pytest.mark.parametrize("form", ["kubernetes", "compose", "slurm"])
+def test_workers_are_those_of_their_snapshots_and_pass_the_tool_of_the_format(
+    form: str, folder: Path, stoker: Stoker, need: Need
+) -> None:
+    options = {"kubernetes": ["--allow", "10.1.0.0/16"], "compose": ["--allow", "10.2.0.0/28"]}
+    made = []
+    for engine in ClusterEngine:
+        if (form, engine) == ("slurm", ClusterEngine.SCCACHE_DIST):
+            continue  # refused
+        words = ["export", form, "--cluster", engine, "--cpus", "8", *options.get(form, [])]
+        snapshots = SNAPSHOTS / f"workers-{engine}"
+        made += written(stoker, words, folder / f"out-{engine}", snapshots)
+    dockerfiles = [path for path in made if path.name.startswith("Dockerfile.")]
+    check(form, [path for path in made if path not in dockerfiles], need)
+    if form == "compose":
+        check("dockerfile", dockerfiles, need, "--ignore", "DL3008")
+
+
+def written(stoker: Stoker, words: list[str], out: Path, snapshots: Path) -> list[Path]:
+    """Export to a folder, compare each file with its snapshot, and return the files."""
+    done = stoker(*words, "--out", str(out))
     assert done.returncode == 0, done.stderr
-    written = [Path(line) for line in done.stdout.splitlines()]
-    assert written
-    for path in written:
-        # Flox builds the same files as Nix, from another folder.
-        snapshot = SNAPSHOTS / form.replace("flox", "nix") / path.name.removeprefix(".")
+    found = [Path(line) for line in done.stdout.splitlines()]
+    assert found
+    for path in found:
+        snapshot = snapshots / path.name.removeprefix(".")
         if os.environ.get("STOKER_UPDATE_SNAPSHOTS"):
             snapshot.parent.mkdir(parents=True, exist_ok=True)
             snapshot.write_text(path.read_text())
         assert path.read_text() == snapshot.read_text()
+    return found
+
+
+def check(form: str, files: list[Path], need: Need, *more: str) -> None:
     program, *options = CHECKS[form]
-    command = [need(program), *options, *map(str, written)]
+    command = [need(program), *options, *more, *map(str, files)]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+# Runs the job in a network of its own: this machine is the only node.
+SLURM = r"""
+set -euo pipefail
+python3 -c 'import fcntl, socket, struct
+up = struct.pack("16sh", b"lo", 1)
+fcntl.ioctl(socket.socket(), 0x8914, up)'
+scontrol() { echo 127.0.0.1; }
+srun() { while [[ $1 == --* ]]; do shift; done; "$@"; }
+export -f scontrol srun
+export SLURM_JOB_NODELIST=127.0.0.1 SLURM_SUBMIT_HOST=127.0.0.1 SLURM_JOB_ID=7
+bash workers.sbatch > log 2>&1 &
+for _ in {1..100}; do
+    grep -qs "Ready to accept" log && [ -s stoker-workers-7.txt ] && break
+    sleep 0.1
+done
+read -r _ _ _ _ hosts remote < <(sed 's/"distcc:\([^"]*\)" --cache-remote/\1/' stoker-workers-7.txt)
+stat -c %a stoker-workers-7.txt
+echo 'int made;' > made.cpp
+export DISTCC_DIR=$PWD DISTCC_BACKOFF_PERIOD=0 DISTCC_FALLBACK=0 DISTCC_HOSTS=$hosts
+timeout 20 distcc g++ -c made.cpp -o made.o # it tries again until the worker listens
+redis-cli -u "$remote" set key value
+redis-cli -h 127.0.0.1 get key
+"""
+
+
+def test_the_services_of_a_slurm_job_compile_and_ask_for_a_password(
+    folder: Path, stoker: Stoker, need: Need
+) -> None:
+    for program in ("distccd", "distcc", "redis-server", "redis-cli"):
+        need(program)
+    words = ["export", "slurm", "--cluster", "distcc", "--cpus", "2", "--allow", "127.0.0.1"]
+    assert stoker(*words, "--out", str(folder)).returncode == 0
+    alone = [need("unshare"), "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    alone += [] if os.getuid() == 0 else ["--map-root-user"]
+    command = [*alone, "bash", "-c", SLURM]
+    run = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    log = run.stderr + (folder / "log").read_text()
+    assert run.stdout.splitlines()[:2] == ["600", "OK"], run.stdout + log
+    assert "NOAUTH" in run.stdout
+    assert (folder / "made.o").exists(), log
+    assert "COMPILE_OK" in log
 
 
 def test_a_command_keeps_its_words_through_the_quoting_of_a_script(
@@ -122,6 +198,18 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
         (["nix", SOURCE, "--variant", "cpu-eigen"], "nixpkgs cannot"),
         (["nix", SOURCE, "--variant", "vulkan", "--image", "a"], "nixpkgs does not"),
         (["dockerfiles", SOURCE, "--variant", "cpu"], "dockerfile"),
+        (["compose", SOURCE, "--variant", "cpu"], "--cluster distcc"),
+        (["nix", "--cluster", "distcc"], "--cluster is for kubernetes, slurm, compose"),
+        (["kubernetes", "--cluster", "distc"], "distcc"),
+        (["kubernetes", SOURCE, "--cluster", "distcc"], "leave out SOURCE"),
+        (["kubernetes", "--cluster", "distcc", "--variant", "cpu"], "variants"),
+        (["slurm", "--cluster", "sccache-dist"], "must run as root"),
+        (["slurm", "--cluster", "icecc", "--allow", "10.0.0.0/8"], "cannot check who connects"),
+        (["compose", "--cluster", "distcc", *("--allow", "10.0.0.0/24") * 2], "once"),
+        (["compose", "--cluster", "icecc", "--allow", "10.0.0.0/30"], "too small"),
+        (["slurm", "--cluster", "distcc", "--allow", "8.8.8.0/24"], "--trust-network"),
+        (["slurm", "--cluster", "distcc", "--memory", "1M"], "a single compile"),
+        (["slurm", SOURCE, "--variant", "cpu", "--workers", "2"], "belong to --cluster"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(

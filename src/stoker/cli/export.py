@@ -1,4 +1,4 @@
-"""`stoker export`: write the build of one or more variants in the format of another system."""
+"""`stoker export`: write builds, or the workers of a cluster, in the format of another system."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 from stoker.cli.request import read_request, request_options
 from stoker.model.errors import UsageError
-from stoker.model.export import BuilderSize, ExportFormat
+from stoker.model.export import BuilderSize, ClusterEngine, ExportFormat
 from stoker.model.units import byte_count
 
 
@@ -28,15 +28,13 @@ from stoker.model.units import byte_count
     type=click.IntRange(1),
     default=32,
     show_default=True,
-    help="CPUs of the machine that will build.",
+    help="CPUs of the machine that will build, or of each worker.",
 )
 @click.option(
     "--memory",
     "builder_memory",
-    default="64G",
-    show_default=True,
     metavar="SIZE",
-    help="Memory of the machine that will build.",
+    help="Memory of the machine that will build.  [default: 64G; of a worker: from the history]",
 )
 @click.option(
     "--disk",
@@ -44,16 +42,38 @@ from stoker.model.units import byte_count
     default="100G",
     show_default=True,
     metavar="SIZE",
-    help="Disk of the machine that will build.",
+    help="Disk of the machine that will build, or of each worker.",
 )
 @click.option(
     "--hours",
     type=click.FloatRange(min=0, min_open=True, max=240),
     default=6,
     show_default=True,
-    help="Time limit of each build.",
+    help="Time limit of each build; on Slurm, also of the workers.",
 )
-@click.option("--image", help="Builder image for all variants, best with a digest.")
+@click.option(
+    "--image", help="Builder image for all variants, best with a digest; or the workers'."
+)
+@click.option(
+    "--cluster",
+    type=click.Choice([str(engine) for engine in ClusterEngine]),
+    help="Export workers for --distribute instead of a build: kubernetes, slurm or compose.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="With --cluster: number of workers.  [default: 2]",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="NETWORK",
+    help="With --cluster: a network, such as 10.0.0.0/24, whose machines may use the workers.",
+)
+@click.option(
+    "--trust-network", is_flag=True, help="Let --allow name a network with public addresses."
+)
 @click.option(
     "--stoker",
     "requirement",
@@ -69,10 +89,14 @@ def command(
     matrix: bool,
     only: str,
     builder_cpus: int,
-    builder_memory: str,
+    builder_memory: str | None,
     builder_disk: str,
     hours: float,
     image: str | None,
+    cluster: str | None,
+    workers: int | None,
+    allow: tuple[str, ...],
+    trust_network: bool,
     requirement: str | None,
     out: Path | None,
     force: bool,
@@ -81,7 +105,8 @@ def command(
 ) -> None:
     """Write the build of a variant as a Dockerfile, a CI workflow, a cluster job or a Nix file.
 
-    FORMAT: dockerfile, cloudbuild, github-actions, gitlab, slurm, kubernetes, nix or flox.
+    FORMAT: dockerfile, cloudbuild, github-actions, gitlab, slurm, kubernetes, compose, nix or flox.
+    With --cluster, write the workers of a distributed compiler; they need no SOURCE.
 
     SOURCE: what to build, pinned: a git URL with a tag or commit, or NAME==VERSION. Default: the
     `source` of stoker.toml. Without --out the files are printed.
@@ -89,27 +114,51 @@ def command(
     \b
     stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant cu128-sm90
     stoker export github-actions flash-attn==2.8.3 --matrix --out .
+    stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
     """
     from stoker import __version__
-    from stoker.flows.exporting import ExportWanted, export, write
+    from stoker.flows.exporting import ClusterWanted, ExportWanted, export, export_cluster, write
     from stoker.report.console import print_json
     from stoker.report.export import render
+    from stoker.report.export_cluster import render_cluster
 
-    wanted = ExportWanted(
-        format=ExportFormat(format),
-        source=source,
-        matrix=matrix,
-        only=only,
-        size=BuilderSize(
+    request, form = read_request(options), ExportFormat(format)
+    disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
+    if cluster:
+        if source or matrix or only or requirement or request.options:
+            raise UsageError(
+                "--cluster exports workers, not a build: leave out SOURCE, variants and --stoker",
+                hints=[f"stoker export {form} --cluster {cluster}"],
+            )
+        memory = _bytes("--memory", builder_memory) if builder_memory else None
+        wanted = ClusterWanted(
+            format=form,
+            engine=ClusterEngine(cluster),
+            workers=workers or 2,
             cpus=builder_cpus,
-            memory_bytes=_bytes("--memory", builder_memory),
-            disk_bytes=_bytes("--disk", builder_disk),
-            seconds=int(hours * 3600),
-        ),
-        requirement=requirement or f"stoker[tools]=={__version__}",
-        image=image,
-    )
-    files = render(export(wanted, read_request(options)))
+            memory_bytes=memory,
+            disk_bytes=disk,
+            seconds=seconds,
+            image=image,
+            allow=allow,
+            trust_network=trust_network,
+        )
+        files = render_cluster(export_cluster(wanted))
+    elif workers or allow or trust_network:
+        raise UsageError("--workers, --allow and --trust-network belong to --cluster")
+    else:
+        memory = _bytes("--memory", builder_memory or "64G")
+        size = BuilderSize(cpus=builder_cpus, memory_bytes=memory, disk_bytes=disk, seconds=seconds)
+        build = ExportWanted(
+            format=form,
+            source=source,
+            matrix=matrix,
+            only=only,
+            size=size,
+            requirement=requirement or f"stoker[tools]=={__version__}",
+            image=image,
+        )
+        files = render(export(build, request))
     if as_json:
         print_json(files)
     if out is not None:

@@ -1,4 +1,4 @@
-"""`stoker export`: from variants to the jobs that another system runs."""
+"""`stoker export`: jobs that build variants on another system, and workers for a cluster."""
 
 import re
 from pathlib import Path
@@ -7,22 +7,49 @@ from msgspec.structs import replace
 
 from stoker.build.acquire.naming import Named, parse
 from stoker.flows.planning import plan
+from stoker.govern.history import History
+from stoker.knowledge.export_targets import cluster_engine
 from stoker.knowledge.projects import builder_image
 from stoker.model.errors import UsageError
-from stoker.model.export import BuilderSize, Export, ExportedFile, ExportFormat, ExportJob
+from stoker.model.export import (
+    BuilderSize,
+    ClusterEngine,
+    ClusterExport,
+    Export,
+    ExportedFile,
+    ExportFormat,
+    ExportJob,
+)
 from stoker.model.plan import Plan
 from stoker.model.source import SourceKind
 from stoker.model.value import Value
 from stoker.outside.files import write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name
+from stoker.plan.workers import allowed_networks, worker_size
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
 
 _PYTHON = "3.12"  # where the variant names none
 _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
+_CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
 _EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
+
+
+class ClusterWanted(Value, frozen=True, kw_only=True):
+    """What the command line asks for with ``--cluster``."""
+
+    format: ExportFormat
+    engine: ClusterEngine
+    workers: int
+    cpus: int
+    memory_bytes: int | None
+    disk_bytes: int
+    seconds: int
+    image: str | None = None
+    allow: tuple[str, ...] = ()
+    trust_network: bool = False
 
 
 class ExportWanted(Value, frozen=True, kw_only=True):
@@ -39,6 +66,11 @@ class ExportWanted(Value, frozen=True, kw_only=True):
 
 def export(wanted: ExportWanted, request: CommandLine) -> Export:
     """Plan each variant and return the jobs that build them."""
+    if wanted.format is ExportFormat.COMPOSE:
+        raise UsageError(
+            "compose files are for the workers of a cluster",
+            hints=[f"--cluster {' or '.join(ClusterEngine)}", "`stoker export dockerfile` builds"],
+        )
     chosen = read_user_options(request)
     given = wanted.source or chosen.text("source")
     if given is None:
@@ -59,6 +91,48 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
             for planned, one in zip(plans, requests, strict=True)
         ),
     )
+
+
+def export_cluster(wanted: ClusterWanted) -> ClusterExport:
+    """Return workers whose memory limit follows from the history of this machine."""
+    engine = cluster_engine(wanted.engine)
+    if wanted.format not in _CLUSTERS:
+        raise UsageError(
+            f"{wanted.format} has no workers: --cluster is for {', '.join(_CLUSTERS)}",
+            hints=[f"for example: stoker export kubernetes --cluster {engine.name}"],
+        )
+    if wanted.format is ExportFormat.SLURM and engine.slurm is None:
+        raise UsageError(
+            f"the workers of {engine.name} must run as root, and a Slurm job does not",
+            hints=["--cluster distcc or --cluster icecc", "or kubernetes or compose"],
+        )
+    if wanted.allow and wanted.format is ExportFormat.SLURM and not engine.host:
+        raise UsageError(
+            f"{engine.name} cannot check who connects, so --allow has no effect on Slurm",
+            hints=["--cluster distcc can", "or let a firewall protect the nodes"],
+        )
+    allowed = allowed_networks(wanted.allow, trusted=wanted.trust_network)
+    if wanted.format is ExportFormat.COMPOSE and len(allowed) > 1:
+        hints = ["name the subnet that the containers get"]
+        raise UsageError("compose makes one network: --allow can be given once", hints=hints)
+    with History() as history:
+        records = history.recent()
+    return ClusterExport(
+        format=wanted.format,
+        engine=wanted.engine,
+        image=_checked_image(wanted.image or f"stoker-{engine.name}:bookworm"),
+        workers=wanted.workers,
+        worker=worker_size(records, engine, wanted.cpus, wanted.memory_bytes),
+        disk_bytes=wanted.disk_bytes,
+        seconds=wanted.seconds,
+        allowed=allowed,
+    )
+
+
+def _checked_image(name: str) -> str:
+    if not _IMAGE.fullmatch(name):
+        raise UsageError(f"{name!r} is not the name of an image")
+    return name
 
 
 def _variants(wanted: ExportWanted, request: CommandLine, chosen: UserOptions) -> tuple[str, ...]:
@@ -101,14 +175,12 @@ def _job(planned: Plan, words: list[str], image: str | None) -> ExportJob:
             f"no builder image is known for {planned.name} on {platform}",
             hints=["name one with --image", "a CUDA variant needs a version, such as cu130-sm90"],
         )
-    if not _IMAGE.fullmatch(found):
-        raise UsageError(f"{found!r} is not the name of an image")
     name = variant_name(replace(variant, platform=None))
     return ExportJob(
         plan=planned,
         name=name,
         command=("stoker", "build", *words, "--variant", name),
-        image=found,
+        image=_checked_image(found),
         folders=tuple(f"/opt/python/{_tag(version)}/bin" for version in _pythons(python)),
         python=python,
     )

@@ -1,4 +1,4 @@
-"""A build of one or more variants as files of another system: a Dockerfile, a CI workflow, ..."""
+"""A build, or the workers of a distributed compiler, as files of another system."""
 
 from enum import StrEnum
 
@@ -13,6 +13,7 @@ class ExportFormat(StrEnum):
     GITLAB = "gitlab"
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
+    COMPOSE = "compose"
     NIX = "nix"
     FLOX = "flox"
 
@@ -43,6 +44,38 @@ class Export(Value, frozen=True, kw_only=True):
     requirement: str  # what pip installs to get stoker
     size: BuilderSize
     jobs: tuple[ExportJob, ...]
+
+
+class ClusterEngine(StrEnum):
+    """What distributes compiles; the words of ``--cluster``."""
+
+    DISTCC = "distcc"
+    ICECC = "icecc"
+    SCCACHE_DIST = "sccache-dist"
+
+
+class WorkerSize(Value, frozen=True, kw_only=True):
+    """``basis`` says where the memory limit comes from."""
+
+    cpus: int
+    jobs: int
+    memory_bytes: int
+    basis: str
+
+
+class ClusterExport(Value, frozen=True, kw_only=True):
+    """Workers for an existing cluster. ``allowed`` are the networks that may use them; empty means
+    the default of the format.
+    """
+
+    format: ExportFormat
+    engine: ClusterEngine
+    image: str
+    workers: int
+    worker: WorkerSize
+    disk_bytes: int
+    seconds: int
+    allowed: tuple[str, ...] = ()
 
 
 class ExportedFile(Value, frozen=True, kw_only=True):

@@ -31,8 +31,13 @@ def render(export: Export) -> tuple[ExportedFile, ...]:
     return tuple(_RENDERERS[export.format](export))
 
 
-def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
+def fill(name: str, values: Mapping[str, object]) -> str:
+    """Return a template with its placeholders replaced."""
     text = resources.files(__package__).joinpath("exports", f"{name}.template").read_text()
+    return _Template(text).substitute(values)
+
+
+def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
     size = export.size
     common = {
         "requirement": shlex.quote(export.requirement),
@@ -43,7 +48,7 @@ def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
         "seconds": size.seconds,
         "minutes": -(-size.seconds // 60),
     }
-    return _Template(text).substitute({**common, **values})
+    return fill(name, {**common, **values})
 
 
 def _of_job(job: ExportJob) -> dict[str, object]:
