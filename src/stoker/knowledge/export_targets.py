@@ -48,8 +48,8 @@ class Crate(Row, frozen=True, kw_only=True):
 
 
 class EngineRow(Row, frozen=True, kw_only=True):
-    """``before`` is what the machine that builds starts first; ``host`` is one worker in
-    ``distribute``.
+    """``before`` is what the machine that builds runs first; ``options`` are those of its build, in
+    which ``host`` is one worker.
     """
 
     name: ClusterEngine
@@ -57,7 +57,7 @@ class EngineRow(Row, frozen=True, kw_only=True):
     compiler: str
     roles: tuple[Role, ...]
     packages: tuple[str, ...]
-    distribute: str
+    options: str
     service: tuple[Service, ...]
     host: str = ""
     before: str = ""

@@ -230,9 +230,9 @@ def _use(
 
 def _use_lines(engine: EngineRow, hosts: str, scheduler: str, cache: str) -> str:
     """Return the commands that use the workers, for the machine that builds."""
-    distribute = engine.distribute.format(hosts=hosts, scheduler=scheduler)
+    options = engine.options.format(hosts=hosts, scheduler=scheduler)
     remote = f"redis://{cache}:{clusters().cache.port}"
-    command = f'stoker build SOURCE --distribute "{distribute}" --cache-remote {remote}'
+    command = f"stoker build SOURCE {options} --cache-remote {remote}"
     return "\n".join(filter(None, [engine.before.format(scheduler=scheduler), command]))
 
 
