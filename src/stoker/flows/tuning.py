@@ -24,7 +24,13 @@ from stoker.govern.linkers import TunedLink, keep_links, linker_version
 from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import ChainOptions, Engine
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.errors import (
+    ArtifactError,
+    StokerError,
+    StorageError,
+    Terminated,
+    UsageError,
+)
 from stoker.model.govern import Gc, Mode, Role
 from stoker.model.graph import Timing
 from stoker.model.tuning import (
@@ -38,7 +44,7 @@ from stoker.model.tuning import (
 )
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
-from stoker.outside.folders import cache
+from stoker.outside.folders import cache, private_folder
 from stoker.outside.temporary import folder_of_process
 from stoker.plan.tuning import (
     advise,
@@ -56,6 +62,7 @@ _COMPILES = (Role.C, Role.CXX)
 _LONGEST_LINE = 100_000  # bytes of words above which they go into a response file
 _TAIL = 4000  # bytes of output that a failed command keeps
 _CHUNK = 1 << 20
+_TIMEOUT_S = 120.0
 
 
 class TuneOptions(Value, frozen=True, kw_only=True):
@@ -68,11 +75,14 @@ class TuneOptions(Value, frozen=True, kw_only=True):
 
 
 class _Listed(Value, frozen=True, kw_only=True):
-    """An entry of a compilation database."""
+    """An entry of a compilation database. ``plain`` is the command before its response file was
+    written out.
+    """
 
     directory: str
     command: str = ""
     arguments: tuple[str, ...] = ()
+    plain: str = ""
 
 
 def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
@@ -86,10 +96,9 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     seconds = wanted.budget / wanted.rounds / most * 2  # few steps are measured in all ways
     sample = choose_sample(candidates, count=wanted.steps, seed=wanted.seed, seconds=seconds)
     options = replace(run, gc=Gc.OFF, chain=ChainOptions(cache=Engine.NONE))
-    parent = cache() / "tune"
-    parent.mkdir(parents=True, exist_ok=True)
+    parent = private_folder(cache() / "tune")
     with folder_of_process(parent, "steps-") as temporary:
-        bench = _Bench(folder, sample, installed, temporary, wanted, say)
+        bench = _Bench(sample, installed, temporary, wanted, say)
         with session(
             options, what=f"stoker tune {folder}", show=lambda _: None, folder=parent
         ) as governed:
@@ -100,6 +109,8 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
 
 
 def _tuning(folder: Path, wanted: TuneOptions, bench: "_Bench") -> Tuning:
+    if all(found.problem for found in bench.measurements):
+        raise StokerError("no step of the sample could be measured", hints=bench.notes)
     found = results_of(bench.sample, bench.trials, bench.measurements, bench.differences)
     _keep(folder, bench.sample, found)
     first = [m for m in bench.measurements if m.trial == BASELINE.name and not m.problem]
@@ -168,13 +179,21 @@ def _listed(folder: Path) -> Iterator[_Listed]:
     """Yield all commands: those of ninja with their response files written out, else those of the
     compilation database, which has no links.
     """
-    if (folder / "build.ninja").is_file():
-        text = process.check(["ninja", "-C", folder, "-t", "compdb", "-x"], timeout=120)
-        text = text[text.index("[") :] if "[" in text else text  # behind "Entering directory"
-    else:
-        text = (folder / "compile_commands.json").read_text(errors="surrogateescape")
+    if not (folder / "build.ninja").is_file():
+        yield from _decoded((folder / "compile_commands.json").read_bytes(), folder)
+        return
+    ask = ["ninja", "-C", str(folder), "-t", "compdb"]
+    plain, whole = (
+        _decoded(process.check([*ask, *more], timeout=_TIMEOUT_S).encode(), folder)
+        for more in ([], ["-x"])
+    )
+    for before, after in zip(plain, whole, strict=True):
+        yield replace(after, plain=before.command)
+
+
+def _decoded(text: bytes, folder: Path) -> tuple[_Listed, ...]:
     try:
-        yield from msgspec.json.decode(text, type=tuple[_Listed, ...])
+        return msgspec.json.decode(text, type=tuple[_Listed, ...])
     except UNDECODABLE as error:
         raise UsageError(f"the commands of {folder} cannot be read: {error}") from error
 
@@ -183,7 +202,8 @@ def _sampled(entry: _Listed, files: BuildFiles) -> Sampled | None:
     words = compiler_words(entry.command) if entry.command else entry.arguments
     if not words or not is_measurable(words) or not moved(words, "/"):
         return None
-    link = link_identity(words, entry.directory)
+    plain = compiler_words(entry.plain) if entry.plain else ()
+    link = link_identity(plain, entry.directory)
     step = step_of(words, entry.directory, entry.directory, files)
     if not link and (step.role not in _COMPILES or "-c" not in words):
         return None
@@ -212,7 +232,6 @@ class _Bench:
 
     def __init__(
         self,
-        folder: Path,
         sample: Sequence[Sampled],
         installed: frozenset[str],
         temporary: Path,
@@ -233,7 +252,6 @@ class _Bench:
         self.measurements: list[Measurement] = []
         self.differences: dict[tuple[int, str], tuple[str, ...]] = {}
         self.notes: list[str] = []
-        self._folder = folder
         self._temporary = temporary
         self._wanted = wanted
         self._say = say
@@ -243,17 +261,23 @@ class _Bench:
     def measure(self, governed: Session) -> None:
         environment = _plain(governed.environment(os.environ))
         deadline = time.monotonic() + self._wanted.budget
-        for number in range(self._wanted.rounds):
-            for index, step in enumerate(self.sample):
-                self._say(f"round {number + 1} of {self._wanted.rounds}: {step.title}")
-                for trial in order_of(self.ways[index], number):
-                    if time.monotonic() > deadline:
-                        self.notes.append(
-                            f"the budget of {self._wanted.budget:g} s ended in round {number + 1}"
-                        )
-                        return
-                    if (index, trial.name) not in self._failing:
-                        self._try(governed, environment, index, trial, number)
+        rounds = range(self._wanted.rounds)
+        for number, index in ((number, index) for number in rounds for index in self._order):
+            self._say(f"round {number + 1} of {len(rounds)}: {self.sample[index].title}")
+            for trial in order_of(self.ways[index], number):
+                if time.monotonic() > deadline:
+                    budget = f"the budget of {self._wanted.budget:g} s"
+                    self.notes.append(f"{budget} ended in round {number + 1} of {len(rounds)}")
+                    return
+                if not self._failing & {(index, trial.name), (index, BASELINE.name)}:
+                    self._try(governed, environment, index, trial, number)
+                if governed.stopped_by:
+                    raise Terminated(governed.stopped_by)
+
+    @property
+    def _order(self) -> list[int]:
+        """Links come first: they are few, and the budget may not suffice for all steps."""
+        return sorted(range(len(self.sample)), key=lambda index: not self.sample[index].is_link)
 
     def _try(
         self,
@@ -276,6 +300,8 @@ class _Bench:
         found = replace(found, step=index, trial=trial.name, round=number)
         if found.problem:
             self._failing.add((index, trial.name))
+            if trial is BASELINE:
+                self.notes.append(f"{step.title} cannot be measured: {found.problem}")
         elif trial.topic is Topic.LINKER and number == 0:
             self._compare(index, trial, Path(output))
         self.measurements.append(found)

@@ -29,7 +29,8 @@ def choose_sample(
     candidates: Iterable[Sampled], *, count: int, seed: int, seconds: float
 ) -> tuple[Sampled, ...]:
     """Return the steps to measure: compiles, half of them the heaviest and half of them at random,
-    then the heaviest links. ``seconds`` is the most that one execution of all of them may take.
+    then the heaviest links. ``seconds`` is the most that one execution of all of them should take;
+    if every compile takes longer, the shortest one is measured.
     """
     known = sorted(candidates, key=lambda step: (-_seconds(step), step.output))
     compiles, links = ([s for s in known if s.is_link == linking] for linking in (False, True))
@@ -37,7 +38,7 @@ def choose_sample(
     rest = [step for step in compiles if step not in heavy]
     random.Random(seed).shuffle(rest)
     left = seconds - sum(map(_seconds, heavy))
-    chosen = [*heavy, *_within(rest, left, count - len(heavy))]
+    chosen = [*heavy, *_within(rest, left, count - len(heavy))] or compiles[-1:]
     left = max(seconds / 3, seconds - sum(map(_seconds, chosen)))
     return (*chosen, *_within(links, left, min(_MOST_LINKS, count)))
 
@@ -47,10 +48,10 @@ def _seconds(step: Sampled) -> float:
 
 
 def _within(steps: Iterable[Sampled], seconds: float, count: int) -> Iterator[Sampled]:
-    """Yield steps that take no longer in all. The first one is taken in any case."""
+    """Yield the first steps that take no longer in all."""
     left, taken = seconds, 0
     for step in steps:
-        if taken < count and (not taken or _seconds(step) <= left):
+        if taken < count and _seconds(step) <= left:
             taken, left = taken + 1, left - _seconds(step)
             yield step
 

@@ -1,0 +1,96 @@
+"""`stoker tune` on a build folder with real compiles and links."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from governed import STOKER
+
+Need = Callable[[str], str]
+
+RULES = """
+rule cc
+  command = ccache gcc -O1 -fPIC -MD -MF $out.d -c $in -o $out
+  deps = gcc
+  depfile = $out.d
+rule link
+  command = : && gcc -shared -Wl,-Map=$out.map -o $out @$out.rsp && :
+  rspfile = $out.rsp
+  rspfile_content = $in
+"""
+UNITS = ("one", "two", "three")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, stoker_home: Path, need: Need) -> Path:
+    for program in ("ninja", "gcc", "ccache"):
+        need(program)
+    assert stoker_home.parent  # its history is that of this test
+    folder = tmp_path / "build"
+    folder.mkdir()
+    lines = [f"build {unit}.o: cc {unit}.c" for unit in UNITS]
+    lines.append(f"build liball.so: link {' '.join(f'{unit}.o' for unit in UNITS)}")
+    (folder / "build.ninja").write_text(RULES + "\n".join(lines) + "\n")
+    for unit in UNITS:
+        (folder / f"{unit}.c").write_text(f"int {unit}(int n) {{ return n + {len(unit)}; }}\n")
+    return folder
+
+
+def stoker(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([STOKER, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def content(folder: Path) -> dict[str, tuple[str, int]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in files
+    }
+
+
+def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
+    subprocess.run(["ninja", "-C", folder], check=True, env=None)
+    before = content(folder)
+    done = stoker("tune", folder, "--steps", "2", "--rounds", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert content(folder) == before
+    found = json.loads(done.stdout)
+    assert len(found["compiles"]) == 2
+    assert [link["output"] for link in found["links"]] == ["liball.so"]
+    rows = {row["trial"]: row for row in found["results"]}
+    assert rows["lean"]["same"] == 2
+    assert rows["lean"]["time"]["rounds"] == 2
+    assert rows["ccache, hit"]["same"] == 2
+    assert not any(row["problems"] for row in rows.values())
+    if shutil.which("ld.gold"):
+        assert (rows["gold"]["same"], rows["gold"]["differences"]) == (1, [])
+    assert "round 2 of 2" in done.stderr
+    assert all(measured["peak"] for measured in found["measurements"] if "lean" in str(measured))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "build.ninja").unlink(), "there is no build.ninja"),
+        (lambda _: None, "nothing is compiled"),
+        (
+            lambda folder: (folder / "build.ninja").write_text(
+                "rule r\n command = :\nbuild a: r\n"
+            ),
+            "no C or C++ compiles",
+        ),
+    ],
+    ids=["no build folder", "not built", "nothing to compile"],
+)
+def test_what_cannot_be_measured_is_said(
+    folder: Path, change: Callable[[Path], None], message: str
+) -> None:
+    change(folder)
+    done = stoker("tune", folder)
+    assert done.returncode == 2
+    assert message in done.stderr
