@@ -109,13 +109,14 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
 def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
     from stoker.flows.governed import RunOptions, Via
-    from stoker.model.govern import Gc
+    from stoker.model.govern import Gc, NvccThreads
     from stoker.model.machine import Tmp
 
     return RunOptions(
         **{name: settings[name] for name in ("memory", "keep_free", "cpus", "policy")},
         nice=bool(settings["nice"]),
         gc=Gc(settings["gc"]),
+        nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
         chain=chain_options(settings),

@@ -31,7 +31,7 @@ from stoker.machine.meter import read_memory
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
-from stoker.model.govern import Gc, GovernorOptions, LinkerChoice
+from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value
@@ -68,6 +68,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     nice: bool = False
     policy: str = "adaptive"
     gc: Gc = Gc.AUTO
+    nvcc_threads: NvccThreads = NvccThreads.AUTO
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
     chain: ChainOptions = ChainOptions()
@@ -446,6 +447,7 @@ def _governor_options(options: RunOptions, limit: MemoryLimit, cpus: int) -> Gov
         cap=options.memory,
         keep_free=keep_free,
         gc=options.gc,
+        nvcc_threads=options.nvcc_threads,
     )
 
 
@@ -463,7 +465,7 @@ def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str
     """Yield how the options of a running governor differ; it keeps those of the run that started
     it.
     """
-    for name in ("policy", "cpus", "cap", "keep_free", "gc"):
+    for name in ("policy", "cpus", "cap", "keep_free", "gc", "nvcc_threads"):
         if getattr(asked, name) != getattr(found, name):
             yield (
                 f"a running governor is used, and its {name.replace('_', '-')} is "

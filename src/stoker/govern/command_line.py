@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from stoker.knowledge.compiler_modes import collector_of, keeps_linker
+from stoker.knowledge.compiler_modes import collector_of, has_free_threads, keeps_linker
 from stoker.model.govern import Collector, Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
 
@@ -178,7 +178,8 @@ def step_of(
     links = role in (Role.LINK, Role.ARCHIVE)
     identity = files.identity(program)
     # Options can be added only to a compiler that is started directly, not by a cache or a shell.
-    direct = role in (Role.C, Role.CXX) and command[0] == program
+    direct = bool(command) and command[0] == program
+    archs = tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else ()
     return Step(
         key=_key(role, source, basename(program), identity, *flags),
         role=role,
@@ -188,17 +189,21 @@ def step_of(
         dependency_file=named.get("dependencies", ""),
         compiler=basename(program),
         flags=tuple(map(_shown, flags)),
-        archs=tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else (),
+        archs=archs,
         threads=threads if role is Role.CUDA else 1,
         input_bytes=_input_bytes(words, output, place, files) if links else 0,
-        collector=_collector(identity, words) if direct else Collector.NONE,
+        collector=_collector(role, identity, words) if direct else Collector.NONE,
     )
 
 
-def _collector(identity: str, words: Sequence[str]) -> Collector:
+def _collector(role: Role, identity: str, words: Sequence[str]) -> Collector:
     """``identity`` begins with the real name of the compiler: cc may be a link to clang."""
-    is_gcc = _GCC.fullmatch(identity.partition(" ")[0])
-    return collector_of(words) if is_gcc else Collector.NONE
+    name = identity.partition(" ")[0]
+    if role is Role.CUDA and name == "nvcc" and has_free_threads(words):
+        return Collector.FREE
+    if role in (Role.C, Role.CXX) and _GCC.fullmatch(name):
+        return collector_of(words)
+    return Collector.NONE
 
 
 def as_remote(step: Step) -> Step:

@@ -50,7 +50,7 @@ from stoker.govern.summary import Tally
 from stoker.machine.counters import KillCounter
 from stoker.machine.meter import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
-from stoker.model.govern import GovernorOptions, LinkerChoice, Step
+from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.outside import locks
 
@@ -153,6 +153,7 @@ class Daemon:
             emit=self._emit,
             keep=self._keep,
             gc=options.gc,
+            nvcc_threads=options.nvcc_threads is NvccThreads.AUTO,
         )
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, Peer] = {}
@@ -226,6 +227,7 @@ class Daemon:
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
+            self._governor.work_left = sum(work.work for work in self._work_left.values())
             for run in self._clients:
                 self._emit(self._overview(run, now))
             self._warn()

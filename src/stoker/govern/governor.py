@@ -26,7 +26,7 @@ from stoker.govern.policy import Policy, Queue, WaitClock, after_oom, after_pree
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
-from stoker.knowledge.compiler_modes import mode_options
+from stoker.knowledge.compiler_modes import error_names, mode_options
 from stoker.model.events import (
     AnyEvent,
     Overview,
@@ -49,6 +49,7 @@ from stoker.model.govern import (
     Prediction,
     Reason,
     Request,
+    Role,
     Running,
     State,
     Step,
@@ -155,8 +156,6 @@ _ALLOWED = {
     Gc.AUTO: (Collector.FREE,),
     Gc.ALWAYS: (Collector.FREE, Collector.RECORDED),
 }
-# How an error message names the parameters of a mode, if a compiler does not know them.
-_MODE_IN_ERROR = b"ggc-min-"
 
 
 class Governor:
@@ -178,10 +177,11 @@ class Governor:
         emit: Callable[[AnyEvent], None],
         keep: Callable[[int, Attempt], None],
         gc: Gc = Gc.AUTO,
+        nvcc_threads: bool = True,
     ):
         """Prepare a governor. ``cap`` limits the memory of builds whatever the machine has;
-        ``keep`` gets every attempt that ended, with its run; ``gc`` says where other modes than the
-        default may be used.
+        ``keep`` gets every attempt that ended, with its run; ``gc`` says where modes of gcc may be
+        used, and ``nvcc_threads`` whether the governor may choose those of nvcc.
         """
         self._policy = policy
         self._predictor = predictor
@@ -199,8 +199,10 @@ class Governor:
         self._growth = 0.0
         self._slope = Slope()
         self._contention = Contention()
+        self.work_left = 0.0  # seconds of all steps that are left, as far as known
         self._collectors = _ALLOWED[gc]
         self._linkers: dict[int, LinkerChoice] = {}  # by run
+        self._nvcc_threads = nvcc_threads
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
         self._learned = False
         self._distributed = False
@@ -233,6 +235,7 @@ class Governor:
             places=ask.cpus if ask.remote else None,
             mode=self._linker(ask),
             effects=self._effects(step),
+            faster=self._faster(step),
         )
         self._next += 1
         self._distributed |= ask.remote
@@ -247,9 +250,14 @@ class Governor:
         )
 
     def _effects(self, step: Step) -> tuple[ModeEffect, ...]:
-        if step.collector not in self._collectors or step.compiler in self._refusing:
-            return ()
-        return self._predictor.effects(step)
+        allowed = step.role is not Role.CUDA and step.collector in self._collectors
+        known = allowed and step.compiler not in self._refusing
+        return self._predictor.effects(step) if known else ()
+
+    def _faster(self, step: Step) -> tuple[ModeEffect, ...]:
+        free = step.role is Role.CUDA and step.collector is Collector.FREE and step.threads == 1
+        known = free and self._nvcc_threads and step.compiler not in self._refusing
+        return self._predictor.faster(step) if known else ()
 
     def _linker(self, ask: Ask) -> Mode:
         choice = self._linkers.get(ask.run)
@@ -343,7 +351,7 @@ class Governor:
     def _failed_by_mode(self, entry: _Entry, done: Done) -> bool:
         """Return whether a failed step may succeed as the user wrote it; any link may."""
         mode = entry.request.mode
-        return mode.is_linker or (mode is not Mode.DEFAULT and _MODE_IN_ERROR in done.tail)
+        return mode.is_linker or (mode is not Mode.DEFAULT and error_names(mode) in done.tail)
 
     def _refused(self, entry: _Entry, done: Done, now: float) -> None:
         """Run the step again as the user wrote it. A compiler that does not know the parameters is
@@ -353,13 +361,14 @@ class Governor:
         if not links:
             self._refusing.add(entry.step.compiler)
         entry.killed = self._intervention(Reason.LINK_FAILED if links else Reason.REFUSED, now)
-        request = replace(entry.request.in_mode(Mode.DEFAULT), effects=())
+        request = _plain(entry.request)
         self._record(entry, done.usage, Outcome.REFUSED, done.status)
         self._send(entry.connection, encode("again"))
         self._wait_again(entry, request, done.usage, Outcome.REFUSED, now)
         for waiting in list(self._queue):
-            if waiting.effects and self._entries[waiting.id].step.compiler in self._refusing:
-                plain = replace(waiting.in_mode(Mode.DEFAULT), effects=())
+            modes = waiting.effects or waiting.faster
+            if modes and self._entries[waiting.id].step.compiler in self._refusing:
+                plain = _plain(waiting)
                 self._entries[waiting.id].request = plain
                 self._queue.add(plain)
 
@@ -457,7 +466,7 @@ class Governor:
     ) -> None:
         self._queue.remove(entry.request.id)
         if choice:
-            entry.request = entry.request.in_mode(choice.mode)
+            entry.request = entry.request.in_mode(choice.mode, choice.threads)
         entry.mode_reason = choice.reason if choice else _forced(entry.request)
         self._holding[entry.request.id] = entry
         entry.phase = Phase.RUNNING
@@ -466,9 +475,8 @@ class Governor:
         entry.clock.stop(now)
         entry.kills_before = self._reading.oom_kills.get(entry.run)
         entry.least_free = self._reading.limit - self._reading.used
-        self._send(
-            entry.connection, encode("run", entry.request.id, *mode_options(entry.request.mode))
-        )
+        options = mode_options(entry.request.mode, entry.request.threads)
+        self._send(entry.connection, encode("run", entry.request.id, *options))
         self._emit(
             StepStarts(
                 at=now,
@@ -480,6 +488,7 @@ class Governor:
                 waits=entry.clock.seconds,
                 mode=entry.request.mode,
                 mode_reason=entry.mode_reason,
+                threads=entry.request.threads,
             )
         )
 
@@ -527,6 +536,7 @@ class Governor:
             growth=self._growth,
             pressure=self._reading.pressure,
             contention=self._contention.share,
+            work_left=self.work_left,
             pace=self._predictor.pace,
             distributed=self._distributed,
             running=running,
@@ -636,14 +646,15 @@ class Governor:
         )
 
     def _record(self, entry: _Entry, usage: Usage, outcome: Outcome, status: int = 0) -> StepRecord:
+        step, request = entry.step, entry.request
         record = StepRecord(
-            step=entry.step,
+            step=replace(step, threads=request.threads) if request.threads > 1 else step,
             seconds=usage.wall_us / 1e6,
             cpu_seconds=usage.cpu_us / 1e6,
             peak=max(usage.peak, entry.running.peak),
             byte_seconds=float(usage.byte_seconds),
             profile=entry.recorder.profile(usage.wall_us / 1e6),
-            mode=entry.request.mode,
+            mode=request.mode,
         )
         self._keep(
             entry.run,
@@ -654,8 +665,8 @@ class Governor:
                 status=status,
                 explanation=Explanation(
                     asked=entry.clock.began,
-                    needs=entry.request.prediction.peak,
-                    basis=entry.request.prediction.basis,
+                    needs=request.prediction.peak,
+                    basis=request.prediction.basis,
                     waits=entry.clock.seconds,
                     pauses=tuple(entry.pauses[-_MOST_PAUSES:]),
                     killed=entry.killed,
@@ -671,6 +682,11 @@ class Governor:
         self._entries.pop(entry.request.id, None)
         self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
+
+
+def _plain(request: Request) -> Request:
+    """Return the request of a step that runs as the user wrote it."""
+    return replace(request.in_mode(Mode.DEFAULT), effects=(), faster=())
 
 
 def _forced(request: Request) -> Reason | None:

@@ -109,6 +109,12 @@ class WorkLeft:
     def steps(self) -> int:
         return len(self._left)
 
+    @property
+    def work(self) -> float:
+        """The seconds of all steps that are left; those that never ran count with the mean."""
+        usual = self._worked / self._finished if self._finished else 0.0
+        return sum(usual if known is None else known for known in self._left.values())
+
     def seconds(self, now: float, ages: Iterable[float]) -> float | None:
         """Return the seconds until the end at the present parallelism; ``ages`` are those of the
         running steps.
@@ -122,9 +128,7 @@ class WorkLeft:
             return None
         if unknown > len(self._left) / 2 and self._finished < _ENOUGH:
             return None
-        running = sum(ages)
-        usual = self._worked / self._finished
-        work = sum(usual if known is None else known for known in self._left.values())
+        running, work = sum(ages), self.work
         at_once = (self._worked + running) / elapsed
         return (work - running) / at_once if at_once and work > running else None
 

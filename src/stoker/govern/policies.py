@@ -7,6 +7,7 @@ from math import inf
 
 from msgspec.structs import replace
 
+from stoker.govern.allotment import allotments
 from stoker.govern.forecast import Forecast
 from stoker.govern.policy import Policy, parse_policy
 from stoker.model.govern import (
@@ -48,6 +49,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     If CPUs are idle because steps wait for memory, it lets steps run in a mode that needs less
     memory and more time. A step that would not fit alone runs in the mildest mode in which it does.
+    If too few steps are left for all CPUs, the longest ones use several, as far as memory allows.
     """
 
     cushion: float = 0.01  # share of the limit that admission leaves free
@@ -140,9 +142,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return Decision(held=_all(state, Reason.PRESSURE))
         forecast = Forecast(state, self._room(state), spare_trials=True)
         held: dict[int, Reason] = {}
-        admitted = tuple(self._admitted(state, forecast, held))
+        wide: dict[int, ModeChoice] = {}
+        admitted = tuple(self._admitted(state, forecast, held, wide))
         on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
-        modes = self._modes(state, (*admitted, *on_trial))
+        modes = self._modes(state, (*admitted, *on_trial)) | wide
         return Decision(admit=admitted, on_trial=on_trial, held=held, modes=modes)
 
     def _start_first(self, state: State) -> Decision:
@@ -194,8 +197,18 @@ class Adaptive(Value, frozen=True, kw_only=True):
             elif request.remote or not state.distributed or forecast.free_slots > 0:
                 yield request
 
-    def _admitted(self, state: State, forecast: Forecast, held: dict[int, Reason]) -> Iterator[int]:
-        """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
+    def _admitted(
+        self,
+        state: State,
+        forecast: Forecast,
+        held: dict[int, Reason],
+        wide: dict[int, ModeChoice],
+    ) -> Iterator[int]:
+        """Yield the steps that fit, most urgent first. Those that do not are added to ``held``, and
+        those that use several CPUs to ``wide``.
+        """
+        memory_bound = state.contention > self.memory_bound
+        allotted = {} if memory_bound else allotments(state, self._room(state))
         unsettled = self._unsettled(state)
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
@@ -210,6 +223,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 held[request.id] = Reason.UNKNOWN_SIZE
                 continue
             if forecast.fits(request):
+                if wanted := allotted.get(request.id):
+                    request = _widened(request, wanted.threads, forecast)
+                    wide |= _choice(request)
                 forecast.add(request)
                 unsettled -= unknown_size
                 yield request.id
@@ -268,6 +284,21 @@ def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int
         waiting = dropwhile(lambda request: request.id != after.id, waiting)
         next(waiting)
     return {request.id: reason for request in waiting}
+
+
+def _widened(request: Request, most: int, forecast: Forecast) -> Request:
+    """Return the request with as many threads as fit, but no more than ``most``."""
+    wider = (request.in_mode(each.mode, each.threads) for each in reversed(request.faster))
+    fitting = (each for each in wider if each.threads <= most and forecast.fits(each))
+    return next(fitting, request)
+
+
+def _choice(request: Request) -> dict[int, ModeChoice]:
+    """Return the choice of a mode with several threads, by id."""
+    if request.threads == 1:
+        return {}
+    choice = ModeChoice(mode=request.mode, threads=request.threads, reason=Reason.IDLE_CPUS)
+    return {request.id: choice}
 
 
 def _memory_seconds(effect: ModeEffect) -> float:

@@ -122,7 +122,10 @@ def after_preemption(step: Running) -> Request:
     elif step.is_paused:
         request = replace(request, prediction=_raised(known, known.peak))
     request = replace(request, preemptions=request.preemptions + 1)
-    return request if request.ooms else request.in_mode(Mode.DEFAULT)  # the policy chooses again
+    if request.ooms:
+        return request
+    request = request.in_mode(Mode.DEFAULT)  # the policy chooses again
+    return replace(request, faster=()) if step.request.threads > 1 else request
 
 
 def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request | None:
@@ -133,6 +136,9 @@ def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request |
     that was ``alone`` when it ran out gets that at once, because more free memory cannot help it.
     """
     request, ooms = step.request, step.request.ooms + 1
+    if request.threads > 1:  # one thread needs less; what was observed says little about it
+        request, observed = replace(request.in_mode(Mode.DEFAULT), faster=()), 0
+        step = replace(step, peak=0)
     if ooms >= MAXIMAL_OOMS:
         return None
     least = max(2 * request.prediction.high, observed, step.peak)

@@ -14,7 +14,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.profile import Profile, profile_of
-from stoker.knowledge.compiler_modes import shipped_effects
+from stoker.knowledge.compiler_modes import nvcc_rounds, shipped_effects, thread_effects
 from stoker.knowledge.memory_priors import Prior, prior_of
 from stoker.model.govern import (
     Basis,
@@ -49,7 +49,7 @@ class _Sample(Value, frozen=True, kw_only=True):
 
     peak: float
     seconds: float
-    rounds: int
+    rounds: int  # that nvcc needed for its targets; 1 for any other step
     profile: Profile
     mode: Mode  # that it was measured in; the figures are those of the default mode
 
@@ -98,6 +98,8 @@ class Predictor:
     def learn(self, row: StepRecord) -> None:
         """Learn from the error of the last prediction, then from the record itself."""
         step, mode = row.step, row.mode
+        if mode is Mode.THREADS:  # the step has their number, by which every step of nvcc is scaled
+            mode = Mode.DEFAULT
         if mode is not Mode.DEFAULT:
             row = self._in_default_mode(row)
         expected = self._amounts(step, *self._samples_for(step))
@@ -107,7 +109,7 @@ class Predictor:
             self._paces.append(max(row.seconds, _SHORTEST) / expected.seconds)
         sample = _Sample(
             peak=row.peak / prior_of(step).peak,
-            seconds=row.seconds / step.rounds,
+            seconds=row.seconds / nvcc_rounds(step),
             rounds=step.rounds,
             profile=profile_of(row),
             mode=mode,
@@ -139,7 +141,7 @@ class Predictor:
         known = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
         if not seen or not known:
             return shipped_effects()
-        peak, seconds = known[-1].peak * prior_of(step).peak, known[-1].seconds * step.rounds
+        peak, seconds = known[-1].peak * prior_of(step).peak, known[-1].seconds * nvcc_rounds(step)
         return tuple(
             ModeEffect(
                 mode=effect.mode,
@@ -150,6 +152,22 @@ class Predictor:
             else effect
             for effect in shipped_effects()
         )
+
+    def faster(self, step: Step) -> tuple[ModeEffect, ...]:
+        """Return what threads change of a step of nvcc that is predicted with one: as measured,
+        else by shipped figures.
+        """
+        return tuple(self._measured(step, effect) for effect in thread_effects(step))
+
+    def _measured(self, step: Step, effect: ModeEffect) -> ModeEffect:
+        wide = replace(step, threads=effect.threads)
+        seen = {sample.rounds for sample in self._by_key.get(step.key, ())}
+        one, many = (self._amounts(each, *self._samples_for(each)) for each in (step, wide))
+        if not {step.rounds, wide.rounds} <= seen or not one.seconds or not many.seconds:
+            return effect
+        memory = _within((1.0, effect.memory), many.peak / max(1, one.peak))
+        seconds = _within((1 / effect.threads, 1.0), many.seconds / one.seconds)
+        return replace(effect, memory=memory, seconds=seconds)
 
     @property
     def pace(self) -> Pace:
@@ -173,16 +191,21 @@ class Predictor:
         return Prediction(
             peak=round(peak),
             high=round(max(peak, high)),
-            seconds=median(seconds) * step.rounds if seconds else None,
+            seconds=median(seconds) * nvcc_rounds(step) if seconds else None,
             waves=step.rounds,
             basis=basis,
         )
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
         if found := self._by_key.get(step.key):
-            if step.key in self._modes:  # what was measured counts more than what was converted
-                default = [sample for sample in found if sample.mode is Mode.DEFAULT]
-                return Basis.EXACT, default or found
+            if step.key in self._modes or step.role is Role.CUDA:
+                # What was measured counts more than what was converted.
+                alike = [
+                    sample
+                    for sample in found
+                    if sample.mode is Mode.DEFAULT and sample.rounds == step.rounds
+                ]
+                return Basis.EXACT, alike or found
             return Basis.EXACT, found
         if found := self._by_source.get((step.role, step.source)):
             return Basis.SOURCE, found

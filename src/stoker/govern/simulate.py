@@ -20,7 +20,7 @@ from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
-from stoker.knowledge.compiler_modes import mode_of, shipped_effects
+from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
 from stoker.model.events import AnyEvent, StepPauses
 from stoker.model.govern import Gc, Mode, ModeEffect, SimulationResult, StepRecord
 from stoker.model.runs import Attempt, Outcome
@@ -76,6 +76,8 @@ def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...
 
 
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
+    if step.mode is Mode.THREADS:  # the governor chooses again
+        step = _with_threads(step, 1)
     if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
         return step
     instants = [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
@@ -170,7 +172,9 @@ class _Simulation:
         self._memory = memory
         self._shape = shape
         self._window = window
-        self._paths = _predicted_paths(steps, predictor)
+        self._seconds = [predictor.predict(record.step).seconds or 0.0 for record in steps]
+        self._work_left = sum(self._seconds)
+        self._paths = _predicted_paths(steps, self._seconds)
         self._governor = Governor(
             policy=policy,
             predictor=predictor,
@@ -199,6 +203,7 @@ class _Simulation:
         self._ask()
         while self._asked:
             self._read_meter()
+            self._governor.work_left = self._work_left
             self._governor.decide(self._now)
             self._stop_killed()
             self._pass_time()
@@ -228,8 +233,8 @@ class _Simulation:
         word, fields = decode(message.rstrip(b"\n"))
         match word:
             case "run":
-                mode = mode_of(field.decode() for field in fields[1:])
-                self._processes[index] = _Process(_in_mode(self._steps[index], mode), self._now)
+                added = mode_of(field.decode() for field in fields[1:])
+                self._processes[index] = _Process(_in_mode(self._steps[index], *added), self._now)
             case "pause":
                 self._processes[index].paused = True
             case "resume":
@@ -242,6 +247,7 @@ class _Simulation:
 
     def _end(self, index: int) -> None:
         self._asked -= 1
+        self._work_left -= self._seconds[index]
         self._finished.add(self._steps[index].step.output)
 
     def _count_pauses(self, event: AnyEvent) -> None:
@@ -291,9 +297,7 @@ class _Simulation:
         ]
         if not active:
             raise AssertionError(f"{self._policy.name} lets nothing run")
-        wanted = sum(
-            min(self._steps[index].step.targets_at_once, self._cpus) for index, _ in active
-        )
+        wanted = sum(min(process.record.step.targets_at_once, self._cpus) for _, process in active)
         speed = min(1.0, self._cpus / wanted)
         next_end = min(process.left for _, process in active) / speed
         passed = max(0.0, min(_INTERVAL, next_end))
@@ -327,14 +331,30 @@ class _Simulation:
         self._highest = max(self._highest, used)
 
 
-def _in_mode(record: StepRecord, mode: Mode) -> StepRecord:
+def _in_mode(record: StepRecord, mode: Mode, threads: int) -> StepRecord:
     """Return what the step takes in another mode than it was measured in, by shipped factors."""
+    if mode is Mode.THREADS:
+        return _with_threads(record, threads)
     if mode is record.mode:
         return record
     effects = {effect.mode: effect for effect in shipped_effects()}
     before, after = (effects.get(each, ModeEffect()) for each in (record.mode, mode))
-    seconds = after.seconds / before.seconds
-    scaled = _scaled(record, after.memory / before.memory)
+    return _costing(record, after.memory / before.memory, after.seconds / before.seconds, mode)
+
+
+def _with_threads(record: StepRecord, threads: int) -> StepRecord:
+    """Return what a step of nvcc takes with so many threads. Its CPU time stays the same."""
+    before, step = record.step, replace(record.step, threads=threads)
+    mode = Mode.THREADS if threads > 1 else Mode.DEFAULT
+    memory = step.targets_at_once / before.targets_at_once
+    seconds = nvcc_rounds(step) / nvcc_rounds(before)
+    changed = _costing(record, memory, seconds, mode)
+    return replace(changed, step=step, profile=(), cpu_seconds=record.cpu_seconds)
+
+
+def _costing(record: StepRecord, memory: float, seconds: float, mode: Mode) -> StepRecord:
+    """Return the record with other memory and time."""
+    scaled = _scaled(record, memory)
     integral = scaled.byte_seconds
     return replace(
         scaled,
@@ -345,8 +365,7 @@ def _in_mode(record: StepRecord, mode: Mode) -> StepRecord:
     )
 
 
-def _predicted_paths(steps: Sequence[StepRecord], predictor: Predictor) -> dict[str, float]:
+def _predicted_paths(steps: Sequence[StepRecord], seconds: Sequence[float]) -> dict[str, float]:
     """Return the critical-path seconds from each output to the end, as far as history knows."""
-    return paths(
-        [replace(record, seconds=predictor.predict(record.step).seconds or 0.0) for record in steps]
-    )
+    known = zip(steps, seconds, strict=True)
+    return paths([replace(record, seconds=predicted) for record, predicted in known])

@@ -6,6 +6,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
+from stoker.knowledge.compiler_modes import nvcc_rounds
 from stoker.model.govern import Mode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
@@ -21,6 +22,7 @@ class Tally:
         self._records: list[StepRecord] = []
         self._outcomes: Counter[Outcome] = Counter()
         self._modes: Counter[Mode] = Counter()
+        self._threads_saved = 0.0
         self._cpu_seconds = 0.0
         self._peak = 0
         self._pauses = 0
@@ -49,6 +51,7 @@ class Tally:
             self._records.append(uncontended(attempt.record))
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
             self._modes[attempt.record.mode] += 1
+            self._threads_saved += _saved_by_threads(attempt.record)
 
     def summary(self, status: int) -> RunSummary:
         known = None
@@ -72,7 +75,16 @@ class Tally:
             cpus=self._cpus,
             pauses=self._pauses,
             modes=dict(self._modes),
+            threads_saved_s=self._threads_saved,
         )
+
+
+def _saved_by_threads(record: StepRecord) -> float:
+    """Return the seconds by which one thread would have taken longer, as estimated."""
+    if record.mode is not Mode.THREADS:
+        return 0.0
+    one = replace(record.step, threads=1)
+    return record.seconds * (nvcc_rounds(one) / nvcc_rounds(record.step) - 1)
 
 
 def uncontended(record: StepRecord) -> StepRecord:

@@ -1,5 +1,5 @@
-"""The modes of an attempt: gcc's garbage collector and other linkers, with their options and what
-they change of a step.
+"""The modes of an attempt: gcc's garbage collector, threads of nvcc and other linkers, with their
+options and what they change of a step.
 """
 
 import re
@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from functools import cache
 
-from stoker.knowledge import Row, load
-from stoker.model.govern import Collector, Mode, ModeEffect
+from msgspec.structs import replace
 
+from stoker.knowledge import Row, load
+from stoker.model.govern import Collector, Mode, ModeEffect, Step
+
+_COLLECTOR_IN_ERRORS = b"ggc-min-"
 _Match = Callable[[str], re.Match[str] | None]
 
 
@@ -41,11 +44,19 @@ class _Recorded(Row, frozen=True, kw_only=True):
     excluded: tuple[str, ...]
 
 
+class _Threads(Row, frozen=True, kw_only=True):
+    option: str
+    serial: float
+    basis: str
+    excluded: tuple[str, ...]
+
+
 class _Table(Row, frozen=True, kw_only=True):
     mode: tuple[_Mode, ...]
     linker: tuple[_Linker, ...]
     unlinked: _Unlinked
     defined: _Defined
+    threads: _Threads
     recorded: _Recorded
 
 
@@ -55,8 +66,10 @@ def _table() -> _Table:
 
 
 @cache
-def mode_options(mode: Mode) -> tuple[str, ...]:
+def mode_options(mode: Mode, threads: int = 1) -> tuple[str, ...]:
     """Return what is added to the command; nothing in the default mode."""
+    if mode is Mode.THREADS:
+        return (f"{_table().threads.option}={threads}",)
     options = {row.mode: row.options for row in _table().linker}
     options |= {row.mode: row.options for row in _table().mode}
     return options.get(mode, ())
@@ -70,8 +83,7 @@ def linker_programs() -> dict[Mode, str]:
 
 def keeps_linker(words: Iterable[str]) -> bool:
     """Return whether the words of a link exclude another linker."""
-    excluded, _, _ = _patterns()
-    return any(map(excluded, words))
+    return any(map(_patterns()[0], words))
 
 
 def symbols_of_linkers() -> frozenset[str]:
@@ -79,10 +91,41 @@ def symbols_of_linkers() -> frozenset[str]:
     return _table().defined.symbols
 
 
-def mode_of(options: Iterable[str]) -> Mode:
-    """Return the mode whose options these are."""
+def mode_of(options: Iterable[str]) -> tuple[Mode, int]:
+    """Return the mode whose options these are, and its number of threads."""
     added = tuple(options)
-    return next((row.mode for row in _table().mode if row.options == added), Mode.DEFAULT)
+    name, _, threads = added[0].partition("=") if added else ("", "", "")
+    if name == _table().threads.option:
+        return Mode.THREADS, int(threads)
+    return next((row.mode for row in _table().mode if row.options == added), Mode.DEFAULT), 1
+
+
+@cache
+def error_names(mode: Mode) -> bytes:
+    """Return how an error message of a compiler that does not know the mode's options begins to
+    name them.
+    """
+    return f"'{_table().threads.option}".encode() if mode is Mode.THREADS else _COLLECTOR_IN_ERRORS
+
+
+def nvcc_rounds(step: Step) -> float:
+    """Return the time that a step of nvcc takes, over what it does for one GPU target."""
+    return step.rounds + (_table().threads.serial if len(step.archs) > 1 else 0.0)
+
+
+def thread_effects(step: Step) -> tuple[ModeEffect, ...]:
+    """Return what each useful number of threads changes of a step of nvcc with one thread."""
+    targets = len(step.archs)
+    numbers = dict.fromkeys(-(-targets // rounds) for rounds in range(targets - 1, 0, -1))
+    return tuple(
+        ModeEffect(
+            mode=Mode.THREADS,
+            threads=threads,
+            memory=float(threads),
+            seconds=nvcc_rounds(replace(step, threads=threads)) / nvcc_rounds(step),
+        )
+        for threads in numbers
+    )
 
 
 @cache
@@ -95,7 +138,7 @@ def shipped_effects() -> tuple[ModeEffect, ...]:
 
 def collector_of(words: Sequence[str]) -> Collector:
     """Return whether the parameters of gcc's collector can be set for a command of gcc."""
-    _, excluded, recorded = _patterns()
+    _, excluded, recorded, _ = _patterns()
     if any(map(excluded, words)):
         return Collector.NONE
     harmless = _table().recorded.harmless
@@ -103,12 +146,24 @@ def collector_of(words: Sequence[str]) -> Collector:
     return Collector.RECORDED if recording else Collector.FREE
 
 
+def has_free_threads(words: Sequence[str]) -> bool:
+    """Return whether stoker may choose the number of threads of a command of nvcc."""
+    return not any(map(_patterns()[3], words))
+
+
 @cache
-def _patterns() -> tuple[_Match, _Match, _Match]:
-    """Return what matches the words that exclude a linker or a mode, and those that record it."""
+def _patterns() -> tuple[_Match, _Match, _Match, _Match]:
+    """Return what matches the words that exclude a linker, those that exclude a mode of gcc, those
+    that record it, and those that exclude threads of nvcc.
+    """
     table = _table()
-    unlinked, excluded, recorded = (
+    unlinked, excluded, recorded, threads = (
         re.compile("|".join(map(translate, patterns))).match
-        for patterns in (table.unlinked.options, table.recorded.excluded, table.recorded.options)
+        for patterns in (
+            table.unlinked.options,
+            table.recorded.excluded,
+            table.recorded.options,
+            table.threads.excluded,
+        )
     )
-    return unlinked, excluded, recorded
+    return unlinked, excluded, recorded, threads

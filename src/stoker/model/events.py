@@ -27,6 +27,7 @@ class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
     waits: dict[Reason, float] = {}  # seconds by reason
     mode: Mode = Mode.DEFAULT
     mode_reason: Reason | None = None  # why it is not the default one
+    threads: int = 1  # in the mode
 
 
 class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):

@@ -40,6 +40,13 @@ class Linker(StrEnum):
     GOLD = "gold"
 
 
+class NvccThreads(StrEnum):
+    """The user's setting: who chooses the threads of nvcc."""
+
+    AUTO = "auto"  # the governor, if the command does not
+    OFF = "off"
+
+
 class GovernorOptions(Value, frozen=True, kw_only=True):
     """The options of a governor, set by its first run; later runs join it unchanged."""
 
@@ -49,6 +56,7 @@ class GovernorOptions(Value, frozen=True, kw_only=True):
     cap: int | None = None
     keep_free: int = 0
     gc: Gc = Gc.AUTO
+    nvcc_threads: NvccThreads = NvccThreads.AUTO
 
 
 class Role(StrEnum):
@@ -67,12 +75,13 @@ class Role(StrEnum):
 
 class Mode(StrEnum):
     """What is added to the command of an attempt: parameters of gcc's garbage collector, which
-    save memory and take time, or another linker.
+    save memory and take time, threads of nvcc, which do the opposite, or another linker.
     """
 
     DEFAULT = "default"
-    LEAN = "lean"
+    LEAN = "lean"  # gcc collects its garbage more often, which saves memory and takes time
     LOW = "low"
+    THREADS = "threads"  # nvcc compiles several GPU targets at once
     MOLD = "mold"
     LLD = "lld"
     GOLD = "gold"
@@ -85,9 +94,9 @@ class Mode(StrEnum):
 class Collector(StrEnum):
     """Whether a step can run in another mode."""
 
-    NONE = "none"  # not gcc, or a command that must stay as it is
+    NONE = "none"  # not gcc or nvcc, or a command that must stay as it is
     RECORDED = "recorded"  # gcc, but its output would contain the parameters
-    FREE = "free"  # gcc, and the output is the same in every mode
+    FREE = "free"  # the output is the same in every mode
 
 
 class LinkerChoice(Value, frozen=True, kw_only=True):
@@ -110,6 +119,7 @@ class ModeEffect(Value, frozen=True, kw_only=True):
     mode: Mode = Mode.DEFAULT
     memory: float = 1.0
     seconds: float = 1.0
+    threads: int = 1  # CPUs that it keeps busy
 
 
 class Step(Value, frozen=True, kw_only=True):
@@ -218,7 +228,9 @@ class Request(Value, frozen=True, kw_only=True):
     # Jobs that all workers together take, 0 if unknown; None for a step that runs here.
     places: int | None = None
     mode: Mode = Mode.DEFAULT  # the one that ``prediction`` is for
-    effects: tuple[ModeEffect, ...] = ()  # of the other modes it can run in, mildest first
+    threads: int = 1  # in that mode
+    effects: tuple[ModeEffect, ...] = ()  # of the modes that save memory, mildest first
+    faster: tuple[ModeEffect, ...] = ()  # of the modes that use more CPUs, fewest first
 
     def slots_of(self, cpus: int) -> int:
         """Return the number of slots on a machine with this many CPUs. A remote step has none: the
@@ -234,20 +246,31 @@ class Request(Value, frozen=True, kw_only=True):
         """Return whether a worker is free for a remote step if so many of them run."""
         return not self.places or taken < self.places
 
-    def in_mode(self, mode: Mode) -> "Request":
+    def in_mode(self, mode: Mode, threads: int = 1) -> "Request":
         """Return the request with the prediction for another mode."""
-        if mode is self.mode:
+        if mode is self.mode and threads == self.threads:
             return self
-        before, after = self._effect(self.mode), self._effect(mode)
+        before, after = self._effect(self.mode, self.threads), self._effect(mode, threads)
         memory, known = after.memory / before.memory, self.prediction
         seconds = known.seconds and known.seconds * after.seconds / before.seconds
         peak, high = round(known.peak * memory), round(known.high * memory)
+        # nvcc climbs to its peak once for each group of targets, so the profile is another one.
+        profile = known.profile if threads == self.threads else ()
         return replace(
-            self, mode=mode, prediction=replace(known, peak=peak, high=high, seconds=seconds)
+            self,
+            mode=mode,
+            threads=threads,
+            slots=self.slots * threads // self.threads,
+            prediction=replace(known, peak=peak, high=high, profile=profile, seconds=seconds),
         )
 
-    def _effect(self, mode: Mode) -> ModeEffect:
-        return next((effect for effect in self.effects if effect.mode is mode), ModeEffect())
+    def _effect(self, mode: Mode, threads: int) -> ModeEffect:
+        alike = (
+            effect
+            for effect in (*self.effects, *self.faster)
+            if effect.mode is mode and effect.threads == threads
+        )
+        return next(alike, ModeEffect())
 
 
 class Running(Value, frozen=True, kw_only=True):
@@ -305,6 +328,7 @@ class State(Value, frozen=True, kw_only=True):
     growth: float = 0.0  # of ``used``, in bytes a second
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
     contention: float = 0.0  # share of CPUs that lately were idle because steps waited for memory
+    work_left: float = 0.0  # seconds of all steps that are left, as far as known
     pace: Pace = Pace()
     distributed: bool = False  # remote steps may be among the running and the waiting ones
     running: tuple[Running, ...] = ()
@@ -331,6 +355,7 @@ class Reason(StrEnum):
     OOM = "out-of-memory"  # the kernel killed it
     MEMORY_BOUND = "memory-bound"  # CPUs are idle because steps wait for memory
     TOO_LARGE = "too-large"  # by default it would not fit even alone
+    IDLE_CPUS = "idle-cpus"  # too few steps are left to keep all CPUs busy
     REFUSED = "refused"  # the compiler does not know the options of the mode
     LINKER = "linker"  # the user's setting names it, or `stoker tune` has measured it
     LINK_FAILED = "link-failed"  # with another linker than the default one
@@ -341,6 +366,7 @@ class ModeChoice(Value, frozen=True, kw_only=True):
 
     mode: Mode
     reason: Reason
+    threads: int = 1
 
 
 class Decision(Value, frozen=True, kw_only=True):

@@ -103,6 +103,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     pauses: int = 0
     modes: dict[Mode, int] = {}  # finished steps in each mode but the default one
     linker_why: str = ""  # why links used another linker, or why they did not
+    threads_saved_s: float = 0.0  # by which threads of nvcc made steps shorter, as estimated
     written_bytes: int | None = None  # to disks; None if the system does not count it
     cache_hits: int | None = None  # compiles whose result a cache had
     cache: CacheUse | None = None  # None if no cache was used

@@ -37,13 +37,15 @@ _MODES = {
     Reason.MEMORY_BOUND: "because CPUs were idle while steps waited for memory",
     Reason.TOO_LARGE: "because it does not fit into the memory limit otherwise",
     Reason.LINKER: "as --linker asks",
+    Reason.IDLE_CPUS: "because too few steps were left for all CPUs",
 }
 
 
-def mode_text(mode: Mode, reason: Reason | None) -> str:
+def mode_text(mode: Mode, reason: Reason | None, threads: int = 1) -> str:
     """Return "in the mode lean, because CPUs were idle while steps waited for memory"."""
     how = "with" if mode.is_linker else "in the mode"
-    return f"{how} {mode.value}, {_MODES[reason]}" if reason in _MODES else ""
+    name = f"with {threads} threads" if mode is Mode.THREADS else f"{how} {mode.value}"
+    return f"{name}, {_MODES[reason]}" if reason in _MODES else ""
 
 
 def waits_text(waits: Mapping[Reason, float], needs: int) -> str:
@@ -110,7 +112,7 @@ class RunExplanation:
                 self._waits.update(waits)
                 self._steps.update(waits.keys())
                 if event.mode is not Mode.DEFAULT:
-                    self._modes[mode_text(event.mode, event.mode_reason)] += 1
+                    self._modes[mode_text(event.mode, event.mode_reason, event.threads)] += 1
                 if waits:
                     text = f"{event.title} waited {waits_text(waits, event.needs)}"
                     self._longest.append((sum(waits.values()), text))
@@ -160,7 +162,7 @@ def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
     if explanation is None:
         lines = [figures, "an earlier version of stoker recorded no reasons"]
     else:
-        mode = mode_text(record.mode, explanation.mode_reason)
+        mode = mode_text(record.mode, explanation.mode_reason, record.step.threads)
         figures += f" ({mode})" if mode else ""
         lines = [*_explained(explanation), figures, *_killed(explanation)]
     return [title, *(Indented(line, 2) for line in lines)]

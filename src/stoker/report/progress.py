@@ -26,7 +26,7 @@ from stoker.model.events import (
     StepRepeats,
     Warned,
 )
-from stoker.model.govern import Reason
+from stoker.model.govern import Mode, Reason
 from stoker.model.runs import RunSummary
 from stoker.model.units import duration, size
 
@@ -397,12 +397,17 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
         ", ".join(
             f"{count} {mode.value}"
             for mode, count in summary.modes.items()
-            if mode.is_linker == linking
+            if mode.is_linker == linking and mode is not Mode.THREADS
         )
         for linking in (False, True)
     )
     if saving:
         yield f"  gcc's garbage collector saved memory in some steps: {saving}"
+    if threaded := summary.modes.get(Mode.THREADS):
+        yield (
+            f"  nvcc: {threaded} steps compiled several GPU targets at once on idle CPUs; with one "
+            f"thread they would have taken about {duration(summary.threads_saved_s)} longer in all"
+        )
     if summary.linker_why:
         yield f"  links: {links or 'default linker'} ({summary.linker_why})"
 

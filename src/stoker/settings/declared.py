@@ -164,6 +164,14 @@ _GOVERN = (
         group=Group.GOVERN,
     ),
     Declared(
+        name="nvcc_threads",
+        help="Let nvcc compile several GPU targets at once when CPUs would be idle. auto: if the "
+        "command has no --threads.",
+        default="auto",
+        choices=("auto", "off"),
+        group=Group.GOVERN,
+    ),
+    Declared(
         name="tmp",
         help="Where compilers put temporary files. auto: in memory if there is plenty.",
         default="auto",

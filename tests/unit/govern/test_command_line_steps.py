@@ -400,10 +400,18 @@ def test_a_folder_named_like_the_root_within_the_tree_stays() -> None:
         ("ccache g++ -c a.cc", "g++", Collector.NONE),
         ("sh -c 'g++ -c a.cc'", "g++", Collector.NONE),
         ("g++ a.o -o a", "g++", Collector.NONE),
-        ("nvcc -c a.cu", "nvcc", Collector.NONE),
+        ("/usr/local/cuda/bin/nvcc -O3 -c a.cu -tool", "nvcc", Collector.FREE),
+        ("nvcc --threads 2 -c a.cu", "nvcc", Collector.NONE),
+        ("nvcc --threads=1 -c a.cu", "nvcc", Collector.NONE),
+        ("nvcc -t4 -c a.cu", "nvcc", Collector.NONE),
+        ("nvcc -t 4 -c a.cu", "nvcc", Collector.NONE),
+        ("nvcc --split-compile=0 -c a.cu", "nvcc", Collector.NONE),
+        ("nvcc --time times.csv -c a.cu", "nvcc", Collector.NONE),
+        ("ccache nvcc -c a.cu", "nvcc", Collector.NONE),
+        ("clang++ -c a.cu", "clang-14", Collector.NONE),
     ],
 )
-def test_whose_garbage_collector_can_be_set(line: str, real: str, collector: Collector) -> None:
+def test_whose_options_stoker_may_set(line: str, real: str, collector: Collector) -> None:
     class Named(Folder):
         def identity(self, program: str) -> str:  # noqa: ARG002
             return f"{real} 123"

@@ -18,6 +18,7 @@ from stoker.model.govern import (
     Mode,
     ModeChoice,
     Reason,
+    Request,
     Role,
     State,
     Step,
@@ -88,6 +89,7 @@ class World:
         within: int = 0,
         collector: Collector = Collector.NONE,
         command: tuple[str, ...] = (),
+        archs: tuple[str, ...] = (),
     ) -> None:
         ask = Ask(
             version=VERSION,
@@ -101,10 +103,11 @@ class World:
         )
         step = Step(
             key=source,
-            role=Role.CXX,
+            role=Role.CUDA if archs else Role.CXX,
             source=source,
             output=f"{source}.o",
             compiler="g++",
+            archs=archs,
             collector=collector,
         )
         self.governor.asked(connection, ask, step, path, 1.0)
@@ -703,6 +706,40 @@ def test_a_link_that_fails_is_repeated_with_the_default_linker(world: World) -> 
     assert permits(world) == [MOLD, b""]
     assert world.words() == ["run", "again", "run", "release"]
     assert [attempt.outcome for _, attempt in world.kept] == [Outcome.REFUSED, Outcome.FAILED]
+
+
+def start_with_two_threads(world: World) -> Request:
+    world.ask(source="k.cu", collector=Collector.FREE, archs=("80", "90"))
+    (request,) = world.governor.state(1.0).waiting
+    choice = ModeChoice(mode=Mode.THREADS, threads=2, reason=Reason.IDLE_CPUS)
+    world.policy.next = Decision(admit=(request.id,), modes={request.id: choice})
+    world.governor.decide(1.0)
+    return request
+
+
+def test_the_threads_of_an_attempt_are_added_reserved_and_recorded(world: World) -> None:
+    request = start_with_two_threads(world)
+    assert permits(world) == [b"--threads=2"]
+    (running,) = world.governor.state(2.0).running
+    assert (running.request.slots, request.slots) == (2, 1)
+    assert running.request.prediction.peak == 2 * request.prediction.peak
+    world.governor.ended(7, done(), 3.0)
+    record = world.kept[0][1].record
+    assert (record.mode, record.step.threads) == (Mode.THREADS, 2)
+
+
+def test_after_threads_ran_out_of_memory_nvcc_has_one(world: World) -> None:
+    start_with_two_threads(world)
+    run_out(world, 1)
+    assert permits(world) == [b"--threads=2", b""]
+
+
+def test_an_nvcc_without_threads_is_left_alone(world: World) -> None:
+    request = start_with_two_threads(world)
+    error = b"nvcc fatal   : Unknown option '--threads=2'"
+    assert world.governor.ended(7, done(status=1, tail=error), 2.0)
+    (again,) = world.governor.state(2.0).waiting
+    assert (again.faster, again.slots, again.prediction) == ((), 1, request.prediction)
 
 
 def test_contention_is_the_share_of_cpus_that_memory_keeps_idle(world: World) -> None:

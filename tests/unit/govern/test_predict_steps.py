@@ -174,8 +174,29 @@ def test_nvcc_needs_memory_for_each_target_it_compiles_at_once() -> None:
     every = step("k.cu", key="0", role=Role.CUDA, archs=archs, threads=0)
     predictor = Predictor([row(one, 2.7 * GB, seconds=153)])
     assert predictor.predict(two).peak == pytest.approx(5.4 * GB)
-    assert predictor.predict(two).seconds == pytest.approx(153 * 4 / 7)
+    assert predictor.predict(two).seconds == pytest.approx(91, rel=0.01)
     assert predictor.predict(every).peak == pytest.approx(7 * 2.7 * GB)
+
+
+def test_threads_are_predicted_by_shipped_figures_until_they_were_measured() -> None:
+    kernel = step("k.cu", role=Role.CUDA, archs=("80", "90", "100", "120"))
+    wide = replace(kernel, threads=4)
+    predictor = Predictor([row(kernel, 2 * GB, seconds=440)])
+    two, four = predictor.faster(kernel)
+    assert [(each.threads, each.memory) for each in (two, four)] == [(2, 2.0), (4, 4.0)]
+    assert four.seconds == pytest.approx(1.4 / 4.4)
+    predictor.learn(replace(row(wide, 6 * GB, seconds=220), mode=Mode.THREADS))
+    assert predictor.faster(kernel)[0] == two
+    measured = predictor.faster(kernel)[1]
+    assert [measured.memory, measured.seconds] == pytest.approx([3.0, 0.5])
+    assert predictor.predict(kernel).peak == 2 * GB  # the measurement with one thread counts
+    assert predictor.predict(kernel).seconds == pytest.approx(440)
+
+
+def test_only_numbers_of_threads_that_save_a_round_are_considered() -> None:
+    kernel = step("k.cu", role=Role.CUDA, archs=tuple("1234567"))
+    assert [effect.threads for effect in Predictor().faster(kernel)] == [2, 3, 4, 7]
+    assert Predictor().faster(step("k.cu", role=Role.CUDA, archs=("90",))) == ()
 
 
 def test_threads_without_targets_change_nothing() -> None:

@@ -60,6 +60,7 @@ DEFAULTS = {
     "from",
     "gc",
     "linker",
+    "nvcc_threads",
     "policy",
     "tmp",
     "via",
