@@ -425,9 +425,14 @@ bool is_cacheable(const char *compiler, char *const *arguments)
     return compile.known && (compile.lists || !compile.device);
 }
 
+bool is_distributor(const char *name)
+{
+    return is_among(word_of(name), DISTRIBUTORS);
+}
+
 bool is_remote_compile(const char *program, char *const *arguments)
 {
-    if (!is_among(word_of(program), DISTRIBUTORS) || !arguments[0] || !arguments[1])
+    if (!is_distributor(program) || !arguments[0] || !arguments[1])
         return false;
     struct compile compile = read_compile(program_name(arguments[1]), arguments + 1);
     return compile.known && !compile.device;

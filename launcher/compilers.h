@@ -43,6 +43,9 @@ bool is_probe(const char *compiler, char *const *arguments, bool wrapped);
  * prints, and nvcc prints only the side of the device. */
 bool is_cacheable(const char *compiler, char *const *arguments);
 
+/* True for a program that sends compiles to other machines. */
+bool is_distributor(const char *name);
+
 /* True if a program is a distributor and its command a compile of C or C++ that it may send to another
  * machine. A distributor runs CUDA compiles here. */
 bool is_remote_compile(const char *program, char *const *arguments);

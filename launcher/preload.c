@@ -546,6 +546,8 @@ static int start_wrapper(const struct call *call, const char *path)
         remote.arguments = words, remote.environment = environment;
         return start_launcher(&remote, "--remote", wrapper);
     }
+    if (is_distributor(program_name(wrapper))) /* it would start this compiler here anyway */
+        return start_launcher(call, NULL, path);
     int result = make(call, wrapper, false, words, environment);
     return call->spawns && result == 0 ? 0 : start_launcher(call, NULL, path);
 }

@@ -1,5 +1,6 @@
 """Asks a remote storage once whether it can be used: a cache would fail silently, or slowly."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -9,6 +10,8 @@ from stoker.outside.web import Connection, listens
 
 _TIMEOUT_S = 2.0
 _ICECC_PORT = 10245
+_SCHEDULER_PORT = 8765  # the next port answers questions in words
+_JOBS = re.compile(rb"jobs=\d+/(\d+) ")
 _PORTS = {"redis": 6379, "http": 80, "https": 443, "memcached": 11211}
 
 
@@ -54,6 +57,23 @@ def icecc_problem(environment: Mapping[str, str]) -> str | None:
             return None
     except OSError:
         return "its daemon, iceccd, does not run on this machine"
+
+
+def scheduler_state(scheduler: str) -> tuple[str | None, int]:
+    """Return why icecc's scheduler cannot be used, and how many jobs its machines take at once; 0
+    if it does not tell. Its main port is left alone: a stranger there stops it for seconds.
+    """
+    host, _, port = scheduler.partition(":")
+    number = int(port) if port.isdigit() else _SCHEDULER_PORT
+    try:
+        with Connection(host, number + 1, _TIMEOUT_S) as connection:
+            listed = connection.ask(b"listcs\n", until=b"200 done")
+    except TimeoutError:  # it is busy, or only its main port is open
+        return None, 0
+    except OSError as error:
+        return f"its scheduler {host} does not answer ({error.strerror or error})", 0
+    slots = sum(map(int, _JOBS.findall(listed)))
+    return (None if slots else f"its scheduler {host} has no workers"), slots
 
 
 def _shown(answer: str) -> str:

@@ -44,6 +44,10 @@ def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
     found = {
         name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
     }
+    if distribution.engine is Distributor.ICECC and distribution.engine in found:
+        problem, slots = _icecc_state(environment, distribution.words)
+        found[distribution.engine] = replace(found[distribution.engine], problem=problem)
+        distribution = replace(distribution, slots=slots)
     problem = _remote_problem(wanted.remote) if wanted.remote else None
     chain = resolve_chain(
         wanted,
@@ -93,11 +97,16 @@ def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
     assert path is not None
     if name == Engine.CCACHE:
         return ccache.read_ccache(path, environment)
-    if name == Distributor.ICECC:
-        from stoker.caching.remote import icecc_problem
-
-        return FoundEngine(program=path, problem=icecc_problem(environment))
     return FoundEngine(program=path)
+
+
+def _icecc_state(environment: Mapping[str, str], scheduler: str) -> tuple[str | None, int]:
+    """Return why icecc cannot be used, and how many jobs its machines take, as far as it tells."""
+    from stoker.caching.remote import icecc_problem, scheduler_state  # most runs do not use it
+
+    if (problem := icecc_problem(environment)) or not scheduler:
+        return problem, 0
+    return scheduler_state(scheduler)
 
 
 def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheStatus:
@@ -173,7 +182,8 @@ class LocalCompiles:
         if self._device:
             yield f"{self._device} CUDA compiles ran here: {name} distributes C and C++ only"
         if self._host:
-            yield f"{self._host} C and C++ compiles ran here: {name} found no worker for them"
+            chosen = "" if name is Distributor.DISTCC else "chose this machine or "
+            yield f"{self._host} C and C++ compiles ran here: {name} {chosen}found no worker"
 
 
 class SccacheServer:

@@ -19,6 +19,7 @@ from stoker import __version__
 from stoker.model.errors import MissingError
 from stoker.model.value import Value
 
+_MOST_ANSWERED = 1 << 20  # bytes
 _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
@@ -58,9 +59,15 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, question: bytes) -> bytes:
+    def ask(self, question: bytes, *, until: bytes = b"") -> bytes:
+        """Send a question; return the first part of the answer, or all of it up to ``until``."""
         self._socket.sendall(question)
-        return self._socket.recv(512)
+        answer = self._socket.recv(512)
+        while until not in answer and len(answer) < _MOST_ANSWERED:
+            if not (part := self._socket.recv(1 << 16)):
+                break
+            answer += part
+        return answer
 
 
 def listens(path: str) -> bool:

@@ -38,7 +38,8 @@ def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution
     if engine is Distributor.NONE:
         return Distribution(engine=engine)
     if engine is Distributor.ICECC:
-        return Distribution(engine=engine, words=words, hosts=(words,) if words else ())
+        hosts = (words.partition(":")[0],) if words else ()
+        return Distribution(engine=engine, words=words, hosts=hosts)
     words = words or environment.get("DISTCC_HOSTS", "")
     if not words.split():
         hints = ["for example --distribute 'distcc:10.0.0.2/8 10.0.0.3/8'"]

@@ -23,6 +23,7 @@ FOUND = {
         ("distcc:--randomize me@far/2", [], 2),
         ("icecc", [], 0),
         ("icecc:scheduler", ["scheduler"], 0),
+        ("icecc:scheduler:8765", ["scheduler"], 0),
         ("none", [], 0),
     ],
 )
