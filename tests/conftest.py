@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from browser import Browser, opened_browser
 from memory_groups import make_group as make_group
+
+# How long an example takes says nothing: the machine may be busy.
+settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("timeless")
 
 # A shell ignores these signals in background jobs, and child processes would inherit that.
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -376,9 +376,7 @@ def test_a_library_that_cannot_be_cut(library: Path) -> None:
 
 
 @given(damage=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=8)), min_size=1))
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_libraries(
     library: Path, members: dict[str, bytes], damage: list[tuple[float, bytes]]
 ) -> None:

@@ -194,6 +194,7 @@ class Governor:
         self._by_connection: dict[Connection, _Entry] = {}
         self._holding: dict[int, _Entry] = {}  # steps with a permit, running or being killed
         self._queue = Queue()
+        self._first: tuple[int, float] = (0, 0.0)  # the most urgent step, and since when
         self._next = 1
         self._reading = MemoryReading(limit=0, used=0, oom_kills={})
         self._growth = 0.0
@@ -403,6 +404,8 @@ class Governor:
         self.changed = False
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
+        if self._queue and self._queue[0].id != self._first[0]:
+            self._first = self._queue[0].id, now
         decision = self._policy.decide(self.state(now))
         self._explain(decision, now)
         for identity in decision.pause:
@@ -541,6 +544,7 @@ class Governor:
             distributed=self._distributed,
             running=running,
             waiting=self._queue,
+            first_for=now - self._first[1],
         )
 
     @property

@@ -58,7 +58,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
     longest_pause: float = 5.0  # seconds
     foresight: float = 2.0  # seconds for which memory must suffice for a resumed step
     reserve_after: float = 20.0  # seconds after which a place is kept for the most urgent step
-    endurance: float = 300.0  # seconds after which no step passes the most urgent one
+    endurance: float = 120.0  # seconds after which no step passes the most urgent one any more
     settling: float = 10.0  # seconds after which the size of an unknown step is evident
     stalled: float = 10.0  # percent of time that memory pressure may cost
     # Share of CPUs that may be idle because steps wait for memory before steps save memory. That is
@@ -235,11 +235,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if request.slots_of(state.cpus) <= forecast.free_slots:
                 too_large[learned] = peak
                 held[request.id] = Reason.MEMORY
-            waited = state.now - request.asked
-            if not passed and waited > self.endurance:
+            if request.id == state.waiting[0].id and state.first_for > self.endurance:
                 held.update(_all(state, Reason.TURN, after=request))
                 return
-            if not passed and waited > self.reserve_after:
+            if not passed and state.now - request.asked > self.reserve_after:
                 forecast.reserve(request)
             passed = True
 
@@ -247,8 +246,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """Yield steps of unknown size whose usual need fits into the memory that is free now, but
         whose worst case does not. If one has to be killed, only idle CPU time is lost.
         """
-        first = next((each for each in state.waiting if each.id not in admitted), None)
-        if first is None or state.now - first.asked > self.endurance:
+        first = state.waiting[0]
+        if first.id not in admitted and state.first_for > self.endurance:
             return
         new = [request for request in self._candidates(state) if request.id in admitted]
         unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))

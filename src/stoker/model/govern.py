@@ -333,6 +333,7 @@ class State(Value, frozen=True, kw_only=True):
     distributed: bool = False  # remote steps may be among the running and the waiting ones
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
+    first_for: float = 0.0  # seconds for which the first of ``waiting`` has been the most urgent
 
     @property
     def other_usage(self) -> int:

@@ -315,23 +315,26 @@ def test_a_place_is_kept_for_a_heavy_step_that_was_passed() -> None:
     assert admitted(make.state(steps=[long], waiting=[heavy, quick])) == {4}
 
 
-def test_no_step_overtakes_one_that_waited_too_long() -> None:
+def test_no_step_overtakes_one_that_was_the_most_urgent_for_too_long() -> None:
     long = make.running(make.request(1, 5 * GB, seconds=200), started=390, current=5 * GB)
     heavy = make.request(2, 6 * GB, asked=50, path=1000)
     quick = make.request(3, GB / 10, seconds=1)
-    assert admitted(make.state(now=400, steps=[long], waiting=[heavy, quick])) == set()
+    state = make.state(now=400, steps=[long], waiting=[heavy, quick])
+    # All steps of a long queue have waited for minutes: that alone keeps no CPU idle.
+    assert admitted(replace(state, first_for=100.0)) == {3}
+    assert admitted(replace(state, first_for=121.0)) == set()
 
 
-def test_no_trial_starts_before_a_step_that_waited_too_long() -> None:
+def test_no_trial_starts_before_a_step_that_was_the_most_urgent_for_too_long() -> None:
     """An endless series of trials would occupy the CPUs and the memory that it needs."""
     heavy = make.request(2, 6 * GB, asked=50, path=1000)
     alone = replace(make.request(2, slots=0, asked=50, path=1000), ooms=2)
     for first in (heavy, alone):
         state = make.state(now=400, steps=[BUSY], waiting=[first, replace(UNKNOWN, asked=399.0)])
-        decision = ADAPTIVE.decide(state)
+        decision = ADAPTIVE.decide(replace(state, first_for=121.0))
         assert (decision.admit, decision.on_trial) == ((), ())
         assert decision.held[10] is Reason.TURN
-        assert ADAPTIVE.decide(replace(state, now=200.0)).on_trial == (10,)
+        assert ADAPTIVE.decide(state).on_trial == (10,)
 
 
 # -- pauses -------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def project(heavy: int = 6, light: int = 60) -> tuple[StepRecord, ...]:
 # -- whatever the steps are like ----------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=make.builds(largest=8 * GB),
     known=make.builds(largest=20 * GB),
@@ -91,7 +91,7 @@ def test_every_step_ends_that_fits_into_memory_at_all(
     assert result.wall_seconds >= result.bounds.lower - 1e-6
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(steps=make.builds(largest=6 * GB), shape=st.sampled_from(SHAPES))
 def test_decisions_can_be_replayed(steps: tuple[StepRecord, ...], shape: Shape) -> None:
     first, second = Watched(Adaptive()), Watched(Adaptive())
@@ -102,7 +102,7 @@ def test_decisions_can_be_replayed(steps: tuple[StepRecord, ...], shape: Shape) 
         assert Adaptive().decide(state) == decision
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(steps=make.builds(largest=8 * GB), shape=st.sampled_from(SHAPES))
 def test_the_oldest_step_keeps_running_in_every_build(
     steps: tuple[StepRecord, ...], shape: Shape
@@ -211,7 +211,7 @@ def test_a_heavy_step_does_not_wait_for_all_the_light_ones(warm: bool) -> None:
         if request.id == 21
     )
     assert result.wall_seconds > 500
-    assert watched.began[21] - asked < 340  # its endurance, and what ran then
+    assert watched.began[21] - asked < 340  # the longest time as the most urgent, and what ran then
 
 
 def test_light_steps_are_seen_behind_a_window_of_heavy_ones() -> None:

@@ -1,7 +1,7 @@
 """Which code runs on which GPU."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.knowledge.cuda import cuda_archs
@@ -78,7 +78,6 @@ def test_ptx(target: str, gpu: str, way: str | None) -> None:
 
 
 @given(st.sampled_from(cuda_archs()), st.sampled_from(CAPABILITIES))
-@settings(deadline=None)
 def test_rules_that_hold_for_every_pair(arch: str, gpu: str) -> None:
     target = GpuTarget(arch=arch)
     bare, with_ptx = runs_on(target, gpu), runs_on(GpuTarget(arch=arch, ptx=True), gpu)

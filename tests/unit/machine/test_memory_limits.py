@@ -254,7 +254,7 @@ sizes = st.integers(0, 40 * GB)
 limits = st.one_of(st.none(), sizes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(version=st.sampled_from((1, 2)), levels=st.lists(st.tuples(limits, sizes), max_size=5))
 def test_the_smallest_limit_is_always_found(
     record: Record, version: int, levels: list[tuple[int | None, int]]

@@ -1,7 +1,7 @@
 """Errors have a place, hints and an exit status."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.errors import (
@@ -75,6 +75,5 @@ def test_an_unknown_name_lists_the_known_ones_if_they_are_few() -> None:
 
 
 @given(st.text(), st.lists(st.text()))
-@settings(deadline=None)
 def test_nearest_names_are_always_known_names(word: str, known: list[str]) -> None:
     assert set(nearest(word, known)) <= set(known)

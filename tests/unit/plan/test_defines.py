@@ -1,7 +1,7 @@
 """-D options and exported variables: known, misspelt, passed on or lost."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError, UsageError
@@ -63,7 +63,6 @@ def test_a_variable_of_the_environment_is_an_ascii_identifier(text: str) -> None
 
 
 @given(st.text(max_size=8))
-@settings(deadline=None)
 def test_any_name_is_taken_or_refused(text: str) -> None:
     try:
         setting = define(text, "1", COMMAND_LINE)
@@ -276,7 +275,6 @@ VALUES = st.sampled_from(["", "0", "1", "ON", "OFF", "8.0", "a b"])
     st.dictionaries(NAMES, VALUES, max_size=4),
     st.dictionaries(NAMES, VALUES, max_size=4),
 )
-@settings(deadline=None)
 def test_environment_and_cmake_never_disagree(
     words: str, exported: dict[str, str], defines: dict[str, str]
 ) -> None:

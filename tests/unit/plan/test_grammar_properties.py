@@ -25,21 +25,20 @@ MACHINE = linux(gpus=(gpu("9.0"), gpu("8.6")))
 
 
 @given(VARIANTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_name_is_read_back_and_a_label_is_a_normalised_local_version(variant: Variant) -> None:
     assert parse(name(variant)) == variant
     assert Version(f"1+{label(variant)}").local == label(variant)
 
 
 @given(VARIANTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_name_does_not_depend_on_case_or_order(variant: Variant) -> None:
     words = name(variant).split("-")
     assert parse(" ".join(reversed(words)).upper()) == variant
 
 
 @given(st.lists(st.sampled_from(cuda_archs()), min_size=1, max_size=5), st.sampled_from("; ,"))
-@settings(deadline=None)
 def test_any_arch_list_is_read(archs: list[str], separator: str) -> None:
     variant = parse(separator.join(archs) + "+PTX")
     assert variant.backend is Backend.CUDA
@@ -123,7 +122,7 @@ def _read(text: str) -> Variant | None:
 
 
 @given(st.text() | SOUP)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_any_text_is_read_or_refused(text: str) -> None:
     variant = _read(text)
     if variant is not None:
@@ -138,7 +137,7 @@ NUMBERS = st.from_regex(
 
 
 @given(NUMBERS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_number_is_read_or_refused(text: str) -> None:
     variant = _read(text)
     if variant is not None:

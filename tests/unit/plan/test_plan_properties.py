@@ -78,7 +78,7 @@ def _planned(about: Subject) -> Plan | None:
 
 
 @given(subjects())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_any_subject_is_planned_and_examined_or_refused(about: Subject) -> None:
     planned = _planned(about)
     if planned is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Quantity, Setting
@@ -45,7 +45,6 @@ def rank_and_key(setting: Setting) -> tuple[Place, str, OriginKind]:
 
 
 @given(st.lists(SETTINGS, unique_by=rank_and_key, max_size=12), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_strongest_origin_wins_in_whatever_order(
     gathered: list[Setting], random: Random
 ) -> None:
@@ -58,7 +57,6 @@ def test_the_strongest_origin_wins_in_whatever_order(
 
 
 @given(st.lists(SETTINGS, max_size=12))
-@settings(deadline=None)
 def test_merging_keeps_one_of_each_name_in_order(
     gathered: list[Setting],
 ) -> None:
@@ -199,7 +197,6 @@ PLANS = [
 
 
 @given(st.sampled_from(PLANS), st.sampled_from(PLANS))
-@settings(deadline=None)
 def test_comparing_is_fair(one: Plan, other: Plan) -> None:
     assert compare(one, one) == ()
     there, back = compare(one, other), compare(other, one)

@@ -86,9 +86,7 @@ ENVIRONMENTS = st.dictionaries(st.from_regex(r"X_[A-Z0-9_]{1,8}", fullmatch=True
 
 
 @given(environment=ENVIRONMENTS, shell=st.sampled_from(SHELLS))
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_survives(
     environment: dict[str, str], shell: str, tmp_path: Path, need: Callable[[str], str]
 ) -> None:

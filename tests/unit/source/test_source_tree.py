@@ -233,7 +233,7 @@ READ = dict.fromkeys(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.fixed_dictionaries({}, optional=READ))
 def test_no_content_is_too_strange(
     tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.artifact.fatbin import FatbinEntry
@@ -124,7 +124,6 @@ def best(archs: Iterable[str], capability: str) -> str | None:
 
 
 @given(st.lists(ARCHS, max_size=8), st.lists(GPUS, min_size=1, max_size=3))
-@settings(deadline=None)
 def test_no_gpu_is_served_worse_than_before(archs: list[str], gpus: list[GpuTarget]) -> None:
     needed = needed_code(archs, gpus)
     assert needed <= set(archs)
@@ -139,7 +138,6 @@ def test_no_gpu_is_served_worse_than_before(archs: list[str], gpus: list[GpuTarg
 
 
 @given(st.lists(ARCHS, max_size=8), st.lists(GPUS, min_size=1, max_size=3))
-@settings(deadline=None)
 def test_choosing_again_changes_nothing(archs: list[str], gpus: list[GpuTarget]) -> None:
     once = needed_code(archs, gpus)
     assert needed_code(once, gpus) == once

@@ -56,7 +56,7 @@ def test_the_undamaged_library_is_slimmed(tmp_path: Path) -> None:
     assert made.stat().st_size < len(_original()) - 3 * 4096
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged(_original, _places), st.booleans(), st.booleans())
 def test_damaged_libraries(content: bytes, pin: bool, strip: bool) -> None:
     """Left as they are and said so, refused, or slimmed so that the check finds no fault."""

@@ -4,7 +4,7 @@ import re
 import shlex
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.finding import Finding, Severity
@@ -75,7 +75,6 @@ def test_an_unknown_need_is_not_a_shortage() -> None:
 
 
 @given(st.integers(1, 64 * GIB), st.integers(1, 64 * GIB), st.integers(0, 8 * GIB))
-@settings(deadline=None)
 def test_the_swap_that_is_advised_is_enough(limit: int, largest: int, swap: int) -> None:
     about = subject(machine=linux(memory=memory(limit, swap_total=swap, swap_free=swap)))
     estimate = unknown_estimate(largest_step_bytes=Quantity(amount=largest, basis="measured"))
