@@ -14,32 +14,12 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from stoker.knowledge.compiler_modes import collector_of, has_free_threads, keeps_linker
+from stoker.knowledge.tools import named, names
 from stoker.model.govern import Collector, Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
 
-# The names that the preloaded library knows (launcher/compilers.c); a test compares both.
-COMPILERS = (
-    *("cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", "hipcc", "icx", "icpx", "icc", "icpc"),
-    *("ifx", "ifort", "dpcpp", "nvc", "nvc++", "nvfortran", "amdclang", "amdclang++", "gfortran"),
-    *("flang", "flang-new", "rustc"),
-)
-BACK_ENDS = ("cc1", "cc1plus", "f951", "cicc", "ptxas")
-LINKERS = ("ld", "lld", "mold", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "ld64.lld")
-_WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
-_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _ENDS = ("&&", "||", "|", "&", ";")  # words after which a shell starts another command
 
-
-def _named(names: Sequence[str]) -> re.Pattern[str]:
-    """Match the names with a target's prefix and a version, as in aarch64-linux-gnu-gcc-13."""
-    return re.compile(rf"(?:.*-)?(?:{'|'.join(map(re.escape, names))})(?:-[\d.]+)?")
-
-
-_COMPILERS = _named(COMPILERS)
-_GCC = _named(["gcc", "g++"])
-_DRIVERS = _named(["cc", "c++", "gcc", "g++", "clang", "clang++", "gfortran"])
-_ARCHIVERS = _named(["ar", "ranlib"])
-_LINKERS = _named(LINKERS)
 _FORTRAN = (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08")
 _SUFFIXES = {
     Role.CUDA: (".cu",),
@@ -201,7 +181,7 @@ def _collector(role: Role, identity: str, words: Sequence[str]) -> Collector:
     name = identity.partition(" ")[0]
     if role is Role.CUDA and name == "nvcc" and has_free_threads(words):
         return Collector.FREE
-    if role in (Role.C, Role.CXX) and _GCC.fullmatch(name):
+    if role in (Role.C, Role.CXX) and named("gcc").fullmatch(name):
         return collector_of(words)
     return Collector.NONE
 
@@ -217,7 +197,7 @@ def link_identity(command: Sequence[str], directory: str) -> str:
     """
     program, *words = _compiler_command(command) or [""]
     name = basename(program)
-    direct = bool(command) and command[0] == program and _DRIVERS.fullmatch(name)
+    direct = bool(command) and command[0] == program and named("drivers").fullmatch(name)
     compiles = any(_is_source(word) or word == "-c" for word in words)
     if not direct or compiles or keeps_linker(words):
         return ""
@@ -282,9 +262,9 @@ def reads_files(command: Sequence[str], knows: Callable[[str], bool]) -> bool:
 
 def _compiler_command(command: Sequence[str]) -> list[str]:
     """Return the compiler's own words, without those of a cache or of a shell around it."""
-    if len(command) > 2 and basename(command[0]) in _SHELLS and "-c" in command[1:-1]:
+    if len(command) > 2 and basename(command[0]) in names("shells") and "-c" in command[1:-1]:
         command = _compile_of(command[-1]) or command
-    wrappers = takewhile(lambda word: basename(word) in _WRAPPERS, command[:-1])
+    wrappers = takewhile(lambda word: basename(word) in names("wrappers"), command[:-1])
     return list(command[sum(1 for _ in wrappers) :])
 
 
@@ -296,7 +276,8 @@ def _compile_of(text: str) -> list[str]:
 
 
 def _is_compiler(name: str) -> bool:
-    return any(names.fullmatch(name) for names in (_COMPILERS, _LINKERS)) or name in BACK_ENDS
+    matches = (named(group).fullmatch(name) for group in ("compilers", "linkers"))
+    return any(matches) or name in names("back_ends")
 
 
 def _expanded(words: Sequence[str], place: _Place, files: Files) -> Iterator[str]:
@@ -337,9 +318,9 @@ def _content(quoted: re.Match[str]) -> str:
 
 
 def _role(compiler: str, sources: Sequence[str]) -> Role:
-    if _ARCHIVERS.fullmatch(compiler):
+    if named("archivers").fullmatch(compiler):
         return Role.ARCHIVE
-    if _LINKERS.fullmatch(compiler):
+    if named("linkers").fullmatch(compiler):
         return Role.LINK
     if not _is_compiler(compiler):
         return Role.OTHER

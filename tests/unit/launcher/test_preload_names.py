@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from stoker.govern import command_line
+from stoker.knowledge.tools import names
 from unit.launcher.conftest import ROOT
 
 
@@ -55,12 +55,14 @@ def test_other_programs(compilers: ctypes.CDLL, name: str) -> None:
     assert not compilers.is_compiler(name.encode(), b":xx:zi:zigg:")
 
 
-@pytest.mark.parametrize("group", ["COMPILERS", "BACK_ENDS", "LINKERS"])
+@pytest.mark.parametrize(
+    "group", ["compilers", "back_ends", "linkers", "wrappers", "distributors", "cached", "shells"]
+)
 def test_the_governor_knows_the_same_names(group: str) -> None:
     text = (ROOT / "launcher" / "compilers.c").read_text()
-    found = re.search(rf"\*const {group}\[\] = \{{(.*?)\}};", text, re.DOTALL)
+    found = re.search(rf"\*const {group.upper()}\[\] = \{{(.*?)\}};", text, re.DOTALL)
     assert found
-    assert re.findall('"(.*?)"', found[1]) == [*getattr(command_line, group)]
+    assert re.findall('"(.*?)"', found[1]) == [*names(group)]
 
 
 def test_names_of_the_users(compilers: ctypes.CDLL) -> None:
