@@ -404,9 +404,11 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
     if saving:
         yield f"  gcc's garbage collector saved memory in some steps: {saving}"
     if threaded := summary.modes.get(Mode.THREADS):
+        steps = "1 step" if threaded == 1 else f"{threaded} steps"
+        saved = duration(summary.threads_saved_s)
         yield (
-            f"  nvcc: {threaded} steps compiled several GPU targets at once on idle CPUs; with one "
-            f"thread they would have taken about {duration(summary.threads_saved_s)} longer in all"
+            f"  nvcc used idle CPUs for {steps}, several GPU targets at once: about {saved} of "
+            "compile time saved"
         )
     if summary.linker_why:
         yield f"  links: {links or 'default linker'} ({summary.linker_why})"
