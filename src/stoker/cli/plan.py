@@ -1,7 +1,7 @@
 """`stoker plan`: print the settings and commands of a build, and where each setting comes from."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,10 @@ from stoker.cli.request import (
 )
 from stoker.model.errors import UsageError
 from stoker.settings.declared import Group
+
+if TYPE_CHECKING:
+    from stoker.model.caching import Chain
+    from stoker.model.plan import Plan
 
 
 @click.command()
@@ -50,7 +54,6 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
     """
-    from stoker.flows.cached import survey_chain
     from stoker.flows.planning import plan
     from stoker.plan.caching import without_secrets_in
     from stoker.plan.record import compare, plan_json
@@ -69,15 +72,24 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
         else:
             show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
-        chain = survey_chain(chain_options(with_settings(options)), os.environ)
-        print_json(plan_json(planned) | {"chain": without_secrets_in(chain)})
+        print_json(plan_json(planned) | {"chain": without_secrets_in(_chain(planned, options))})
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
     elif form == "dotenv":
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
-        chain = survey_chain(chain_options(with_settings(options)), os.environ)
-        show(report.plan_page(planned, chain))
+        show(report.plan_page(planned, _chain(planned, options)))
+
+
+def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
+    """Return what a build of this plan would add to its compilers."""
+    from stoker.flows.cached import survey_chain
+    from stoker.model.govern import NvccThreads
+    from stoker.plan.caching import with_nvcc_threads
+
+    settings = with_settings(options | {"nvcc_threads": None})
+    chain = survey_chain(chain_options(settings), os.environ)
+    return with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
 
 
 def _only(forms: tuple[str, ...]) -> str | None:

@@ -77,7 +77,7 @@ def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...
 
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
     if step.mode is Mode.THREADS:  # the governor chooses again
-        step = _with_threads(step, 1)
+        step = with_threads(step, 1)
     if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
         return step
     instants = [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
@@ -334,7 +334,7 @@ class _Simulation:
 def _in_mode(record: StepRecord, mode: Mode, threads: int) -> StepRecord:
     """Return what the step takes in another mode than it was measured in, by shipped factors."""
     if mode is Mode.THREADS:
-        return _with_threads(record, threads)
+        return with_threads(record, threads)
     if mode is record.mode:
         return record
     effects = {effect.mode: effect for effect in shipped_effects()}
@@ -342,7 +342,7 @@ def _in_mode(record: StepRecord, mode: Mode, threads: int) -> StepRecord:
     return _costing(record, after.memory / before.memory, after.seconds / before.seconds, mode)
 
 
-def _with_threads(record: StepRecord, threads: int) -> StepRecord:
+def with_threads(record: StepRecord, threads: int) -> StepRecord:
     """Return what a step of nvcc takes with so many threads. Its CPU time stays the same."""
     before, step = record.step, replace(record.step, threads=threads)
     mode = Mode.THREADS if threads > 1 else Mode.DEFAULT

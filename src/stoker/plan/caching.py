@@ -21,8 +21,10 @@ from stoker.model.caching import (
     Part,
 )
 from stoker.model.errors import MissingError, UsageError
+from stoker.model.govern import NvccThreads
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.secrets import hide, redact
+from stoker.model.variant import Backend, Variant
 from stoker.plan.distributing import Distribution
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
@@ -194,6 +196,18 @@ def _with_remote(
 def _setting(name: str, value: str, why: str) -> Setting:
     origin = Origin(kind=OriginKind.DEFAULT)
     return Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
+
+
+def with_nvcc_threads(chain: Chain, variant: Variant, wanted: NvccThreads) -> Chain:
+    """Return the chain with what the governor does with nvcc for several GPU targets, if any."""
+    if variant.backend is not Backend.CUDA or len(variant.gpus) < 2:
+        return chain
+    what, why = "as in the command", "--nvcc-threads off"
+    if wanted is NvccThreads.AUTO:
+        what = "on idle CPUs"
+        why = f"up to {len(variant.gpus)} for each of the last kernels, as far as memory allows"
+    part = Part(role="threads of nvcc", what=what, why=why)
+    return replace(chain, parts=(*chain.parts, part))
 
 
 def without_secrets_in(chain: Chain) -> Chain:

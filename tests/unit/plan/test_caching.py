@@ -5,7 +5,14 @@ import pytest
 from stoker.knowledge.caches import remote_variables
 from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
 from stoker.model.errors import MissingError, UsageError
-from stoker.plan.caching import chain_environment, resolve_chain, without_secrets_in
+from stoker.model.govern import NvccThreads
+from stoker.plan.caching import (
+    chain_environment,
+    resolve_chain,
+    with_nvcc_threads,
+    without_secrets_in,
+)
+from stoker.plan.grammar import parse
 
 CCACHE = {"ccache": FoundEngine(program="/usr/bin/ccache", folder="/cache")}
 SCCACHE = {"sccache": FoundEngine(program="/usr/bin/sccache")}
@@ -130,3 +137,19 @@ def test_flags_that_nvcc_reads_from_the_environment_have_a_namespace() -> None:
     own = environment(chain, NVCC_APPEND_FLAGS="-O1", CCACHE_NAMESPACE="mine")
     assert own["CCACHE_NAMESPACE"].startswith("mine-nvcc-")
     assert own["STOKER_NVCC_APPEND_FLAGS"] == "-O1"
+
+
+@pytest.mark.parametrize(
+    ("variant", "wanted", "what"),
+    [
+        ("cu130-sm80-sm90", NvccThreads.AUTO, ["on idle CPUs"]),
+        ("cu130-sm80-sm90", NvccThreads.OFF, ["as in the command"]),
+        ("cu130-sm90", NvccThreads.AUTO, []),
+        ("cpu", NvccThreads.AUTO, []),
+    ],
+)
+def test_the_plan_says_what_happens_to_nvcc(
+    variant: str, wanted: NvccThreads, what: list[str]
+) -> None:
+    chain = with_nvcc_threads(Chain(), parse(variant), wanted)
+    assert [part.what for part in chain.parts] == what
