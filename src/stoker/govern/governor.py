@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from stoker.govern.command_line import link_identity
 from stoker.govern.evidence import Surroundings, ran_out_of_memory
-from stoker.govern.policy import Policy, Queue, WaitClock, after_oom, after_preemption
+from stoker.govern.policy import BusyCpus, Policy, Queue, WaitClock, after_oom, after_preemption
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
@@ -93,14 +93,21 @@ class _Entry:
     """A step that has asked and has not finished."""
 
     def __init__(
-        self, connection: Connection, run: int, step: Step, path: PathLeft, request: Request
+        self,
+        connection: Connection,
+        run: int,
+        step: Step,
+        path: PathLeft,
+        request: Request,
+        busy: BusyCpus,
     ):
         self.connection = connection
         self.run = run
         self.step = step
         self.path = path
         self.request = request
-        self.clock = WaitClock(request.asked)
+        self.busy = BusyCpus() if request.remote else busy  # a worker's CPUs are not ours
+        self.clock = WaitClock(request.asked, self.busy)
         self.pauses: list[Intervention] = []
         self.killed: Intervention | None = None
         self.mode_reason: Reason | None = None
@@ -201,6 +208,7 @@ class Governor:
         self._slope = Slope()
         self._contention = Contention()
         self.work_left = 0.0  # seconds of all steps that are left, as far as known
+        self._busy = BusyCpus()
         self._collectors = _ALLOWED[gc]
         self._linkers: dict[int, LinkerChoice] = {}  # by run
         self._nvcc_threads = nvcc_threads
@@ -240,7 +248,7 @@ class Governor:
         )
         self._next += 1
         self._distributed |= ask.remote
-        entry = _Entry(connection, ask.run, step, path, request)
+        entry = _Entry(connection, ask.run, step, path, request, self._busy)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
         self.changed = True
@@ -417,7 +425,9 @@ class Governor:
         for identity in (*decision.admit, *decision.on_trial):
             entry, choice = self._entries[identity], decision.modes.get(identity)
             self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
-        self._contention.note(now, self._idle_for_memory())
+        free = self._free_slots()
+        self._busy.note(now, busy=free <= 0)
+        self._contention.note(now, self._idle_for_memory(free))
 
     def _explain(self, decision: Decision, now: float) -> None:
         """Note why steps wait, and why they are paused or killed now."""
@@ -430,13 +440,16 @@ class Governor:
             for identity in decision.kill:
                 self._entries[identity].killed = cause
 
-    def _idle_for_memory(self) -> float:
+    def _free_slots(self) -> int:
+        busy = sum(entry.request.slots_of(self._cpus) for entry in self._holding.values())
+        return max(0, self._cpus - busy)
+
+    def _idle_for_memory(self, free: int) -> float:
         """Return the share of CPUs that are idle because the next step waits for memory."""
         first = next(iter(self._queue), None)
         if first is None or self._entries[first.id].clock.reason is not Reason.MEMORY:
             return 0.0
-        busy = sum(entry.request.slots_of(self._cpus) for entry in self._holding.values())
-        return max(0, self._cpus - busy) / self._cpus
+        return free / self._cpus
 
     def _intervention(self, reason: Reason, now: float) -> Intervention:
         """Count what other processes use only if it is part of the limit in force."""
@@ -623,7 +636,7 @@ class Governor:
                 cause=entry.killed,
             )
         )
-        entry.clock, entry.pauses, entry.killed = WaitClock(now), [], None
+        entry.clock, entry.pauses, entry.killed = WaitClock(now, entry.busy), [], None
 
     def _close(self, entry: _Entry, done: Done, outcome: Outcome, now: float) -> None:
         status = 128 + done.signal if done.signal else done.status

@@ -86,26 +86,56 @@ class Queue(Sequence[Request]):
         return self._requests[index]
 
 
-class WaitClock:
-    """Adds up how long a step waits, by reason."""
+class BusyCpus:
+    """Adds up how long no CPU was free. Policies do not consider waiting steps then, so the reason
+    that each of them had before says nothing about that time.
+    """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
+        self.now = False  # whether no CPU is free now
+        self._total = self._since = 0.0
+
+    def note(self, now: float, *, busy: bool) -> None:
+        self._total, self._since, self.now = self.seconds(now), now, busy
+
+    def seconds(self, now: float) -> float:
+        """Return the seconds until now in which no CPU was free."""
+        return self._total + (max(0.0, now - self._since) if self.now else 0.0)
+
+
+class WaitClock:
+    """Adds up how long a step waits, by reason. ``busy`` is of the CPUs that the step needs."""
+
+    def __init__(self, now: float, busy: BusyCpus) -> None:
         self.began = self._since = now
         self.seconds: dict[Reason, float] = {}
-        self.reason = Reason.CPUS
+        self._held_for = Reason.CPUS
+        self._busy = busy
+        self._busy_before = busy.seconds(now)
+
+    @property
+    def reason(self) -> Reason:
+        """Why the step waits now."""
+        return Reason.CPUS if self._busy.now else self._held_for
 
     def hold(self, reason: Reason, now: float) -> None:
-        """Set the reason for which the step waits from now on."""
-        if reason is not self.reason:
+        """Set the reason for which the step waits from now on, while a CPU is free."""
+        if reason is not self._held_for:
             self.stop(now)
-            self.reason = reason
+            self._held_for = reason
 
     def stop(self, now: float) -> None:
         """Count the time until now."""
-        if now > self._since:
-            waited = self.seconds.get(self.reason, 0.0) + now - self._since
-            self.seconds[self.reason] = waited
-        self._since = now
+        busy = self._busy.seconds(now)
+        waited = max(0.0, now - self._since)
+        without_cpu = min(waited, busy - self._busy_before)
+        self._add(Reason.CPUS, without_cpu)
+        self._add(self._held_for, waited - without_cpu)
+        self._since, self._busy_before = now, busy
+
+    def _add(self, reason: Reason, seconds: float) -> None:
+        if seconds > 0:
+            self.seconds[reason] = self.seconds.get(reason, 0.0) + seconds
 
 
 def after_preemption(step: Running) -> Request:

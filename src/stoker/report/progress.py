@@ -5,11 +5,13 @@ scrolls, like a package manager's progress bar. Everything goes to stderr.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from math import inf
 from pathlib import Path
+from textwrap import wrap
 from typing import TextIO
 
 import msgspec
@@ -171,7 +173,7 @@ class PageView(View):
     def __init__(self, stream: TextIO):
         super().__init__(stream)
         self._open = False
-        self._title: list[str] = []
+        self._begins: RunBegins | None = None
         self._stage = ""
         self._latest: Overview | None = None
         self._notes: list[str] = []
@@ -181,7 +183,7 @@ class PageView(View):
             self._notes.append(text)
         match event:
             case RunBegins():
-                self._title = [event.command, f"in {event.directory}, process {event.process}"]
+                self._begins = event
             case StageChanges():
                 self._stage = f"{event.stage} {event.end}"
                 if self._latest:  # stages without steps have no overviews of their own
@@ -200,8 +202,8 @@ class PageView(View):
     def _draw(self) -> None:
         known = os.get_terminal_size(self._stream.fileno())
         columns, lines = known.columns or 80, known.lines or 24
-        page = [*self._title, ""]
-        notes = self._notes[-_NOTES:]
+        page = [*begin_lines(self._begins, time.time()), ""] if self._begins else []
+        notes = [line for note in self._notes[-_NOTES:] for line in wrap(plain(note), columns)]
         room = lines - len(page) - len(notes) - 1
         if self._latest:
             page += page_lines(self._latest, columns, room)
@@ -346,19 +348,43 @@ def steps_line(view: Overview, width: float) -> str:
     return shortened(texts[0], int(width)) if texts else ""
 
 
+def begin_lines(begins: RunBegins, now: float) -> list[str]:
+    """Return what runs, for how long, and where. ``now``: seconds since the epoch."""
+    age = duration(max(0.0, now - begins.at))
+    return [begins.command, f"for {age}, process {begins.process}, in {begins.directory}"]
+
+
 def page_lines(view: Overview, columns: int, lines: int) -> list[str]:
     """Return a page of at most ``lines`` lines: progress, memory, and a line for each step."""
     steps = _largest_first(view)
     room = max(1, lines - 4)
     shown = steps if len(steps) <= room else steps[: max(0, room - 1)]
-    rows = [(size(s.memory), duration(s.seconds), f"{_name(s)}{_paused(s)}") for s in shown]
-    page = [progress_line(view, columns), memory_line(view, columns), ""]
-    page += [shortened(f"{memory:>9} {took:>10}  {name}", columns) for memory, took, name in rows]
+    page = [progress_line(view, columns), memory_line(replace(view, waits={}), columns), ""]
+    for step in shown:
+        start, end = f"{size(step.memory):>9} {duration(step.seconds):>10}  ", _paused(step)
+        title = _shortened_title(step.title, columns - len(start) - len(end))
+        page.append(shortened(f"{start}{title}{end}", columns))
     if len(shown) < len(steps):
         page.append(shortened(f"and {len(steps) - len(shown)} more running steps", columns))
     if view.waits:
-        page.append(shortened(f"{view.waiting} steps wait: {waiting_text(view)}", columns))
+        page.append(shortened(_waits_line(view), columns))
     return page[:lines]
+
+
+def _waits_line(view: Overview) -> str:
+    """Return "14 steps wait for memory", or how many wait for what."""
+    steps = "1 step waits" if view.waiting == 1 else f"{view.waiting} steps wait"
+    text = waiting_text(view)
+    if list(view.waits.values()) == [view.waiting]:
+        return f"{steps} {text.partition(' ')[2]}"
+    return f"{steps}: {text}"
+
+
+def _shortened_title(title: str, width: int) -> str:
+    """Cut a title to ``width`` columns: a command at its end, a path at its beginning."""
+    if " " in title or len(title) <= width:
+        return shortened(title, width)
+    return f"…{title[len(title) - max(0, width - 1) :]}"
 
 
 def _largest_first(view: Overview) -> list[RunningStep]:
@@ -366,7 +392,8 @@ def _largest_first(view: Overview) -> list[RunningStep]:
 
 
 def _name(step: RunningStep) -> str:
-    return step.title.rpartition("/")[2]
+    """Return a title without folders; that of a custom command has several words."""
+    return " ".join(word.rpartition("/")[2] for word in step.title.split(" "))
 
 
 def _paused(step: RunningStep) -> str:

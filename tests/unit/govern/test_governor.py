@@ -537,6 +537,25 @@ def test_waits_are_added_up_by_reason(world: World) -> None:
     assert (event.waited, event.waits, event.needs) == (9.0, found.waits, found.needs)
 
 
+def test_while_no_cpu_is_free_nothing_else_is_the_reason(world: World) -> None:
+    """From second 2 a step waits for memory, and from 3 to 7 other steps have all four CPUs."""
+    world.ask()
+    world.policy.next = Decision(held={1: Reason.MEMORY})
+    world.governor.decide(2.0)
+    for connection in (10, 11, 12, 13):
+        world.ask(connection)
+    world.policy.next = Decision(admit=(2, 3, 4, 5))
+    world.governor.decide(3.0)
+    assert world.governor.overview(100, 3.0).waits == {Reason.CPUS: 1}
+    world.governor.ended(10, done(), 7.0)
+    world.policy.next = Decision(held={1: Reason.MEMORY})
+    world.governor.decide(7.0)
+    assert world.governor.overview(100, 7.0).waits == {Reason.MEMORY: 1}
+    world.governor.decide(9.0)
+    world.governor.ended(7, done(), 9.5)
+    assert explanation(world, 1).waits == {Reason.CPUS: 5.0, Reason.MEMORY: 3.0}
+
+
 def test_the_reasons_of_pauses_and_kills_are_kept(world: World) -> None:
     world.ask()
     world.governor.decide(1.0)

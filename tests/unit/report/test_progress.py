@@ -30,6 +30,7 @@ from stoker.report.progress import (
     Progress,
     View,
     bar,
+    begin_lines,
     fitted,
     make_view,
     memory_line,
@@ -148,12 +149,29 @@ def test_every_line_of_a_page_fits(columns: int, lines: int, running: int) -> No
 
 def test_a_page_lists_the_steps_and_why_others_wait() -> None:
     assert page_lines(FULL, 60, 20)[3:] == [
-        "  2.0 GiB        1 s  b.cu",
-        "  1.0 GiB        1 s  a.cpp",
+        "  2.0 GiB        1 s  src/b.cu",
+        "  1.0 GiB        1 s  src/a.cpp",
         "15 steps wait: 12 for memory, 3 for a CPU",
     ]
+    one = replace(FULL, waiting=1, waits={Reason.MEMORY: 1})
+    assert page_lines(one, 60, 20)[-1] == "1 step waits for memory"
     many = replace(FULL, running=tuple(step(f"{i}.cpp", i) for i in range(9)), waits={})
     assert page_lines(many, 60, 8)[-1] == "and 6 more running steps"
+
+
+def test_a_page_shows_the_end_of_a_path_and_the_beginning_of_a_command() -> None:
+    titles = ("aten/src/ATen/native/cpu/Copy.cpp", "python3 tools/generate.py --all operators")
+    view = replace(FULL, running=tuple(step(title, GIB) for title in titles))
+    assert [line[22:] for line in page_lines(view, 40, 20)[3:5]] == [
+        "…tive/cpu/Copy.cpp",
+        "python3 tools/gen…",
+    ]
+    assert steps_line(view, 80).endswith("python3 generate.py --all operators 1.0 GiB")
+
+
+def test_a_page_says_what_runs_and_for_how_long() -> None:
+    begins = RunBegins(at=1000.0, process=7, command="ninja -C build", directory="/src")
+    assert begin_lines(begins, 1042.0) == ["ninja -C build", "for 42 s, process 7, in /src"]
 
 
 def test_the_largest_step_comes_first_and_folders_are_left_out() -> None:
