@@ -381,7 +381,7 @@ def _waits_line(view: Overview) -> str:
 
 
 def _shortened_title(title: str, width: int) -> str:
-    """Cut a title to ``width`` columns: commands lose their last words, paths their first folders."""
+    """Cut a title to ``width`` columns: the end of a command, the beginning of a path."""
     if " " in title or len(title) <= width:
         return shortened(title, width)
     return f"…{title[len(title) - max(0, width - 1) :]}"
