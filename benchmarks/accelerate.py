@@ -1,11 +1,17 @@
 """What the modes of gcc's garbage collector change: memory, CPU time, and the object.
 
-    python benchmarks/accelerate.py [--compiler g++] [--functions 40,120] [--json FILE]
-    python benchmarks/accelerate.py --simulate [--memory 8G,32G] [--cpus 16] [--json FILE]
+    python benchmarks/accelerate.py [--compiler g++] [--flags=-O2] [--functions 40] [SOURCE...]
+    python benchmarks/accelerate.py --history history.sqlite
+    python benchmarks/accelerate.py --simulate [--memory 8G,32G] [--cpus 16] [--seeds 1,2,3]
 
-The first form compiles generated C++ files in every mode and compares the objects. The second
-replays the recorded build of PyTorch 2.6.0 with and without modes. It is simulated, with the
-shipped factors of the modes, and assumes that no step has debug information.
+The first form compiles a generated C++ file or the given ones in every mode and compares the
+objects. All modes of a file run at the same time, so that other load affects them alike. The second
+form compares the peaks of a real build of PyTorch 2.6.0, in which the governor has chosen modes,
+with those of the recorded build, which had none. The third one replays the recorded build with and
+without modes. It is simulated. In it, each step takes in the lean mode the memory that the second
+form found; other effects are the shipped ones. `history` says what the governor knows of the steps
+at the start: nothing, what they take by default, or what they take by default and in the lean mode.
+It assumes that no step has debug information.
 """
 
 import argparse
@@ -13,28 +19,34 @@ import json
 import lzma
 import os
 import platform
+import shlex
+import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from hashlib import sha256
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 
 from msgspec.structs import replace
 
 from stoker.govern.policies import Adaptive
-from stoker.govern.simulate import scattered, simulate
+from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
-from stoker.knowledge.compiler_modes import mode_options
-from stoker.model.govern import Collector, Gc, Mode, Role, StepRecord
+from stoker.knowledge.compiler_modes import mode_options, shipped_effects
+from stoker.model.govern import Collector, Gc, Mode, ModeEffect, Role, StepRecord
 from stoker.model.units import byte_count
 
 RESULTS = Path(__file__).parent / "results"
+REAL = RESULTS / "accelerate-pytorch.json"
 REFERENCE = RESULTS / "pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
-SEEDS = (1, 2, 3)
-FLAGS = ("-O2", "-std=c++17", "-c")
-NO_COLLECTION = ("--param=ggc-min-expand=10000", "--param=ggc-min-heapsize=8388608")
+MODES = (Mode.DEFAULT, Mode.FAST, Mode.LEAN, Mode.LOW)
+SHORTEST = 2.0  # seconds; peaks of shorter steps are noise
+SIZES = (0, 200_000_000, 1_000_000_000, 1 << 50)  # as the shipped effects are divided
 HEADERS = ("algorithm", "functional", "map", "string", "vector")
 FUNCTION = """
 struct K{n} {{ int v; bool operator<(const K{n}& other) const {{ return v < other.v; }} }};
@@ -56,72 +68,129 @@ int f{n}(int n) {{
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sources", nargs="*", type=Path)
     parser.add_argument("--compiler", default="g++")
-    parser.add_argument("--functions", default="40,120")
+    parser.add_argument("--flags", default="-O2 -std=c++17")
+    parser.add_argument("--functions", type=int, default=40)
+    parser.add_argument("--history", type=Path)
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--cpus", type=int, default=16)
     parser.add_argument("--memory", default="8G,32G")
+    parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.simulate:
-        name, found = "accelerate-simulated", simulated(arguments.cpus, arguments.memory.split(","))
+        seeds = [int(seed) for seed in arguments.seeds.split(",")]
+        memories = arguments.memory.split(",")
+        name, found = "accelerate-simulated", simulated(arguments.cpus, memories, seeds)
+    elif arguments.history:
+        name, found = REAL.stem, compared(arguments.history)
     else:
-        counts = [int(count) for count in arguments.functions.split(",")]
-        name, found = f"accelerate-{platform.machine()}", measured(arguments.compiler, counts)
-    text = json.dumps(found, indent=2) + "\n"
+        name, found = f"accelerate-{platform.machine()}", measured(arguments)
+    text = json.dumps(found, indent=1) + "\n"
     (arguments.json or RESULTS / f"{name}.json").write_text(text)
     print(text)
 
 
-def measured(compiler: str, counts: Sequence[int]) -> dict[str, object]:
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    rows = []
+def measured(arguments: argparse.Namespace) -> dict[str, object]:
+    command = [arguments.compiler, *shlex.split(arguments.flags), "-c"]
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
-        for count in counts:
-            source = Path(folder) / f"{count}.cc"
-            headers = "".join(f"#include <{header}>\n" for header in HEADERS)
-            source.write_text(headers + "".join(FUNCTION.format(n=n) for n in range(count)))
-            rows += compiled(compiler, source)
+        sources = arguments.sources or [generated(Path(folder), arguments.functions)]
+        rows = [row for source in sources for row in compiled(command, source, Path(folder))]
     return {
         "benchmark": "accelerate: measured",
         "compiler": version.stdout.partition("\n")[0],
-        "flags": FLAGS,
+        "flags": [flag for flag in command[1:] if not flag.startswith("-I")],
         "rows": rows,
     }
 
 
-def compiled(compiler: str, source: Path) -> list[dict[str, object]]:
-    """Compile the file in every mode, one after another."""
-    modes = {mode.value: mode_options(mode) for mode in Mode} | {"no collection": NO_COLLECTION}
-    rows: list[dict[str, object]] = []
-    objects = []
-    for name, options in modes.items():
-        output = source.with_suffix(".o")
-        began = time.monotonic()
-        child = subprocess.Popen([compiler, *options, *FLAGS, source, "-o", output])
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        objects.append(output.read_bytes())
-        rows.append(
-            {
-                "functions": int(source.stem),
-                "mode": name,
-                "status": child.returncode,
-                "cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
-                "wall_s": round(time.monotonic() - began, 1),
-                "peak_bytes": usage.ru_maxrss * 1024,
-                "same_object": objects[-1] == objects[0],
-            }
-        )
-        print(rows[-1], flush=True)
-    return rows
+def generated(folder: Path, count: int) -> Path:
+    source = folder / f"{count}-functions.cc"
+    headers = "".join(f"#include <{header}>\n" for header in HEADERS)
+    source.write_text(headers + "".join(FUNCTION.format(n=n) for n in range(count)))
+    return source
 
 
-def simulated(cpus: int, memories: Sequence[str]) -> dict[str, object]:
+def compiled(command: Sequence[str], source: Path, folder: Path) -> Iterator[dict[str, object]]:
+    """Compile the file in all modes at once."""
+    began, children = time.monotonic(), {}
+    for mode in MODES:
+        output = folder / f"{mode.value}.o"
+        child = subprocess.Popen([*command, *mode_options(mode), source, "-o", output])
+        children[child.pid] = mode, output
+    rows: dict[Mode, dict[str, object]] = {}
+    while children:
+        pid, status, usage = os.wait4(-1, 0)
+        mode, output = children.pop(pid)
+        rows[mode] = {
+            "source": source.name,
+            "mode": mode.value,
+            "status": os.waitstatus_to_exitcode(status),
+            "cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
+            "wall_s": round(time.monotonic() - began, 1),
+            "peak_bytes": usage.ru_maxrss * 1024,
+            "object": sha256(output.read_bytes()).hexdigest()[:16],
+        }
+        print(rows[mode], flush=True)
+    for mode in MODES:
+        yield rows[mode] | {"same_object": rows[mode]["object"] == rows[Mode.DEFAULT]["object"]}
+
+
+def compared(path: Path) -> dict[str, object]:
+    """Return what the lean mode has saved in a build, by source."""
+    trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
+    default = {record.step.source: record for record in trace.steps if record.seconds >= SHORTEST}
+    with closing(sqlite3.connect(path)) as database:
+        attempts = database.execute(
+            "SELECT source, mode, peak FROM attempt WHERE outcome = 'done' ORDER BY source"
+        ).fetchall()
+    known = [(source, mode, peak) for source, mode, peak in attempts if source in default]
+    factors = {
+        (source, mode): round(peak / default[source].peak, 3) for source, mode, peak in known
+    }
+    classes = []
+    for mode, (least, most) in product((Mode.DEFAULT, Mode.LEAN), pairwise(SIZES)):
+        found = [
+            factor
+            for (source, each), factor in factors.items()
+            if each == mode and least <= default[source].peak < most
+        ]
+        row = {"mode": mode.value, "from_bytes": least, "steps": len(found)}
+        classes.append(row | ({"median_peak": median(found)} if found else {}))
+    return {
+        "benchmark": "accelerate: peaks of a real build over those of the recorded one",
+        "trace": trace.what,
+        "classes": classes,
+        "lean_peaks": {
+            source: factor for (source, mode), factor in factors.items() if mode == Mode.LEAN
+        },
+    }
+
+
+def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[str, object]:
     trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
     steps = tuple(map(as_gcc, trace.steps))
+    lean = json.loads(REAL.read_text())["lean_peaks"]
+
+    def effects(record: StepRecord) -> tuple[ModeEffect, ...]:
+        """Return what modes really change of a step."""
+        found = lean.get(record.step.source)
+        shipped = shipped_effects(record.peak)
+        if found is None:
+            return shipped
+        return tuple(
+            replace(each, memory=found) if each.mode is Mode.LEAN else each for each in shipped
+        )
+
+    gcc = [record for record in steps if record.step.collector is Collector.FREE]
+    both = (*(in_mode(record, Mode.LEAN, effects) for record in gcc), *steps)
+    histories = {"none": (), "default mode": steps, "default and lean mode": both}
     rows = []
-    for memory in filter(None, map(byte_count, memories)):
+    for memory, (known, history) in product(
+        filter(None, map(byte_count, memories)), histories.items()
+    ):
         walls = {}
         for gc in (Gc.OFF, Gc.AUTO):
             runs = [
@@ -130,21 +199,26 @@ def simulated(cpus: int, memories: Sequence[str]) -> dict[str, object]:
                     Adaptive(),
                     cpus=cpus,
                     memory=memory,
-                    history=steps,
+                    history=history,
                     gc=gc,
+                    effects=effects,
                 )
-                for seed in SEEDS
+                for seed in seeds
             ]
             walls[gc] = median(run.wall_seconds for run in runs)
             rows.append(
                 {
                     "memory_bytes": memory,
+                    "history": known,
                     "gc": gc.value,
                     "wall_s": round(walls[gc], 1),
                     "of_wall_without": round(walls[gc] / walls[Gc.OFF], 3),
-                    "lean_steps": median(run.modes.get(Mode.LEAN, 0) for run in runs),
+                    "modes": {
+                        mode: median(run.modes.get(mode, 0) for run in runs) for mode in MODES[1:]
+                    },
                     "preemptions": median(run.preemptions for run in runs),
                     "oom_kills": median(run.oom_kills for run in runs),
+                    "lost_cpu_s": round(median(run.lost_seconds for run in runs)),
                     "failed": max(len(run.failed) for run in runs),
                 }
             )
@@ -153,7 +227,7 @@ def simulated(cpus: int, memories: Sequence[str]) -> dict[str, object]:
         "benchmark": "accelerate: simulated, nothing was compiled",
         "trace": trace.what,
         "cpus": cpus,
-        "draws": len(SEEDS),
+        "draws": len(seeds),
         "rows": rows,
     }
 

@@ -1,8 +1,8 @@
 """The policies to choose from: ``adaptive``, and three common ones to compare it with."""
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import nsmallest
-from itertools import dropwhile
+from heapq import nlargest, nsmallest
+from itertools import chain, dropwhile
 from math import inf
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from stoker.govern.policy import Policy, parse_policy
 from stoker.model.govern import (
     Basis,
     Decision,
+    Mode,
     ModeChoice,
     ModeEffect,
     Reason,
@@ -36,9 +37,10 @@ def make_policy(text: str, *, cpus: int) -> Policy:
     return makers[name]()
 
 
-_WORTHWHILE = (
-    0.95  # memory times duration of a mode, over the default, from which on it saves enough
-)
+# Memory times duration of a mode, over the default, from which on it saves enough.
+_WORTHWHILE = 0.95
+_GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
+_FAST = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
 
 
 class Adaptive(Value, frozen=True, kw_only=True):
@@ -49,6 +51,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     If CPUs are idle because steps wait for memory, it lets steps run in a mode that needs less
     memory and more time. A step that would not fit alone runs in the mildest mode in which it does.
+    If memory is idle whatever comes next, steps run in a mode that needs more memory and less time.
     If too few steps are left for all CPUs, the longest ones use several, as far as memory allows.
     """
 
@@ -159,24 +162,38 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _modes(self, state: State, admitted: Sequence[int]) -> dict[int, ModeChoice]:
         """Return the modes of the steps that do not run as they ask."""
-        requests = (request for request in state.waiting if request.id in admitted)
-        chosen = ((request.id, self._mode(state, request)) for request in requests)
-        return {identity: choice for identity, choice in chosen if choice}
+        requests = [request for request in state.waiting if request.id in admitted]
+        chosen = {each.id: choice for each in requests if (choice := self._mode(state, each))}
+        faster = [each.id for each in requests if each.id not in chosen and _gains(each)]
+        if faster and self._has_plenty(state):
+            chosen |= dict.fromkeys(faster, _FAST)
+        return chosen
 
     def _mode(self, state: State, request: Request) -> ModeChoice | None:
-        """Return the mode in which the step should run now, if that is not the one it asks for."""
+        """Return the mode in which the step should save memory now, if it should."""
         if not request.effects or request.ooms:
             return None
-        if request.prediction.learned and request.prediction.peak > self._room(state):
+        learned = request.prediction.learned
+        if learned and request.prediction.peak > self._room(state):
             smaller = (
                 each.mode for each in request.effects if self._fits_alone(state, request, each)
             )
             mode = next(smaller, request.effects[-1].mode)
             return ModeChoice(mode=mode, reason=Reason.TOO_LARGE)
         best = min(request.effects, key=_memory_seconds)
-        if state.contention > self.memory_bound and _memory_seconds(best) < _WORTHWHILE:
+        # The size of an unknown step is overrated rather than underrated, so that every mode that
+        # saves memory lets more of them run.
+        worthwhile = _WORTHWHILE if learned else 1.0
+        if state.contention > self.memory_bound and _memory_seconds(best) < worthwhile:
             return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND)
         return None
+
+    def _has_plenty(self, state: State) -> bool:
+        """Return whether memory is idle: as many steps as there are CPUs fit, even if the largest
+        ones meet and each takes as much as a mode can make it take.
+        """
+        requests = chain(state.waiting, (step.request for step in state.running))
+        return sum(nlargest(state.cpus, map(_most, requests))) <= self._room(state)
 
     def _fits_alone(self, state: State, request: Request, effect: ModeEffect) -> bool:
         return request.in_mode(effect.mode).prediction.peak <= self._room(state)
@@ -303,6 +320,18 @@ def _choice(request: Request) -> dict[int, ModeChoice]:
 def _memory_seconds(effect: ModeEffect) -> float:
     """Return what a mode takes of memory times duration, which is what steps compete for."""
     return effect.memory * effect.seconds
+
+
+def _gains(request: Request) -> bool:
+    """Return whether the step would take less time if it took more memory."""
+    effects = () if request.ooms or request.preemptions else request.effects
+    return any(each.mode is Mode.FAST and each.seconds < _GAIN for each in effects)
+
+
+def _most(request: Request) -> float:
+    """Return the most memory that the step needs in any mode."""
+    factors = (each.memory for each in request.effects) if request.mode is Mode.DEFAULT else ()
+    return request.prediction.high * max(factors, default=1.0)
 
 
 def _of_unknown_size(request: Request) -> bool:

@@ -169,6 +169,8 @@ def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request |
     if request.threads > 1:  # one thread needs less; what was observed says little about it
         request, observed = replace(request.in_mode(Mode.DEFAULT), faster=()), 0
         step = replace(step, peak=0)
+    if request.mode is Mode.FAST:
+        request = request.in_mode(Mode.DEFAULT)
     if ooms >= MAXIMAL_OOMS:
         return None
     least = max(2 * request.prediction.high, observed, step.peak)

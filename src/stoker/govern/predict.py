@@ -14,7 +14,12 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.profile import Profile, profile_of
-from stoker.knowledge.compiler_modes import nvcc_rounds, shipped_effects, thread_effects
+from stoker.knowledge.compiler_modes import (
+    measured_effect,
+    nvcc_rounds,
+    shipped_effects,
+    thread_effects,
+)
 from stoker.knowledge.memory_priors import Prior, prior_of
 from stoker.model.govern import (
     Basis,
@@ -39,8 +44,8 @@ _ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
 # What a mode may change at most; more is due to other changes, or to the load of the machine.
-_MEMORY_FACTORS = (0.3, 1.0)
-_TIME_FACTORS = (1.0, 2.0)
+_SAVES = (0.3, 1.0)
+_COSTS = (1.0, 2.0)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
 
@@ -124,8 +129,8 @@ class Predictor:
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
         self._modes[row.step.key][row.mode] = row.peak, row.seconds
-        effects = self.effects(row.step)
-        effect = next((each for each in effects if each.mode is row.mode), ModeEffect())
+        learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
+        effect = next(learned, measured_effect(row.mode, row.peak))
         integral = row.byte_seconds
         return replace(
             row,
@@ -137,21 +142,25 @@ class Predictor:
 
     def effects(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured, else by shipped figures."""
-        seen, samples = self._modes.get(step.key), self._by_key.get(step.key, ())
-        known = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
-        if not seen or not known:
-            return shipped_effects()
-        peak, seconds = known[-1].peak * prior_of(step).peak, known[-1].seconds * nvcc_rounds(step)
-        return tuple(
-            ModeEffect(
-                mode=effect.mode,
-                memory=_within(_MEMORY_FACTORS, seen[effect.mode][0] / max(1, peak)),
-                seconds=_within(_TIME_FACTORS, seen[effect.mode][1] / max(_SHORTEST, seconds)),
+        known = {effect.mode: effect for effect in self._learned_effects(step)}
+        peak = self._amounts(step, *self._samples_for(step)).peak
+        return tuple(known.get(effect.mode, effect) for effect in shipped_effects(peak))
+
+    def _learned_effects(self, step: Step) -> Iterator[ModeEffect]:
+        """Yield what modes change of a step that was measured in them and in the default mode."""
+        seen, samples = self._modes.get(step.key, {}), self._by_key.get(step.key, ())
+        default = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
+        if not default:
+            return
+        latest = default[-1]
+        peak, seconds = latest.peak * prior_of(step).peak, latest.seconds * nvcc_rounds(step)
+        for mode, (other_peak, other_seconds) in seen.items():
+            bounds = (_COSTS, _SAVES) if mode is Mode.FAST else (_SAVES, _COSTS)
+            yield ModeEffect(
+                mode=mode,
+                memory=_within(bounds[0], other_peak / max(1, peak)),
+                seconds=_within(bounds[1], other_seconds / max(_SHORTEST, seconds)),
             )
-            if effect.mode in seen
-            else effect
-            for effect in shipped_effects()
-        )
 
     def faster(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what threads change of a step of nvcc that is predicted with one: as measured,

@@ -26,6 +26,7 @@ from stoker.model.govern import Gc, Mode, ModeEffect, SimulationResult, StepReco
 from stoker.model.runs import Attempt, Outcome
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
+Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step
 
 WINDOW = 8  # steps that the build tool starts at once, per CPU
 # Mean memory over peak if only the peak was measured: gcc 12 on C++ at -O2 and -O3, 0.76-0.83.
@@ -100,9 +101,11 @@ def simulate(
     shape: Shape = recorded,
     window: int | None = None,
     gc: Gc = Gc.AUTO,
+    effects: Effects | None = None,
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
-    the number of steps that the build tool starts at once.
+    the number of steps that the build tool starts at once; ``effects`` is what modes really change
+    of a step, by default what is shipped.
     """
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
@@ -115,6 +118,7 @@ def simulate(
         shape=shape,
         window=window or WINDOW * cpus,
         gc=gc,
+        effects=effects or (lambda record: shipped_effects(record.peak)),
     )
     return simulation.run()
 
@@ -165,8 +169,10 @@ class _Simulation:
         shape: Shape,
         window: int,
         gc: Gc,
+        effects: Effects,
     ):
         self._steps = steps
+        self._effects = effects
         self._policy = policy
         self._cpus = cpus
         self._memory = memory
@@ -233,8 +239,9 @@ class _Simulation:
         word, fields = decode(message.rstrip(b"\n"))
         match word:
             case "run":
-                added = mode_of(field.decode() for field in fields[1:])
-                self._processes[index] = _Process(_in_mode(self._steps[index], *added), self._now)
+                mode, threads = mode_of(field.decode() for field in fields[1:])
+                record = in_mode(self._steps[index], mode, self._effects, threads)
+                self._processes[index] = _Process(record, self._now)
             case "pause":
                 self._processes[index].paused = True
             case "resume":
@@ -331,14 +338,14 @@ class _Simulation:
         self._highest = max(self._highest, used)
 
 
-def _in_mode(record: StepRecord, mode: Mode, threads: int) -> StepRecord:
-    """Return what the step takes in another mode than it was measured in, by shipped factors."""
+def in_mode(record: StepRecord, mode: Mode, effects: Effects, threads: int = 1) -> StepRecord:
+    """Return what the step takes in another mode than it was measured in."""
     if mode is Mode.THREADS:
         return with_threads(record, threads)
     if mode is record.mode:
         return record
-    effects = {effect.mode: effect for effect in shipped_effects()}
-    before, after = (effects.get(each, ModeEffect()) for each in (record.mode, mode))
+    known = {effect.mode: effect for effect in effects(record)}
+    before, after = (known.get(each, ModeEffect()) for each in (record.mode, mode))
     return _costing(record, after.memory / before.memory, after.seconds / before.seconds, mode)
 
 

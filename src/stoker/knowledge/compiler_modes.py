@@ -16,11 +16,19 @@ _COLLECTOR_IN_ERRORS = b"ggc-min-"
 _Match = Callable[[str], re.Match[str] | None]
 
 
+class _Effect(Row, frozen=True, kw_only=True, rename={"least": "from"}):
+    least: int  # peak in bytes in the default mode
+    memory: float
+    seconds: float
+
+    def of(self, mode: Mode) -> ModeEffect:
+        return ModeEffect(mode=mode, memory=self.memory, seconds=self.seconds)
+
+
 class _Mode(Row, frozen=True, kw_only=True):
     mode: Mode
     options: tuple[str, ...]
-    memory: float
-    seconds: float
+    effects: tuple[_Effect, ...]  # smallest first
     basis: str
 
 
@@ -128,12 +136,19 @@ def thread_effects(step: Step) -> tuple[ModeEffect, ...]:
     )
 
 
-@cache
-def shipped_effects() -> tuple[ModeEffect, ...]:
-    """Return what each mode changes, mildest first."""
+def shipped_effects(peak: float) -> tuple[ModeEffect, ...]:
+    """Return what each mode changes of a step with this peak by default, mildest first."""
     return tuple(
-        ModeEffect(mode=row.mode, memory=row.memory, seconds=row.seconds) for row in _table().mode
+        next(each for each in reversed(row.effects) if each.least <= peak).of(row.mode)
+        for row in _table().mode
     )
+
+
+def measured_effect(mode: Mode, peak: float) -> ModeEffect:
+    """Return what a mode has changed of a step that had this peak in it."""
+    effects = (each for row in _table().mode if row.mode is mode for each in reversed(row.effects))
+    alike = (each.of(mode) for each in effects if each.least * each.memory <= peak)
+    return next(alike, ModeEffect())
 
 
 def collector_of(words: Sequence[str]) -> Collector:

@@ -75,10 +75,11 @@ class Role(StrEnum):
 
 class Mode(StrEnum):
     """What is added to the command of an attempt: parameters of gcc's garbage collector, which
-    save memory and take time, threads of nvcc, which do the opposite, or another linker.
+    trade memory for time, threads of nvcc, or another linker.
     """
 
     DEFAULT = "default"
+    FAST = "fast"  # gcc collects its garbage less often, which takes memory and saves time
     LEAN = "lean"  # gcc collects its garbage more often, which saves memory and takes time
     LOW = "low"
     THREADS = "threads"  # nvcc compiles several GPU targets at once
@@ -229,7 +230,7 @@ class Request(Value, frozen=True, kw_only=True):
     places: int | None = None
     mode: Mode = Mode.DEFAULT  # the one that ``prediction`` is for
     threads: int = 1  # in that mode
-    effects: tuple[ModeEffect, ...] = ()  # of the modes that save memory, mildest first
+    effects: tuple[ModeEffect, ...] = ()  # of the modes of one CPU, by memory, most first
     faster: tuple[ModeEffect, ...] = ()  # of the modes that use more CPUs, fewest first
 
     def slots_of(self, cpus: int) -> int:
@@ -355,6 +356,7 @@ class Reason(StrEnum):
     LONG_PAUSE = "long-pause"  # it was paused too long, so its memory is given to others
     OOM = "out-of-memory"  # the kernel killed it
     MEMORY_BOUND = "memory-bound"  # CPUs are idle because steps wait for memory
+    IDLE_MEMORY = "idle-memory"  # all steps that can run at once fit, whatever they need
     TOO_LARGE = "too-large"  # by default it would not fit even alone
     IDLE_CPUS = "idle-cpus"  # too few steps are left to keep all CPUs busy
     REFUSED = "refused"  # the compiler does not know the options of the mode

@@ -35,6 +35,7 @@ _CAUSES = {
 
 _MODES = {
     Reason.MEMORY_BOUND: "because CPUs were idle while steps waited for memory",
+    Reason.IDLE_MEMORY: "because memory was idle",
     Reason.TOO_LARGE: "because it does not fit into the memory limit otherwise",
     Reason.LINKER: "as --linker asks",
     Reason.IDLE_CPUS: "because too few steps were left for all CPUs",

@@ -157,8 +157,8 @@ _GOVERN = (
     ),
     Declared(
         name="gc",
-        help="Save memory with gcc's garbage collector when memory is short. auto: if the objects "
-        "stay the same; always: also if debug information records it.",
+        help="Let gcc collect garbage more often when memory is short, and less often when it is "
+        "idle. auto: if the objects stay the same; always: also if debug information records it.",
         default="auto",
         choices=("auto", "off", "always"),
         group=Group.GOVERN,

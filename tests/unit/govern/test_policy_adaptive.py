@@ -1,5 +1,7 @@
 """The adaptive policy, one rule at a time, and properties of every state."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -547,6 +549,7 @@ def test_under_memory_pressure_every_step_waits() -> None:
 # -- modes ---------------------------------------------------------------------------------------
 
 EFFECTS = (
+    ModeEffect(mode=Mode.FAST, memory=1.3, seconds=0.95),
     ModeEffect(mode=Mode.LEAN, memory=0.7, seconds=1.06),
     ModeEffect(mode=Mode.LOW, memory=0.6, seconds=1.35),
 )
@@ -571,6 +574,26 @@ def test_steps_run_by_default_while_memory_is_not_the_bottleneck() -> None:
     assert modes(compile_of(8), contention=0.05) == {}
 
 
+def test_steps_take_more_memory_while_it_is_idle() -> None:
+    choice = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
+    small = compile_of(2)
+    assert modes(small) == {1: choice}
+    beside = [make.running(compile_of(2, id=identity)) for identity in (2, 3)]
+    assert modes(small, running=tuple(beside)) == {1: choice}
+
+
+def test_no_step_takes_more_memory_if_the_steps_that_may_meet_need_it() -> None:
+    small = compile_of(2)
+    beside = tuple(make.running(compile_of(2, id=identity)) for identity in (2, 3, 4))
+    assert modes(small, running=beside) == {}
+    assert modes(small, waiting=(small, compile_of(9, id=2))) == {}
+
+
+@pytest.mark.parametrize("change", [{"ooms": 1}, {"preemptions": 1}, {"effects": EFFECTS[1:]}])
+def test_steps_that_gain_nothing_or_failed_before_take_no_more_memory(change: Any) -> None:
+    assert modes(compile_of(2, **change)) == {}
+
+
 def test_steps_save_memory_while_it_keeps_cpus_idle() -> None:
     choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
     assert modes(compile_of(8), contention=0.5) == {1: choice}
@@ -591,6 +614,16 @@ def test_a_step_larger_than_the_limit_runs_in_the_mildest_mode_that_fits(
 def test_only_what_was_measured_is_taken_to_be_too_large() -> None:
     unknown = Prediction(peak=13 * GB, high=13 * GB, basis=Basis.FOLDER)
     assert modes(compile_of(1, prediction=unknown)) == {}
+
+
+def test_unknown_steps_save_memory_even_if_that_takes_as_much_time() -> None:
+    little = (ModeEffect(mode=Mode.LEAN, memory=0.9, seconds=1.08),)
+    prediction = compile_of(8).prediction
+    unknown = replace(prediction, basis=Basis.FOLDER)
+    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    request = compile_of(8, effects=little)
+    assert modes(request, contention=0.5) == {}
+    assert modes(replace(request, prediction=unknown), contention=0.5) == {1: choice}
 
 
 def test_after_a_kill_the_mode_is_not_chosen_again() -> None:

@@ -354,12 +354,21 @@ def measured(source: str, peak: float, seconds: float, mode: Mode) -> StepRecord
     return replace(row(step(source), round(peak * GB), seconds=seconds), mode=mode)
 
 
-def test_a_lean_peak_is_not_taken_for_a_default_one() -> None:
-    (lean, _) = shipped_effects()
-    known = Predictor([measured("a.cc", 1.0, 10.0, Mode.LEAN)]).predict(step("a.cc"))
-    assert known.peak == pytest.approx(GB / lean.memory, rel=0.01)
+@pytest.mark.parametrize("peak", [0.1, 0.5, 2.0])
+def test_a_lean_peak_is_not_taken_for_a_default_one(peak: float) -> None:
+    _, lean, _ = shipped_effects(peak * GB)
+    row = measured("a.cc", peak * lean.memory, 10.0, Mode.LEAN)
+    known = Predictor([row]).predict(step("a.cc"))
+    assert known.peak == pytest.approx(peak * GB, rel=0.01)
     assert known.seconds == pytest.approx(10 / lean.seconds)
     assert known.basis is Basis.EXACT
+
+
+def test_large_steps_have_more_garbage() -> None:
+    rows = [measured(f"{peak}.cc", peak, 10.0, Mode.DEFAULT) for peak in (0.5, 2.0)]
+    effects = Predictor(rows).effects
+    small, large = (effects(step(f"{peak}.cc"))[1] for peak in (0.5, 2.0))
+    assert large.memory < small.memory
 
 
 def test_what_was_measured_by_default_counts_more_than_what_was_converted() -> None:
@@ -370,10 +379,11 @@ def test_what_was_measured_by_default_counts_more_than_what_was_converted() -> N
 
 def test_factors_of_a_step_are_learned_once_both_modes_were_measured() -> None:
     predictor = Predictor([measured("a.cc", 2.0, 10.0, Mode.DEFAULT)])
-    assert predictor.effects(step("a.cc")) == shipped_effects()
+    shipped = shipped_effects(2 * GB)
+    assert predictor.effects(step("a.cc")) == shipped
     predictor.learn(measured("a.cc", 1.8, 11.0, Mode.LEAN))
-    lean, low = predictor.effects(step("a.cc"))
-    assert lean.memory == pytest.approx(0.9)
-    assert lean.seconds == pytest.approx(1.1)
-    assert low == shipped_effects()[1]
-    assert predictor.effects(step("b.cc")) == shipped_effects()
+    predictor.learn(measured("a.cc", 2.2, 9.0, Mode.FAST))
+    fast, lean, low = predictor.effects(step("a.cc"))
+    assert (lean.memory, lean.seconds) == pytest.approx((0.9, 1.1), rel=0.01)
+    assert (fast.memory, fast.seconds) == pytest.approx((1.1, 0.9), rel=0.01)
+    assert low == shipped[2]
