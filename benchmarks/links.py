@@ -1,0 +1,204 @@
+"""Links of a large library, and the cycle of a change in one file, with each installed linker.
+
+    python benchmarks/links.py [--units 12] [--rounds 5] [--work DIR] [--json FILE]
+
+Generates C++ sources full of templates, compiles them with debug information, and links one shared
+library of more than 100 MB. Every linker links the same objects in interleaved rounds, and the file
+is compared with that of the default linker, as `stoker tune` does. Then one source changes, and
+`stoker run --linker NAME -- ninja` compiles and links. Results with a description of the machine go
+to results/links-ARCHITECTURE.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from stoker.artifact.linkage import differences, read_linkage
+from stoker.govern.linkers import linker_version
+from stoker.knowledge.compiler_modes import linker_programs, mode_options
+from stoker.model.govern import Mode
+
+RESULTS = Path(__file__).parent / "results"
+STOKER = str(Path(sys.executable).with_name("stoker"))
+LIBRARY = "liblarge.so"
+FLAGS = "-std=c++17 -O0 -g -fPIC"
+LINK = ["g++", "-shared", "-Wl,-soname,liblarge.so.1", "-Wl,-rpath,$ORIGIN"]
+INSTANCES = 24
+HEADERS = ("array", "functional", "map", "string", "unordered_map", "vector", "algorithm")
+UNIT = """
+namespace unit{n} {{
+template <int N> struct Table {{
+    std::map<std::string, std::array<int, N>> ordered;
+    std::unordered_map<std::string, std::vector<std::array<long, N>>> hashed;
+    std::vector<std::function<int(const std::array<int, N>&)>> callbacks;
+    int run(const std::string& key, int value) {{
+        ordered[key].fill(value);
+        hashed[key].emplace_back();
+        callbacks.push_back([value](const std::array<int, N>& a) {{ return a[0] + value; }});
+        std::sort(hashed[key].begin(), hashed[key].end());
+        int sum = {n};
+        for (auto& call : callbacks) sum += call(ordered[key]);
+        return sum;
+    }}
+}};
+}}
+int entry{n}(const std::string& key) {{
+    int sum = 0;
+{calls}
+    return sum;
+}}
+"""
+NINJA = """
+rule compile
+  command = g++ {flags} -MD -MF $out.d -c $in -o $out
+  deps = gcc
+  depfile = $out.d
+rule link
+  command = {link} -o $out $in
+"""
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--units", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--work", type=Path, help="keep the objects here and use them again")
+    parser.add_argument("--json", type=Path, default=RESULTS / f"links-{platform.machine()}.json")
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=wanted.work and wanted.work.parent) as temporary:
+        folder = wanted.work or Path(temporary, "build")
+        found = measured(folder, wanted.units, wanted.rounds)
+    text = json.dumps(found, indent=1) + "\n"
+    wanted.json.write_text(text)
+    print(text)
+
+
+def measured(folder: Path, units: int, rounds: int) -> Row:
+    generate(folder, units)
+    subprocess.run([STOKER, "run", "--cache", "none", "--", "ninja", "-C", folder], check=True)
+    linkers = [mode for mode, program in linker_programs().items() if shutil.which(program)]
+    modes = [Mode.DEFAULT, *linkers]
+    links: dict[Mode, list[Row]] = {mode: [] for mode in modes}
+    cycles: dict[Mode, list[float]] = {mode: [] for mode in modes}
+    for number in range(rounds):
+        for mode in modes[number % len(modes) :] + modes[: number % len(modes)]:
+            links[mode].append(linked(folder, units, mode))
+            print(mode.value, links[mode][-1], flush=True)
+    for number in range(rounds):
+        for mode in modes[number % len(modes) :] + modes[: number % len(modes)]:
+            cycles[mode].append(cycle(folder, mode))
+            print(mode.value, "cycle", cycles[mode][-1], flush=True)
+    return {
+        "benchmark": "links",
+        "machine": machine(modes),
+        "library_bytes": (folder / output_of(Mode.DEFAULT)).stat().st_size,
+        "objects": units,
+        "rounds": rounds,
+        "rows": [row_of(folder, mode, links, cycles) for mode in modes],
+    }
+
+
+def row_of(
+    folder: Path, mode: Mode, links: dict[Mode, list[Row]], cycles: dict[Mode, list[float]]
+) -> Row:
+    before = read_linkage(folder / output_of(Mode.DEFAULT))
+    walls = [row["wall_s"] for row in links[mode]]
+    usual = median(row["wall_s"] for row in links[Mode.DEFAULT])
+    return {
+        "linker": mode.value,
+        "wall_s": round(median(walls), 3),
+        "wall_range_s": [round(min(walls), 3), round(max(walls), 3)],
+        "of_default": round(median(walls) / usual, 3),
+        "cpu_s": round(median(row["cpu_s"] for row in links[mode]), 3),
+        "peak_bytes": max(row["peak_bytes"] for row in links[mode]),
+        "differences": differences(before, read_linkage(folder / output_of(mode))),
+        "cycle_s": round(median(cycles[mode]), 2),
+        "cycle_range_s": [round(min(cycles[mode]), 2), round(max(cycles[mode]), 2)],
+    }
+
+
+def machine(modes: list[Mode]) -> Row:
+    version = subprocess.run(["ld", "--version"], capture_output=True, text=True, check=True)
+    info = Path("/proc/cpuinfo").read_text()
+    names = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
+    return {
+        "architecture": platform.machine(),
+        "cpu": names[0] if names else "unknown",
+        "cpus": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg(),
+        "linkers": {
+            mode.value: linker_version(mode) or version.stdout.partition("\n")[0]
+            if mode is not Mode.DEFAULT
+            else version.stdout.partition("\n")[0]
+            for mode in modes
+        },
+    }
+
+
+def generate(folder: Path, units: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [NINJA.format(flags=FLAGS, link=" ".join(LINK).replace("$", "$$").replace("$$O", "\\$$O"))]
+    for number in range(units):
+        calls = "".join(
+            f'    sum += unit{number}::Table<{n}>().run(key, {n});\n' for n in range(1, INSTANCES + 1)
+        )
+        source = "".join(f"#include <{header}>\n" for header in HEADERS)
+        write(folder / f"unit{number}.cc", source + UNIT.format(n=number, calls=calls))
+        lines.append(f"build unit{number}.o: compile unit{number}.cc")
+    lines.append(f"build {LIBRARY}: link {' '.join(objects(units))}\n")
+    write(folder / "build.ninja", "\n".join(lines))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file only if it changes, so that ninja compiles nothing again."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def objects(units: int) -> list[str]:
+    return [f"unit{number}.o" for number in range(units)]
+
+
+def output_of(mode: Mode) -> str:
+    return f"{mode.value}-{LIBRARY}"
+
+
+def linked(folder: Path, units: int, mode: Mode) -> Row:
+    output = output_of(mode)
+    (folder / output).unlink(missing_ok=True)
+    began = time.monotonic()
+    words = [LINK[0], *mode_options(mode), *LINK[1:], "-o", output, *objects(units)]
+    child = subprocess.Popen(words, cwd=folder)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, mode
+    return {
+        "wall_s": time.monotonic() - began,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "peak_bytes": usage.ru_maxrss * 1024,
+    }
+
+
+def cycle(folder: Path, mode: Mode) -> float:
+    """Change one file, and build with the linker."""
+    (folder / "unit0.cc").touch()
+    name = mode.value
+    began = time.monotonic()
+    run = [STOKER, "run", "--progress", "quiet", "--cache", "none", "--linker", name, "--"]
+    subprocess.run([*run, "ninja", "-C", folder], check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main()
