@@ -148,10 +148,13 @@ def machine(modes: list[Mode]) -> Row:
 
 def generate(folder: Path, units: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [NINJA.format(flags=FLAGS, link=" ".join(LINK).replace("$", "$$").replace("$$O", "\\$$O"))]
+    lines = [
+        NINJA.format(flags=FLAGS, link=" ".join(LINK).replace("$", "$$").replace("$$O", "\\$$O"))
+    ]
     for number in range(units):
         calls = "".join(
-            f'    sum += unit{number}::Table<{n}>().run(key, {n});\n' for n in range(1, INSTANCES + 1)
+            f"    sum += unit{number}::Table<{n}>().run(key, {n});\n"
+            for n in range(1, INSTANCES + 1)
         )
         source = "".join(f"#include <{header}>\n" for header in HEADERS)
         write(folder / f"unit{number}.cc", source + UNIT.format(n=number, calls=calls))

@@ -14,7 +14,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from stoker.artifact import fatbin
+from stoker.artifact.elf import Elf
 from stoker.artifact.linkage import differences, read_linkage
+from stoker.artifact.reader import open_file
 from stoker.flows.governed import RunOptions, Session, session
 from stoker.flows.graphing import find_build, timings_of
 from stoker.govern.build_files import BuildFiles
@@ -31,7 +34,7 @@ from stoker.model.errors import (
     Terminated,
     UsageError,
 )
-from stoker.model.govern import Gc, Mode, Role
+from stoker.model.govern import Collector, Gc, Mode, NvccThreads, Role
 from stoker.model.graph import Timing
 from stoker.model.tuning import (
     BASELINE,
@@ -58,7 +61,8 @@ from stoker.plan.tuning import (
 
 Say = Callable[[str], None]
 
-_COMPILES = (Role.C, Role.CXX)
+_COMPILES = (Role.C, Role.CXX, Role.CUDA)
+_COMPILE_ONLY = {"-c", "--compile", "-dc", "--device-c"}
 _LONGEST_LINE = 100_000  # bytes of words above which they go into a response file
 _TAIL = 4000  # bytes of output that a failed command keeps
 _CHUNK = 1 << 20
@@ -95,7 +99,9 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     most = 1 + len(trials())  # ways to run a compile
     seconds = wanted.budget / wanted.rounds / most * 2  # few steps are measured in all ways
     sample = choose_sample(candidates, count=wanted.steps, seed=wanted.seed, seconds=seconds)
-    options = replace(run, gc=Gc.OFF, chain=ChainOptions(cache=Engine.NONE))
+    options = replace(
+        run, gc=Gc.OFF, nvcc_threads=NvccThreads.OFF, chain=ChainOptions(cache=Engine.NONE)
+    )
     parent = private_folder(cache() / "tune")
     with folder_of_process(parent, "steps-") as temporary:
         bench = _Bench(sample, installed, temporary, wanted, say)
@@ -119,8 +125,7 @@ def _tuning(folder: Path, wanted: TuneOptions, bench: "_Bench") -> Tuning:
         seed=wanted.seed,
         rounds=wanted.rounds,
         cpus=len(os.sched_getaffinity(0)),
-        compiles=tuple(step for step in bench.sample if not step.is_link),
-        links=tuple(step for step in bench.sample if step.is_link),
+        sample=tuple(bench.sample),
         baseline_s=sum(m.wall_s for m in first if m.round == 0),
         results=found,
         advice=advise(found),
@@ -205,8 +210,10 @@ def _sampled(entry: _Listed, files: BuildFiles) -> Sampled | None:
     plain = compiler_words(entry.plain) if entry.plain else ()
     link = link_identity(plain, entry.directory)
     step = step_of(words, entry.directory, entry.directory, files)
-    if not link and (step.role not in _COMPILES or "-c" not in words):
+    if not link and (step.role not in _COMPILES or not _COMPILE_ONLY & set(words)):
         return None
+    if step.role is Role.CUDA and (len(step.archs) < 2 or step.collector is Collector.NONE):
+        return None  # its targets cannot be compiled at once
     return Sampled(
         title=step.output if link else step.source,
         role=step.role,
@@ -324,7 +331,7 @@ class _Bench:
         empty = Measurement(step=0, trial="", round=0)
         if status or not output.is_file():
             return replace(empty, problem=_first_error(bytes(said[-_TAIL:])))
-        size, digest = output.stat().st_size, _digest(output)
+        size, digest = output.stat().st_size, _device_code(output) or _digest(output)
         return replace(empty, wall_s=wall, cpu_s=cpu, size=size, digest=digest)
 
     def add_peaks(self, run: int | None) -> None:
@@ -376,6 +383,20 @@ def _digest(path: Path) -> str:
         while chunk := stream.read(_CHUNK):
             found.update(chunk)
     return found.hexdigest()
+
+
+def _device_code(path: Path) -> str:
+    """Return a digest of the device code of a CUDA object, whose host half has names of temporary
+    files; empty if there is none.
+    """
+    found = hashlib.sha256()
+    with suppress(ArtifactError), open_file(path) as reader:
+        sections = Elf(reader).named(*fatbin.SECTIONS)
+        for _, section in sections:
+            for chunk in reader.chunks(section.offset, section.size):
+                found.update(chunk)
+        return found.hexdigest() if sections else ""
+    return ""
 
 
 def _first_error(said: bytes) -> str:

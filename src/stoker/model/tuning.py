@@ -13,7 +13,16 @@ class Topic(StrEnum):
     DEBUG = "debug"
     COMPILER = "compiler"
     CACHE = "cache"
+    THREADS = "threads"
     LINKER = "linker"
+
+
+class Kind(StrEnum):
+    """What is measured together."""
+
+    COMPILE = "compile"  # of C and C++
+    KERNEL = "kernel"  # a compile of CUDA for several targets
+    LINK = "link"
 
 
 class Sampled(Value, frozen=True, kw_only=True):
@@ -28,8 +37,12 @@ class Sampled(Value, frozen=True, kw_only=True):
     link: str = ""  # its identity, if it is a link
 
     @property
+    def kind(self) -> Kind:
+        return {Role.LINK: Kind.LINK, Role.CUDA: Kind.KERNEL}.get(self.role, Kind.COMPILE)
+
+    @property
     def is_link(self) -> bool:
-        return self.role is Role.LINK
+        return self.kind is Kind.LINK
 
 
 class Trial(Value, frozen=True, kw_only=True):
@@ -84,7 +97,7 @@ class Change(Value, frozen=True, kw_only=True):
 
 
 class TrialResult(Value, frozen=True, kw_only=True):
-    """What a trial changed. ``time`` is wall time for links, else CPU time."""
+    """What a trial changed. ``time`` is CPU time for compiles of C and C++, else wall time."""
 
     topic: Topic
     trial: str
@@ -92,7 +105,7 @@ class TrialResult(Value, frozen=True, kw_only=True):
     time: Change | None = None
     peak: Change | None = None
     size: Change | None = None
-    same: int | None = None  # steps with the same output; None if that is not known
+    same: int | None = None  # steps with the same output or device code; None if it is not known
     differences: tuple[str, ...] = ()  # of links
     problems: tuple[str, ...] = ()
 
@@ -115,8 +128,7 @@ class Tuning(Value, frozen=True, kw_only=True):
     seed: int
     rounds: int
     cpus: int
-    compiles: tuple[Sampled, ...]
-    links: tuple[Sampled, ...]
+    sample: tuple[Sampled, ...]
     baseline_s: float  # one round of all steps, as they are
     results: tuple[TrialResult, ...]
     advice: tuple[Advice, ...]

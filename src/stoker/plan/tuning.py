@@ -13,6 +13,7 @@ from stoker.model.tuning import (
     BASELINE,
     Advice,
     Change,
+    Kind,
     Measurement,
     Sampled,
     Topic,
@@ -20,7 +21,7 @@ from stoker.model.tuning import (
     TrialResult,
 )
 
-_MOST_LINKS = 2
+_MOST_OTHERS = 2  # links, and kernels
 _WORTHWHILE = 0.05  # a smaller gain is not worth a setting
 _UNKNOWN_SECONDS = 5.0  # of a step that was never measured
 
@@ -29,18 +30,19 @@ def choose_sample(
     candidates: Iterable[Sampled], *, count: int, seed: int, seconds: float
 ) -> tuple[Sampled, ...]:
     """Return the steps to measure: compiles, half of them the heaviest and half of them at random,
-    then the heaviest links. ``seconds`` is the most that one execution of all of them should take;
-    if every compile takes longer, the shortest one is measured.
+    then the heaviest kernels and links. ``seconds`` is the most that one execution of all of them
+    should take; if every compile takes longer, the shortest one is measured.
     """
     known = sorted(candidates, key=lambda step: (-_seconds(step), step.output))
-    compiles, links = ([s for s in known if s.is_link == linking] for linking in (False, True))
+    compiles, kernels, links = ([s for s in known if s.kind is kind] for kind in Kind)
     heavy = list(_within(compiles, seconds / 2, -(-count // 2)))
     rest = [step for step in compiles if step not in heavy]
     random.Random(seed).shuffle(rest)
     left = seconds - sum(map(_seconds, heavy))
     chosen = [*heavy, *_within(rest, left, count - len(heavy))] or compiles[-1:]
     left = max(seconds / 3, seconds - sum(map(_seconds, chosen)))
-    return (*chosen, *_within(links, left, min(_MOST_LINKS, count)))
+    others = min(_MOST_OTHERS, count)
+    return (*chosen, *_within(kernels, left, others), *_within(links, left, others))
 
 
 def _seconds(step: Sampled) -> float:
@@ -66,12 +68,13 @@ def _trial(
     row: TrialRow, step: Sampled, collector: Collector, installed: frozenset[str]
 ) -> Trial | None:
     program = row.programs.get(basename(step.command[0]), "")
-    compiles = not step.is_link
+    compiles = step.kind is Kind.COMPILE
     fits = {
         Topic.MEMORY: compiles and collector is not Collector.NONE,
         Topic.DEBUG: compiles and has_debug_information(step.command),
         Topic.COMPILER: compiles and program in installed,
         Topic.CACHE: compiles and row.wrapper in installed,
+        Topic.THREADS: step.kind is Kind.KERNEL,
         Topic.LINKER: step.is_link and row.mode.value in installed,
     }
     if not fits[row.topic]:
@@ -116,18 +119,17 @@ def results_of(
     measurements: Sequence[Measurement],
     differences: Mapping[tuple[int, str], tuple[str, ...]],
 ) -> tuple[TrialResult, ...]:
-    """Return what each trial changed: of all compiles together, and of each link.
+    """Return what each trial changed: of all compiles together, and of each kernel and link.
 
     ``differences`` are those of links, by step and trial.
     """
-    compiles, links = (
-        [n for n, step in enumerate(steps) if step.is_link == linking] for linking in (False, True)
-    )
+    compiles = [n for n, step in enumerate(steps) if step.kind is Kind.COMPILE]
     return tuple(
         _result(trial, group, steps, measurements, differences)
         for trial in trials
-        for group in ([[link] for link in links] if trial.topic is Topic.LINKER else [compiles])
-        if trial.topic is not None and any(e.trial == trial.name for e in measurements)
+        for group in (compiles, *([n] for n in range(len(steps)) if n not in compiles))
+        if trial.topic is not None
+        if any(e.trial == trial.name and e.step in group for e in measurements)
     )
 
 
@@ -144,12 +146,12 @@ def _result(
     measured = {each.step for each in ours} - failed.keys()
     theirs = [e for e in measurements if e.trial == BASELINE.name and e.step in measured]
     ours = [each for each in ours if each.step in measured]
-    links = trial.topic is Topic.LINKER
+    links, by_cpu = trial.topic is Topic.LINKER, steps[group[0]].kind is Kind.COMPILE
     return TrialResult(
         topic=trial.topic,
         trial=trial.name,
         steps=tuple(steps[number].title for number in sorted(measured)),
-        time=change([_time(e, links=links) for e in ours], [_time(e, links=links) for e in theirs]),
+        time=change([_time(e, by_cpu) for e in ours], [_time(e, by_cpu) for e in theirs]),
         peak=change([(e.round, e.peak) for e in ours], [(e.round, e.peak) for e in theirs]),
         size=change([(e.round, e.size) for e in ours], [(e.round, e.size) for e in theirs]),
         same=_same(measured, ours, theirs, differences if links else None, trial.name),
@@ -162,9 +164,9 @@ def _result(
     )
 
 
-def _time(measured: Measurement, *, links: bool) -> tuple[int, float]:
-    """Other linkers use all CPUs, so a link is measured by what its user waits for."""
-    return measured.round, measured.wall_s if links else measured.cpu_s
+def _time(measured: Measurement, by_cpu: bool) -> tuple[int, float]:
+    """Some linkers and nvcc use several CPUs, so they are measured by what the user waits for."""
+    return measured.round, measured.cpu_s if by_cpu else measured.wall_s
 
 
 def _same(
@@ -213,7 +215,12 @@ def _totals(amounts: Sequence[tuple[int, float]]) -> dict[int, float]:
 
 def advise(results: Sequence[TrialResult]) -> tuple[Advice, ...]:
     """Return the settings that the results support."""
-    return (*_memory_advice(results), *_linker_advice(results), *_cache_advice(results))
+    return (
+        *_memory_advice(results),
+        *_linker_advice(results),
+        *_thread_advice(results),
+        *_cache_advice(results),
+    )
 
 
 def _memory_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
@@ -247,10 +254,21 @@ def best_linker(results: Iterable[TrialResult]) -> TrialResult | None:
     found = [
         result
         for result in results
-        if result.topic is Topic.LINKER and result.is_same
-        if result.time and result.time.is_gain
+        if result.topic is Topic.LINKER and result.is_same and _gains(result)
     ]
     return min(found, key=lambda result: result.time.ratio if result.time else inf, default=None)
+
+
+def _thread_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
+    found = [r for r in results if r.topic is Topic.THREADS and r.is_same]
+    faster = [f"{r.steps[0]} takes {_percent(r.time.ratio)}" for r in found if _gains(r) and r.time]
+    if faster:
+        why = f"with idle CPUs {', '.join(faster)} of the time; it is the default"
+        yield Advice(setting='nvcc_threads = "auto"', why=why)
+
+
+def _gains(result: TrialResult) -> bool:
+    return result.time is not None and result.time.is_gain
 
 
 def _cache_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:

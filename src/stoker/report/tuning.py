@@ -1,5 +1,6 @@
 """Renders what `stoker tune` found: one table for each topic, then the settings."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ _TITLES = {
     Topic.DEBUG: "Debug information",
     Topic.COMPILER: "Another compiler",
     Topic.CACHE: "Compiler cache",
+    Topic.THREADS: "Threads of nvcc",
     Topic.LINKER: "Linkers",
 }
 _REMARKS = {
@@ -35,7 +37,10 @@ def page(tuning: Tuning) -> RenderableType:
 
 
 def _head(tuning: Tuning) -> Text:
-    counts = f"{len(tuning.compiles)} compiles, {len(tuning.links)} links"
+    kinds = Counter(step.kind.value for step in tuning.sample)
+    counts = ", ".join(
+        f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items()
+    )
     head = Text(tuning.folder, style="bold")
     head.append(
         f"\n{counts}, {tuning.rounds} rounds on {tuning.cpus} CPUs; one round as it is takes "
@@ -46,11 +51,11 @@ def _head(tuning: Tuning) -> Text:
 
 
 def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]:
-    links = topic is Topic.LINKER
-    time = "time" if links else "CPU time"
+    alone = topic in (Topic.LINKER, Topic.THREADS)
+    time = "time" if alone else "CPU time"
     listing = Listing("", time, "", "peak", "size", "output", title=_TITLES[topic], indent=2)
     for result in results:
-        name = f"{', '.join(result.steps)}: {result.trial}" if links else result.trial
+        name = f"{', '.join(result.steps)}: {result.trial}" if alone else result.trial
         listing.add(
             name,
             _change(result.time),
@@ -92,6 +97,8 @@ def _output(result: TrialResult) -> str:
         return "equivalent" if result.is_same else "differs"
     if result.topic in (Topic.DEBUG, Topic.COMPILER):
         return f"of {len(result.steps)} objects"
+    if result.topic is Topic.THREADS:
+        return "same device code" if result.is_same else "other device code"
     return f"{result.same} of {len(result.steps)} objects identical"
 
 

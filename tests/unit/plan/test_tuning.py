@@ -196,9 +196,12 @@ def test_only_settings_that_exist_and_that_the_figures_support_are_advised() -> 
     miss = result(Topic.CACHE, "ccache, empty", time=NOISY)
     lean = result(Topic.MEMORY, "lean", peak=CERTAIN, time=NOISY)
     mold = result(Topic.LINKER, "mold", time=CERTAIN)
+    threads = result(Topic.THREADS, "--threads=0", time=CERTAIN)
     debug = result(Topic.DEBUG, "-g0", time=CERTAIN)
-    settings = [advice.setting for advice in advise([hit, miss, lean, mold, debug])]
-    assert settings == ['gc = "auto"', 'linker = "auto"', 'cache = "ccache"']
+    settings = [advice.setting for advice in advise([hit, miss, lean, mold, threads, debug])]
+    assert settings == [
+        'gc = "auto"', 'linker = "auto"', 'nvcc_threads = "auto"', 'cache = "ccache"',
+    ]  # fmt: skip
     recorded = result(Topic.MEMORY, "lean", same=0, peak=CERTAIN)
     settings += [advice.setting for advice in advise([recorded])]
     assert settings[-1] == 'gc = "always"'
