@@ -55,7 +55,7 @@ def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]
     time = "time" if alone else "CPU time"
     listing = Listing("", time, "", "peak", "size", "output", title=_TITLES[topic], indent=2)
     for result in results:
-        name = f"{', '.join(result.steps)}: {result.trial}" if alone else result.trial
+        name = f"{result.steps[0]}: {result.trial}" if alone and result.steps else result.trial
         listing.add(
             name,
             _change(result.time),
@@ -75,9 +75,11 @@ def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]
 def _change(change: Change | None) -> str:
     if change is None:
         return "-"
-    if not change.is_certain:
-        return "no difference" if change.rounds > 1 else f"{_signed(change.ratio)} (once)"
-    return _signed(change.ratio)
+    if max(change.most - 1, 1 - change.least) < _NOTHING:
+        return "same"
+    if change.rounds == 1:
+        return f"{_signed(change.ratio)} (once)"
+    return _signed(change.ratio) if change.is_certain else "no gain"
 
 
 def _signed(ratio: float) -> str:

@@ -1,0 +1,68 @@
+"""The page of `stoker tune`."""
+
+import pytest
+
+from stoker.model.govern import Role
+from stoker.model.tuning import Advice, Change, Sampled, Topic, TrialResult, Tuning
+from stoker.report.console import show
+from stoker.report.tuning import page
+
+
+def changed(ratio: float, noise: float = 0.01, rounds: int = 3) -> Change:
+    return Change(ratio=ratio, least=ratio - 0.01, most=ratio + 0.01, noise=noise, rounds=rounds)
+
+
+RESULTS = (
+    TrialResult(
+        topic=Topic.MEMORY, trial="lean", steps=("a.cc",), same=1,
+        time=changed(1.06), peak=changed(0.73), size=Change(
+            ratio=1.0, least=1.0, most=1.0, noise=0.0, rounds=3
+        ),
+    ),
+    TrialResult(
+        topic=Topic.LINKER, trial="mold", steps=("a.so",), same=0, time=changed(0.97, 0.2),
+        differences=("a.so: does not export f",),
+    ),
+    TrialResult(topic=Topic.LINKER, trial="lld", steps=(), problems=("a.so: unknown option",)),
+    TrialResult(topic=Topic.DEBUG, trial="-g0", steps=("a.cc",), time=changed(0.7, rounds=1)),
+)  # fmt: skip
+
+
+def shown(capsys: pytest.CaptureFixture[str], *advice: Advice) -> str:
+    step = Sampled(title="a.cc", role=Role.CXX, directory="/b", command=("g++",), output="a.o")
+    tuning = Tuning(
+        folder="/b",
+        seed=0,
+        rounds=3,
+        cpus=2,
+        sample=(step, step),
+        baseline_s=12.0,
+        results=RESULTS,
+        advice=advice,
+        notes=("the budget ended",),
+    )
+    show(page(tuning))
+    return capsys.readouterr().out
+
+
+def test_gains_noise_and_failures_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, Advice(setting='linker = "auto"', why="it is faster"))
+    assert "2 compiles, 3 rounds on 2 CPUs; one round as it is takes 12 s" in text
+    lines = {line.split("  ")[1]: line for line in text.splitlines() if line.startswith("  ")}
+    lean, mold, lld = (lines[name] for name in ("lean", "a.so: mold", "lld"))
+    assert lean.split() == [
+        "lean", "+6", "%", "+5", "%", "to", "+7", "%,", "noise", "1", "%", "-27", "%", "same",
+        "1", "of", "1", "objects", "identical",
+    ]  # fmt: skip
+    assert "no gain" in mold
+    assert "differs" in mold
+    assert "failed" in lld
+    assert "-30 % (once)" in lines["-g0"]
+    assert "mold: a.so: does not export f" in text
+    assert "lld: a.so: unknown option" in text
+    assert '[defaults] in stoker.toml\n  linker = "auto"\n    it is faster' in text
+    assert "the budget ended" in text
+
+
+def test_without_a_gain_nothing_is_recommended(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No setting of stoker makes this build faster" in shown(capsys)
