@@ -84,11 +84,11 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
     from stoker.flows.cached import survey_chain
-    from stoker.model.govern import NvccThreads
-    from stoker.plan.caching import with_nvcc_threads
+    from stoker.model.govern import Gc, NvccThreads
+    from stoker.plan.caching import with_collector, with_nvcc_threads
 
-    settings = with_settings(options | {"nvcc_threads": None})
-    chain = survey_chain(chain_options(settings), os.environ)
+    settings = with_settings(options | {"gc": None, "nvcc_threads": None})
+    chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
     return with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
 
 

@@ -107,6 +107,7 @@ def _spans(attempts: Sequence[Attempt]) -> tuple[Span, ...]:
             outcome=attempt.outcome,
             status=attempt.status,
             explanation=attempt.explanation,
+            mode=attempt.record.mode,
         )
         for attempt, lane in zip(attempts, lanes, strict=True)
     )

@@ -688,6 +688,7 @@ class Governor:
                     pauses=tuple(entry.pauses[-_MOST_PAUSES:]),
                     killed=entry.killed,
                     mode_reason=entry.mode_reason,
+                    effect=entry.request.effect if entry.request.mode.is_collector else None,
                 ),
             ),
         )

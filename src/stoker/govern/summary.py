@@ -1,7 +1,7 @@
 """Adds up one run while it runs: its summary."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 from msgspec.structs import replace
 
@@ -22,6 +22,8 @@ class Tally:
         self._records: list[StepRecord] = []
         self._outcomes: Counter[Outcome] = Counter()
         self._modes: Counter[Mode] = Counter()
+        self._mode_bytes: Counter[Mode] = Counter()
+        self._mode_cpu: defaultdict[Mode, float] = defaultdict(float)
         self._threads_saved = 0.0
         self._cpu_seconds = 0.0
         self._peak = 0
@@ -52,6 +54,15 @@ class Tally:
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
             self._modes[attempt.record.mode] += 1
             self._threads_saved += _saved_by_threads(attempt.record)
+            self._add_effect(attempt)
+
+    def _add_effect(self, attempt: Attempt) -> None:
+        """Add what the mode of the attempt has changed against the default one."""
+        effect = attempt.explanation and attempt.explanation.effect
+        if effect:
+            record = attempt.record
+            self._mode_bytes[effect.mode] += round(record.peak * (1 - 1 / effect.memory))
+            self._mode_cpu[effect.mode] += record.cpu_seconds * (1 - 1 / effect.seconds)
 
     def summary(self, status: int) -> RunSummary:
         known = None
@@ -75,6 +86,8 @@ class Tally:
             cpus=self._cpus,
             pauses=self._pauses,
             modes=dict(self._modes),
+            mode_bytes=dict(self._mode_bytes),
+            mode_cpu_s=dict(self._mode_cpu),
             threads_saved_s=self._threads_saved,
         )
 

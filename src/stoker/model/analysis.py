@@ -4,7 +4,7 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 """
 
 from stoker.model.build import StageResult
-from stoker.model.govern import Basis, SimulationResult, Step
+from stoker.model.govern import Basis, Mode, SimulationResult, Step
 from stoker.model.plan import Setting
 from stoker.model.runs import Explanation, Outcome
 from stoker.model.value import Value
@@ -25,6 +25,7 @@ class Span(Value, frozen=True, kw_only=True):
     outcome: Outcome
     status: int = 0
     explanation: Explanation | None = None
+    mode: Mode = Mode.DEFAULT
 
     @property
     def ended(self) -> float:

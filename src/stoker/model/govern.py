@@ -88,6 +88,10 @@ class Mode(StrEnum):
     GOLD = "gold"
 
     @property
+    def is_collector(self) -> bool:
+        return self in (Mode.FAST, Mode.LEAN, Mode.LOW)
+
+    @property
     def is_linker(self) -> bool:
         return self in (Mode.MOLD, Mode.LLD, Mode.GOLD)
 
@@ -264,6 +268,11 @@ class Request(Value, frozen=True, kw_only=True):
             slots=self.slots * threads // self.threads,
             prediction=replace(known, peak=peak, high=high, profile=profile, seconds=seconds),
         )
+
+    @property
+    def effect(self) -> ModeEffect:
+        """What its mode changes of it."""
+        return self._effect(self.mode, self.threads)
 
     def _effect(self, mode: Mode, threads: int) -> ModeEffect:
         alike = (

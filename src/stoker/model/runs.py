@@ -6,7 +6,7 @@ from posixpath import dirname
 from msgspec.structs import replace
 
 from stoker.model.caching import CacheUse
-from stoker.model.govern import Basis, Bytes, Mode, Reason, Seconds, StepRecord
+from stoker.model.govern import Basis, Bytes, Mode, ModeEffect, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
 _BUILD = "stoker build "
@@ -55,6 +55,8 @@ class Explanation(Value, frozen=True, kw_only=True):
     pauses: tuple[Intervention, ...] = ()
     killed: Intervention | None = None
     mode_reason: Reason | None = None  # why it did not run in the default mode
+    # What a mode of gcc's collector changes of it: as measured, else by shipped figures.
+    effect: ModeEffect | None = None
 
     def since(self, moment: float) -> "Explanation":
         return replace(
@@ -102,6 +104,9 @@ class RunSummary(Value, frozen=True, kw_only=True):
     remote_steps: int = 0  # of the steps, those that a worker compiled
     pauses: int = 0
     modes: dict[Mode, int] = {}  # finished steps in each mode but the default one
+    # What the modes of gcc's collector changed, as estimated: the sum of peaks, and CPU time.
+    mode_bytes: dict[Mode, int] = {}
+    mode_cpu_s: dict[Mode, float] = {}
     linker_why: str = ""  # why links used another linker, or why they did not
     threads_saved_s: float = 0.0  # by which threads of nvcc made steps shorter, as estimated
     written_bytes: int | None = None  # to disks; None if the system does not count it

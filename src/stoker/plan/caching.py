@@ -21,7 +21,7 @@ from stoker.model.caching import (
     Part,
 )
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.govern import NvccThreads
+from stoker.model.govern import Gc, NvccThreads
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.secrets import hide, redact
 from stoker.model.variant import Backend, Variant
@@ -196,6 +196,17 @@ def _with_remote(
 def _setting(name: str, value: str, why: str) -> Setting:
     origin = Origin(kind=OriginKind.DEFAULT)
     return Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
+
+
+def with_collector(chain: Chain, wanted: Gc) -> Chain:
+    """Return the chain with what the governor does with gcc's garbage collector."""
+    what, why = "as in the command", "--gc off"
+    if wanted is not Gc.OFF:
+        what = "as memory allows"
+        why = "more often if memory is short, less often if it is idle, for the same objects"
+    if wanted is Gc.ALWAYS:
+        why = "--gc always: also for steps whose debug information or the like records it"
+    return replace(chain, parts=(*chain.parts, Part(role="garbage of gcc", what=what, why=why)))
 
 
 def with_nvcc_threads(chain: Chain, variant: Variant, wanted: NvccThreads) -> Chain:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stoker.model.analysis import Comparison, Report, ReportedRun, Span
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
-from stoker.report.explanation import cause_text, waits_text
+from stoker.report.explanation import cause_text, mode_text, waits_text
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")
@@ -120,6 +120,11 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
         "pauses": {str(n): _pauses(each) for n, each in enumerate(known) if each and each.pauses},
         "killed": {
             str(n): cause_text(each.killed) for n, each in enumerate(known) if each and each.killed
+        },
+        "mode": {
+            str(n): mode_text(span.mode, each.mode_reason, span.step.threads)
+            for n, (span, each) in enumerate(zip(spans, known, strict=True))
+            if each and each.mode_reason
         },
         "predicted": [each.needs if each else None for each in known],
         "basis": [bases.place(each.basis) if each else None for each in known],

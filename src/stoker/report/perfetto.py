@@ -102,6 +102,7 @@ def _arguments(span: Span) -> dict[str, object]:
         "target": span.target,
         "output": span.step.output,
         "outcome": span.outcome.value,
+        "mode": span.mode.value,
         "cpu_s": span.cpu_seconds,
         "peak_bytes": span.peak,
         "byte_seconds": span.byte_seconds,

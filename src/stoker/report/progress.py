@@ -418,26 +418,36 @@ def cache_text(use: CacheUse) -> str:
     return f"{text}; {use.remote_hits} in the remote" if use.remote_hits else text
 
 
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
 def _mode_lines(summary: RunSummary) -> Iterator[str]:
     """Yield what was added to the commands of steps."""
-    saving, links = (
-        ", ".join(
-            f"{count} {mode.value}"
-            for mode, count in summary.modes.items()
-            if mode.is_linker == linking and mode is not Mode.THREADS
+    saving = {mode: count for mode, count in summary.modes.items() if mode.is_collector}
+    if faster := saving.pop(Mode.FAST, 0):
+        gained = duration(-summary.mode_cpu_s.get(Mode.FAST, 0.0))
+        taken = size(summary.mode_bytes.get(Mode.FAST, 0))
+        yield (
+            f"  gcc collected garbage less often in {_steps(faster)}: about {gained} less CPU "
+            f"time, {taken} more memory (sum of peaks)"
         )
-        for linking in (False, True)
-    )
     if saving:
-        yield f"  gcc's garbage collector saved memory in some steps: {saving}"
+        less = size(-sum(summary.mode_bytes.get(mode, 0) for mode in saving))
+        cost = sum(summary.mode_cpu_s.get(mode, 0.0) for mode in saving)
+        yield (
+            f"  gcc collected garbage more often in {_steps(sum(saving.values()))}: about "
+            f"{less} less memory (sum of peaks), {duration(cost)} more CPU time"
+        )
     if threaded := summary.modes.get(Mode.THREADS):
-        steps = "1 step" if threaded == 1 else f"{threaded} steps"
         saved = duration(summary.threads_saved_s)
         yield (
-            f"  nvcc used idle CPUs for {steps}, several GPU targets at once: about {saved} of "
-            "compile time saved"
+            f"  nvcc used idle CPUs for {_steps(threaded)}, several GPU targets at once: about "
+            f"{saved} of compile time saved"
         )
     if summary.linker_why:
+        used = ((mode, count) for mode, count in summary.modes.items() if mode.is_linker)
+        links = ", ".join(f"{count} {mode.value}" for mode, count in used)
         yield f"  links: {links or 'default linker'} ({summary.linker_why})"
 
 

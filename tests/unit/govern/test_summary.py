@@ -1,11 +1,13 @@
 """The summary of a run: kills, memory and bounds, collected while it runs."""
 
 import pytest
+from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
 from stoker.govern.summary import Tally
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.govern import Basis, Mode, ModeEffect
+from stoker.model.runs import Attempt, Explanation, Outcome
 
 
 def tally() -> Tally:
@@ -46,3 +48,16 @@ def test_the_peak_is_the_most_that_the_steps_had_at_once_or_one_of_them_alone() 
         Attempt(record=make.record("a", peak=4 * GB), started=0.0, outcome=Outcome.PREEMPTED)
     )
     assert counted.summary(0).peak_bytes == 4 * GB
+
+
+def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:
+    effect = ModeEffect(mode=Mode.LEAN, memory=0.8, seconds=1.1)
+    why = Explanation(asked=0.0, needs=GB, basis=Basis.EXACT, effect=effect)
+    record = replace(make.record("a", peak=4 * GB), cpu_seconds=11.0, mode=Mode.LEAN)
+    counted = tally()
+    for outcome in (Outcome.DONE, Outcome.PREEMPTED):
+        counted.add(Attempt(record=record, started=0.0, outcome=outcome, explanation=why))
+    summary = counted.summary(0)
+    assert summary.modes == {Mode.LEAN: 1}
+    assert summary.mode_bytes == {Mode.LEAN: -GB}
+    assert summary.mode_cpu_s == {Mode.LEAN: pytest.approx(1.0)}

@@ -5,10 +5,11 @@ import pytest
 from stoker.knowledge.caches import remote_variables
 from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.govern import NvccThreads
+from stoker.model.govern import Gc, NvccThreads
 from stoker.plan.caching import (
     chain_environment,
     resolve_chain,
+    with_collector,
     with_nvcc_threads,
     without_secrets_in,
 )
@@ -137,6 +138,15 @@ def test_flags_that_nvcc_reads_from_the_environment_have_a_namespace() -> None:
     own = environment(chain, NVCC_APPEND_FLAGS="-O1", CCACHE_NAMESPACE="mine")
     assert own["CCACHE_NAMESPACE"].startswith("mine-nvcc-")
     assert own["STOKER_NVCC_APPEND_FLAGS"] == "-O1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [(Gc.AUTO, "as memory allows"), (Gc.OFF, "as in the command"), (Gc.ALWAYS, "as memory allows")],
+)
+def test_the_plan_says_what_happens_to_gcc(wanted: Gc, what: str) -> None:
+    (part,) = with_collector(Chain(), wanted).parts
+    assert (part.what, wanted.value in part.why) == (what, wanted is not Gc.AUTO)
 
 
 @pytest.mark.parametrize(

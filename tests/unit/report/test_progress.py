@@ -20,7 +20,7 @@ from stoker.model.events import (
     StepStarts,
     Warned,
 )
-from stoker.model.govern import Reason
+from stoker.model.govern import Mode, Reason
 from stoker.model.runs import RunSummary
 from stoker.report.progress import (
     JsonView,
@@ -313,3 +313,17 @@ def test_the_end_of_a_run() -> None:
     )
     assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(summary, peak_bytes=0))
     assert "12 s of CPU time" in unseen_text(12.3)
+
+
+def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
+    summary = RunSummary(
+        status=0, steps=60, wall_s=50.0, cpu_s=90.0, governor_cpu_s=0.1, peak_bytes=7 * GIB,
+        limit_bytes=8 * GIB, oom_kills=0, preemptions=0, retries=0, lower_bound_s=45.0,
+        reserving_bound_s=46.0, policy="adaptive", cpus=2,
+        modes={Mode.LEAN: 40, Mode.LOW: 1, Mode.FAST: 9},
+        mode_bytes={Mode.LEAN: -11 * GIB, Mode.LOW: -GIB, Mode.FAST: 2 * GIB},
+        mode_cpu_s={Mode.LEAN: 30.0, Mode.LOW: 8.0, Mode.FAST: -4.0},
+    )  # fmt: skip
+    text = summary_text(summary)
+    assert "more often in 41 steps: about 12.0 GiB less memory (sum of peaks), 38 s more" in text
+    assert "less often in 9 steps: about 4 s less CPU time, 2.0 GiB more memory" in text

@@ -124,6 +124,7 @@ function showDetail(place, i) {
     ["Output", STEPS.output[i] || "–"],
     ["Result", outcomeText(i)],
     ["Time", `${duration(STEPS.seconds[i])}${RUN.timed ? ` from ${clock(STEPS.started[i])} to ${clock(STEPS.ended[i])}` : ""}, CPU ${duration(STEPS.cpu_seconds[i])}`],
+    ["Ran", STEPS.mode[i] || "by default"],
     ["Waited", wait === null ? "not recorded" : STEPS.waits[i]],
     ["Peak", STEPS.predicted[i] === null ? size(STEPS.peak[i]) : `${size(STEPS.peak[i])}, predicted ${size(STEPS.predicted[i])} from ${STEPS.word("basis", i)}`],
     ["Memory × time", memoryTime(STEPS.byte_seconds[i])],
