@@ -4,7 +4,7 @@
 
 Generates C++ sources full of templates, compiles them with debug information, and links one shared
 library of more than 100 MB. Every linker links the same objects in interleaved rounds, and the file
-is compared with that of the default linker, as `stoker tune` does. Then one source changes, and
+is compared with that of the default linker, as `stoker tune` does. Then a small source changes, and
 `stoker run --linker NAME -- ninja` compiles and links. Results with a description of the machine go
 to results/links-ARCHITECTURE.json.
 """
@@ -138,8 +138,8 @@ def machine(modes: list[Mode]) -> Row:
         "cpus": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg(),
         "linkers": {
-            mode.value: linker_version(mode) or version.stdout.partition("\n")[0]
-            if mode is not Mode.DEFAULT
+            mode.value: linker_version(mode)
+            if mode.is_linker
             else version.stdout.partition("\n")[0]
             for mode in modes
         },
@@ -159,6 +159,8 @@ def generate(folder: Path, units: int) -> None:
         source = "".join(f"#include <{header}>\n" for header in HEADERS)
         write(folder / f"unit{number}.cc", source + UNIT.format(n=number, calls=calls))
         lines.append(f"build unit{number}.o: compile unit{number}.cc")
+    write(folder / "small.cc", "int small() { return 1; }\n")
+    lines.append("build small.o: compile small.cc")
     lines.append(f"build {LIBRARY}: link {' '.join(objects(units))}\n")
     write(folder / "build.ninja", "\n".join(lines))
 
@@ -170,7 +172,7 @@ def write(path: Path, text: str) -> None:
 
 
 def objects(units: int) -> list[str]:
-    return [f"unit{number}.o" for number in range(units)]
+    return ["small.o", *(f"unit{number}.o" for number in range(units))]
 
 
 def output_of(mode: Mode) -> str:
@@ -194,8 +196,8 @@ def linked(folder: Path, units: int, mode: Mode) -> Row:
 
 
 def cycle(folder: Path, mode: Mode) -> float:
-    """Change one file, and build with the linker."""
-    (folder / "unit0.cc").touch()
+    """Change one small file, and build with the linker."""
+    (folder / "small.cc").touch()
     name = mode.value
     began = time.monotonic()
     run = [STOKER, "run", "--progress", "quiet", "--cache", "none", "--linker", name, "--"]

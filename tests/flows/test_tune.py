@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import shutil
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from governed import STOKER
+from stoker.govern.linkers import TunedLink, keep_links, linker_version
+from stoker.model.govern import Mode
 
 Need = Callable[[str], str]
 
@@ -28,7 +30,7 @@ UNITS = ("one", "two", "three")
 
 @pytest.fixture
 def folder(tmp_path: Path, stoker_home: Path, need: Need) -> Path:
-    for program in ("ninja", "gcc", "ccache"):
+    for program in ("ninja", "gcc", "ccache", "ld.gold"):
         need(program)
     assert stoker_home.parent  # its history is that of this test
     folder = tmp_path / "build"
@@ -54,7 +56,7 @@ def content(folder: Path) -> dict[str, tuple[str, int]]:
 
 
 def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
-    subprocess.run(["ninja", "-C", folder], check=True, env=None)
+    subprocess.run(["ninja", "-C", folder], check=True)
     before = content(folder)
     done = stoker("tune", folder, "--steps", "2", "--rounds", "2", "--json")
     assert done.returncode == 0, done.stderr
@@ -68,10 +70,20 @@ def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
     assert rows["lean"]["time"]["rounds"] == 2
     assert rows["ccache, hit"]["same"] == 2
     assert not any(row["problems"] for row in rows.values())
-    if shutil.which("ld.gold"):
-        assert (rows["gold"]["same"], rows["gold"]["differences"]) == (1, [])
+    assert (rows["gold"]["same"], rows["gold"]["differences"]) == (1, [])
     assert "round 2 of 2" in done.stderr
     assert all(measured["peak"] for measured in found["measurements"] if "lean" in str(measured))
+
+    # Whether gold is faster depends on the machine; if it is, `--linker auto` uses it.
+    version = linker_version(Mode.GOLD) or ""
+    link = TunedLink(link=found["sample"][-1]["link"], output="", linker=Mode.GOLD, version=version)
+    keep_links(folder, [link])
+    (folder / "liball.so").unlink()
+    done = stoker("run", "--linker", "auto", "--", "ninja", "-C", folder)
+    assert "links: 1 gold (`stoker tune` has measured 1 link)" in done.stderr
+    assert b".note.gnu.gold-version" in (folder / "liball.so").read_bytes()
+    done = stoker("plan", "cpu", "--linker", "auto")
+    assert re.search("linker +gold +`stoker tune` has measured 1 link", done.stdout)
 
 
 @pytest.mark.parametrize(

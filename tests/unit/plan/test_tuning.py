@@ -85,7 +85,7 @@ def test_steps_that_would_take_too_long_are_left_out() -> None:
 def test_the_ways_are_those_that_suit_the_step_and_the_machine() -> None:
     plain = trials_of(compiled("a"), Collector.FREE, EVERYTHING)
     assert [trial.name for trial in plain] == [
-        "as it is", "lean", "low", "clang++", "ccache, empty", "ccache, hit",
+        "as it is", "fast", "lean", "low", "clang++", "ccache, empty", "ccache, hit",
     ]  # fmt: skip
     debug = trials_of(compiled("a", 1.0, "-g"), Collector.NONE, frozenset())
     assert [trial.name for trial in debug] == ["as it is", "-g0", "-g1", "-gsplit-dwarf", "-gz"]
