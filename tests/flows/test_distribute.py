@@ -5,11 +5,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
 
 from compiler_caches import free_port
+from conftest import Stoker
 from governed import Build, finished, wait_until
 from memory_groups import MakeGroup
 from stoker.model.runs import RunSummary
@@ -18,6 +20,7 @@ from unit.launcher.preloaded import build as built
 Need = Callable[[str], str]
 FILES = 8
 MIB = 1 << 20
+FAKED = ("LD_PRELOAD=", "FAKETIME=")
 
 # Stands for a large compile: it needs 60 MiB for a moment. The preprocessor needs nothing.
 LARGE = r"""
@@ -49,7 +52,7 @@ int main(int count, char **words)
 class Worker:
     """A distccd on this machine, at a port of its own."""
 
-    def __init__(self, distccd: str, folder: Path, slots: int):
+    def __init__(self, distccd: str, folder: Path, slots: int, **variables: str):
         self.port = free_port()
         self.log = folder / f"distccd-{self.port}.log"
         words = [distccd, "--no-detach", "--daemon", "--jobs", str(slots), "--log-level", "info"]
@@ -57,11 +60,15 @@ class Worker:
         words += ["--log-stderr", *(["--user", "distccd"] if not os.getuid() else [])]
         self.host = f"127.0.0.1:{self.port}/{slots}"
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(words, start_new_session=True, stderr=log)
+            self._process = subprocess.Popen(
+                words, start_new_session=True, stderr=log, env=os.environ | variables
+            )
         wait_until(lambda: "daemon started" in self.log.read_text(), "the worker runs")
 
     def compiled(self) -> int:
-        return self.log.read_text().count("COMPILE_OK")
+        """Return how many files of the build it has compiled."""
+        lines = self.log.read_text().splitlines()
+        return sum("COMPILE_OK" in line and "probe.cpp" not in line for line in lines)
 
     def stop(self) -> None:
         """Kill it with the processes that it has forked."""
@@ -153,6 +160,53 @@ def test_without_workers_compiles_run_here_under_the_governor(sources: Build) ->
     assert f"{FILES} steps" in done.err
 
 
+def test_a_worker_with_another_compiler_or_none_is_left_out(
+    sources: Build, need: Need, tmp_path: Path
+) -> None:
+    """distcc itself would return the other compiler's objects."""
+    need("clang++")
+    with TemporaryDirectory() as folder, ExitStack() as stack:  # pytest's is closed to workers
+        other = Path(folder, "g++")
+        other.write_text('#!/bin/sh\nexec clang++ "$@"\n')
+        other.chmod(0o755)
+        Path(folder).chmod(0o755)
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        distccd = need("distccd")
+        right, wrong = Worker(distccd, tmp_path, 2), Worker(distccd, tmp_path, 2, PATH=path)
+        stack.callback(right.stop)
+        stack.callback(wrong.stop)
+        gone = f"127.0.0.1:{free_port()}"
+        options = ["--distribute", f"distcc:{right.host} {wrong.host} {gone}"]
+        done = sources.run(options=options, CXX="g++", DISTCC_FALLBACK="0")
+        assert done.status == 0, done
+        assert (right.compiled(), wrong.compiled()) == (FILES, 0)
+        assert done.err.count(f"{wrong.host} is not used: its compiler makes another") == 1, done
+        assert done.err.count(f"{gone} is not used: it does not compile") == 1, done
+        right.stop()
+        alone = sources.run("true", options=["--distribute", f"distcc:{wrong.host}"], CXX="g++")
+        assert "distcc is not used: no worker has the compiler of this machine" in alone.err
+
+
+def test_a_worker_whose_clock_is_wrong_makes_the_same_objects(
+    sources: Build, need: Need, tmp_path: Path
+) -> None:
+    done = sources.run()
+    assert done.status == 0, done
+    ours = {file.name: file.read_bytes() for file in sources.folder.glob("*.o")}
+    shown = subprocess.check_output([need("faketime"), "-f", "-2d", "env"], text=True)
+    faked = dict(line.split("=", 1) for line in shown.splitlines() if line.startswith(FAKED))
+    assert len(faked) == len(FAKED)
+    worker = Worker(need("distccd"), tmp_path, 2, **faked)
+    with ExitStack() as stack:
+        stack.callback(worker.stop)
+        for name in ours:
+            (sources.folder / name).unlink()
+        summary = sources.summary(options=["--distribute", hosts([worker])])
+    assert summary.remote_steps == FILES
+    assert {file.name: file.read_bytes() for file in sources.folder.glob("*.o")} == ours
+    assert b"no work to do" in sources.run().out
+
+
 def test_cuda_compiles_run_here_and_it_is_said(sources: Build, tmp_path: Path) -> None:
     nvcc = tmp_path / "bin/nvcc"
     nvcc.parent.mkdir()
@@ -168,12 +222,12 @@ def test_cuda_compiles_run_here_and_it_is_said(sources: Build, tmp_path: Path) -
     assert "1 CUDA compiles ran here: distcc distributes C and C++ only" in done.err
 
 
-def test_public_addresses_need_trust(sources: Build) -> None:
+def test_public_addresses_need_trust(sources: Build, stoker: Stoker) -> None:
     refused = sources.run("true", options=["--distribute", "distcc:8.8.8.8"])
     assert refused.status == 2, refused
     assert "--trust-network" in refused.err
-    trusted = ["--distribute", "distcc:8.8.8.8", "--trust-network"]
-    assert sources.run("true", options=trusted).status == 0
+    trusted = stoker("plan", "cpu", "--distribute", "distcc:8.8.8.8", "--trust-network")
+    assert trusted.returncode == 0, trusted
 
 
 def test_two_hundred_compiles_that_fall_back_at_once_stay_within_memory(

@@ -3,7 +3,7 @@ server.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from msgspec.structs import replace
@@ -27,15 +27,19 @@ from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
 from stoker.outside.files import remove_whole
 from stoker.plan.caching import resolve_chain
-from stoker.plan.distributing import read_distribution, refuse_public
+from stoker.plan.distributing import read_distribution, refuse_public, without_workers
 
 _DEVICE = (".cu", ".hip")
 _HOST = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 
 
-def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
-    """Return the chain that a run here would use."""
+def survey_chain(
+    wanted: ChainOptions, environment: Mapping[str, str], *, ask_workers: bool = False
+) -> Chain:
+    """Return the chain that a run here would use. With ``ask_workers``, workers of distcc that make
+    other objects are left out.
+    """
     distribution = read_distribution(wanted.distribute, environment)
     if not wanted.trust_network:
         refuse_public({host: _addresses(host) for host in distribution.hosts})
@@ -44,10 +48,13 @@ def survey_chain(wanted: ChainOptions, environment: Mapping[str, str]) -> Chain:
     found = {
         name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
     }
-    if distribution.engine is Distributor.ICECC and distribution.engine in found:
+    if distribution.engine is Distributor.ICECC:
         problem, slots = _icecc_state(environment, distribution.words)
-        found[distribution.engine] = replace(found[distribution.engine], problem=problem)
-        distribution = replace(distribution, slots=slots)
+        distribution = replace(distribution, problem=problem, slots=slots)
+    elif ask_workers and distribution.engine in found:
+        program = found[distribution.engine].program
+        unwanted = _unwanted_workers(program, distribution.workers, environment)
+        distribution = without_workers(distribution, unwanted) if unwanted else distribution
     problem = _remote_problem(wanted.remote) if wanted.remote else None
     chain = resolve_chain(
         wanted,
@@ -98,6 +105,23 @@ def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
     if name == Engine.CCACHE:
         return ccache.read_ccache(path, environment)
     return FoundEngine(program=path)
+
+
+def _unwanted_workers(
+    program: str, workers: Sequence[str], environment: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the workers of distcc that are to be left out, with the reasons.
+
+    If none can compile, those that are silent stay: distcc then compiles here, or fails if that is
+    not allowed.
+    """
+    from stoker.caching.distcc import WorkerProblem, worker_problems  # most runs do not use it
+
+    compiler = environment.get("CXX") or _path("c++", environment)
+    found = worker_problems(program, workers, compiler, environment) if compiler else {}
+    if len(found) < len(workers):
+        return found
+    return {name: why for name, why in found.items() if why is WorkerProblem.DIFFERENT}
 
 
 def _icecc_state(environment: Mapping[str, str], scheduler: str) -> tuple[str | None, int]:

@@ -363,7 +363,7 @@ def session(
     may add.
     """
     tree, here, run = FileTree(), str(current_folder()), _run_number()
-    chain = survey_chain(options.chain, os.environ)
+    chain = survey_chain(options.chain, os.environ, ask_workers=True)
     limit = read_memory(tree).limit
     asked = _governor_options(options, limit, read_usable(tree))
     parse_policy(asked.policy)  # report an unknown policy here, not in the governor

@@ -112,9 +112,16 @@ def _distributed(
     settings: tuple[Setting, ...],
 ) -> Chain:
     engine = distribution.engine
-    if problem := _required(engine, found).problem:
-        part = Part(role="distributor", what="none", why=f"{engine} is not used: {problem}")
-        return replace(chain, parts=(*chain.parts, part))
+    unused = {**distribution.left_out}
+    if _required(engine, found) and distribution.problem:
+        unused[engine] = distribution.problem
+    without = (
+        Part(role="distributor", what="none", why=f"{name} is not used: {why}")
+        for name, why in unused.items()
+    )
+    chain = replace(chain, parts=(*chain.parts, *without))
+    if distribution.problem:
+        return chain
     why = "--distribute; it has no authentication, so its network must be trusted"
     chain = _starting(chain, Part(role="distributor", what=engine, why=why), found)
     cuda = Part(role="CUDA", what="here", why=f"{engine} distributes C and C++ only")
@@ -131,7 +138,8 @@ def _distcc_settings(
     distribution: Distribution, environment: Mapping[str, str], cpus: int
 ) -> Iterator[Setting]:
     """distcc bounds the preprocessors that run here; compiles here are bounded by the governor."""
-    if distribution.engine is Distributor.DISTCC and "DISTCC_HOSTS" not in environment:
+    of_user = environment.get("DISTCC_HOSTS")
+    if distribution.engine is Distributor.DISTCC and distribution.words != of_user:
         slots = _LOCAL_SLOTS.format(max(_USUAL_PREPROCESSORS, cpus))
         own = "" if "--localslots" in distribution.words else slots
         why = "the workers; compiles that run here wait for the governor, not for distcc"
@@ -249,11 +257,16 @@ def chain_environment(
         added["SCCACHE_SERVER_UDS"] = sccache_socket
         added["SCCACHE_BASEDIRS"] = folder
         added["SCCACHE_IGNORE_SERVER_IO_ERROR"] = "1"
-    # The namespace is made from the user's own.
+    # The namespace and the hosts are made from the user's own.
     return {name: value for name, value in added.items() if name not in base or name in _REPLACED}
 
 
-_REPLACED = ("CCACHE_NAMESPACE", "STOKER_WRAPPER", *(f"STOKER_{name}" for name in _NVCC_FLAGS))
+_REPLACED = (
+    "CCACHE_NAMESPACE",
+    "DISTCC_HOSTS",
+    "STOKER_WRAPPER",
+    *(f"STOKER_{name}" for name in _NVCC_FLAGS),
+)
 
 
 def _namespace(own: str, flags: str) -> str:

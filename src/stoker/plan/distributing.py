@@ -8,6 +8,8 @@ trusts them.
 import re
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from stoker.model.caching import Distributor
 from stoker.model.errors import UsageError, unknown
 from stoker.model.value import Value
@@ -21,12 +23,17 @@ _HOST = re.compile(
 
 
 class Distribution(Value, frozen=True, kw_only=True):
-    """``hosts`` are the machines to check; ``words`` is what the engine itself is told."""
+    """``hosts`` are the machines to check; ``words`` is what the engine itself is told. ``workers``
+    are the words of distcc that name one each.
+    """
 
     engine: Distributor
     words: str = ""
+    workers: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     slots: int = 0
+    problem: str | None = None  # why it cannot be used
+    left_out: dict[str, str] = {}  # workers that are not used, and why
 
 
 def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution:
@@ -48,10 +55,11 @@ def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution
 
 
 def _of_distcc(words: str) -> Distribution:
-    hosts, slots = [], 0
+    hosts, workers, slots = [], [], 0
     for word in words.split():
         if word.startswith("--"):
             continue
+        workers.append(word)
         found = _HOST.fullmatch(word)
         if found is None:
             hints = ["HOST, HOST/SLOTS or HOST:PORT/SLOTS,lzo, separated by blanks"]
@@ -59,7 +67,24 @@ def _of_distcc(words: str) -> Distribution:
         if "@" not in word:  # ssh authenticates both sides
             hosts.append(found["v6"] or found["name"])
         slots += int(found["slots"] or _USUAL_SLOTS)
-    return Distribution(engine=Distributor.DISTCC, words=words, hosts=tuple(hosts), slots=slots)
+    return Distribution(
+        engine=Distributor.DISTCC,
+        words=words,
+        workers=tuple(workers),
+        hosts=tuple(hosts),
+        slots=slots,
+    )
+
+
+def without_workers(distribution: Distribution, unwanted: Mapping[str, str]) -> Distribution:
+    """Return the distribution to the other workers of distcc. ``unwanted`` are those to leave out,
+    with the reasons.
+    """
+    if len(unwanted) == len(distribution.workers):
+        why = "no worker has the compiler of this machine"
+        return replace(distribution, problem=why, left_out=dict(unwanted))
+    words = (word for word in distribution.words.split() if word not in unwanted)
+    return replace(_of_distcc(" ".join(words)), left_out=dict(unwanted))
 
 
 def refuse_public(addresses: Mapping[str, Sequence[str]]) -> None:

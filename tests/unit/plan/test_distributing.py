@@ -1,12 +1,13 @@
 """What --distribute asks for, and which machines it may use."""
 
 import pytest
+from msgspec.structs import replace
 
 from stoker.model.caching import ChainOptions, Distributor, Engine, FoundEngine
 from stoker.model.errors import MissingError, UsageError
-from stoker.plan.caching import resolve_chain
+from stoker.plan.caching import chain_environment, resolve_chain
 from stoker.plan.chain import window
-from stoker.plan.distributing import read_distribution, refuse_public
+from stoker.plan.distributing import read_distribution, refuse_public, without_workers
 
 FOUND = {
     name: FoundEngine(program=f"/usr/bin/{name}")
@@ -70,11 +71,27 @@ def test_the_distributor_starts_what_ccache_lacks_or_everything() -> None:
 
 
 def test_an_engine_that_would_compile_here_without_a_word_is_left_out() -> None:
-    found = {"icecc": FoundEngine(program="/i", problem="its daemon does not run")}
-    distribution = read_distribution("icecc", {})
+    found = {"icecc": FoundEngine(program="/i")}
+    distribution = replace(read_distribution("icecc", {}), problem="its daemon does not run")
     chain = resolve_chain(ChainOptions(), found, {}, distribution=distribution)
     assert (chain.wrapper, chain.distributor) == (None, Distributor.NONE)
     assert chain.parts[-1].why == "icecc is not used: its daemon does not run"
+
+
+def test_workers_that_make_other_objects_are_left_out() -> None:
+    asked = {"DISTCC_HOSTS": "--randomize one/8,lzo two/4"}
+    distribution = read_distribution("distcc", asked)
+    assert distribution.workers == ("one/8,lzo", "two/4")
+    fewer = without_workers(distribution, {"one/8,lzo": "it differs"})
+    assert (fewer.words, fewer.hosts, fewer.slots) == ("--randomize two/4", ("two",), 4)
+    alone = ChainOptions(cache=Engine.NONE)
+    chain = resolve_chain(alone, FOUND, asked, distribution=fewer)
+    assert "one/8,lzo is not used: it differs" in [part.why for part in chain.parts]
+    added = chain_environment(chain, asked, folder="/", mapped=False, sccache_socket="")
+    assert added["DISTCC_HOSTS"].endswith("--randomize two/4")
+    none = without_workers(distribution, dict.fromkeys(distribution.workers, "it differs"))
+    chain = resolve_chain(alone, FOUND, asked, distribution=none)
+    assert (chain.wrapper, chain.distributor) == (None, Distributor.NONE)
 
 
 def test_the_window_of_jobs_has_room_for_remote_slots() -> None:
