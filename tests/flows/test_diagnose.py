@@ -110,7 +110,7 @@ def test_standard_input() -> None:
         (("diagnose", "4711"), "the history has no runs"),
         (("diagnose", "--json", "--fix-script", "-"), "choose one of"),
         (("diagnose",), "LOG|-|RUN"),
-        (("explain", "oom-nvc"), "did you mean oom-nvcc"),
+        (("explain", "oom"), "did you mean oom-host-compiler or oom-nvcc?"),
         (("explain", "--stage", "compil"), "did you mean compile"),
     ],
 )

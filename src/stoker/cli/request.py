@@ -1,6 +1,7 @@
 """Flags of the declared settings, of features and of CMake options, and what they were set to."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -68,8 +69,20 @@ def _flag(option: Declared) -> Callable[[F], F]:
     return click.option(option.flag, option.name, type=kind, metavar=metavar, help=option.help)
 
 
+def _refuse_folders(words: Iterable[str]) -> None:
+    """Raise an error for a folder among the words of a variant, as in `stoker plan .`."""
+    for word in words:
+        if word in (".", "..") or ("/" in word and Path(word).is_dir()):
+            command = click.get_current_context().info_name
+            raise UsageError(
+                f"'{word}' is a folder, not a variant",
+                hints=[f"`stoker {command} --source {word}`"],
+            )
+
+
 def read_request(arguments: dict[str, Any]) -> CommandLine:
     """Return the values of these flags and arguments."""
+    _refuse_folders(arguments.get("words", ()))
     if words := " ".join(arguments.get("words", ())):
         if other := arguments.get("variant"):
             hints = ["leave out --variant, or the words"]

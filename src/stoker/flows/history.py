@@ -9,6 +9,8 @@ from stoker.model.errors import UsageError, unreadable
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.outside.files import write_named
 
+_RUNS = ("`stoker history` lists the runs",)
+
 
 def runs() -> tuple[Run, ...]:
     """Return all runs, newest first."""
@@ -23,9 +25,9 @@ def attempts_of(run: int, step: str | None = None) -> tuple[Attempt, ...]:
     in which they started.
     """
     with History() as history:
-        found = history.attempts(run)
+        found = history.attempts(history.find(str(run)).id)
     if not found:
-        raise UsageError(f"the history has no steps of a run {run}", hints=["stoker history"])
+        raise UsageError(f"run {run} has no measured steps", hints=_RUNS)
     if step is None:
         return tuple(sorted(found, key=lambda attempt: -attempt.record.peak))
     matching = tuple(attempt for attempt in found if _matches(attempt, step))

@@ -68,5 +68,6 @@ def _trace_of_run(number: int) -> Trace:
         attempts = history.attempts(run.id)
     steps = tuple(attempt.record for attempt in attempts if attempt.outcome is Outcome.DONE)
     if not steps:
-        raise UsageError(f"the history has no steps of a run {number}")
+        hints = ["`stoker history` lists the runs"]
+        raise UsageError(f"run {number} has no measured steps", hints=hints)
     return Trace(what=run.command, steps=steps)

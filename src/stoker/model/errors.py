@@ -108,11 +108,13 @@ class CommandError(StokerError):
 
 
 _LONGEST_NAME = 200
+_LEAST_PART = 3  # letters of a word that is part of a name
+_MOST_NEAR = 3  # names that a hint suggests
 _MOST_LISTED = 30  # names that fit in a hint
 
 
 def nearest(
-    word: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.5
+    word: str, known: Iterable[str], *, count: int = _MOST_NEAR, cutoff: float = 0.5
 ) -> tuple[str, ...]:
     """Return the known names closest to a misspelt one, best first, ignoring case."""
     if len(word) > _LONGEST_NAME:  # comparing takes time with the square of the length
@@ -129,7 +131,8 @@ def unknown(
 ) -> UsageError:
     """Return the error for a name that does not exist. It lists the names that do, if few."""
     known = tuple(known)
-    names = nearest(word, known)
+    containing = [name for name in known if len(word) >= _LEAST_PART and word.casefold() in name]
+    names = tuple(dict.fromkeys((*containing, *nearest(word, known))))[:_MOST_NEAR]
     hints = [f"did you mean {' or '.join(names)}?"] if names else []
     if hint:
         hints.append(hint)

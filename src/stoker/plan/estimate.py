@@ -7,7 +7,7 @@ from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 
-_UNKNOWN = Quantity(amount=None, basis="no measured build to go by")
+_UNKNOWN = Quantity(amount=None, basis="no similar build has been measured")
 
 
 def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimate:

@@ -50,9 +50,11 @@ def mode_text(mode: Mode, reason: Reason | None, threads: int = 1) -> str:
 
 
 def waits_text(waits: Mapping[Reason, float], needs: int) -> str:
-    """Return "12 s: 10 s for memory (it needs 3.0 GiB), 2.0 s for a free CPU"."""
+    """Return "12 s: 10 s for memory (it needs 3.0 GiB), 2 s for a free CPU"."""
     longest = sorted(waits.items(), key=lambda each: -each[1])
     parts = [_wait(reason, seconds, needs) for reason, seconds in longest if seconds >= _NOTABLE]
+    if len(parts) == 1:
+        return parts[0]
     return f"{duration(sum(waits.values()))}: {', '.join(parts)}" if parts else "not at all"
 
 

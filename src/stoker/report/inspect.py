@@ -60,6 +60,8 @@ def _head(facts: ArtifactFacts) -> Text:
         said.append(f"{size(wheel.unpacked)} in {wheel.members} files")
         said.append(f"Python {wheel.requires_python or 'any'}")
         said.append(f"{len(wheel.requires)} requirements")
+    if not facts.libraries:
+        said.append("no libraries")
     if facts.manylinux:
         said.append(f"runs on {facts.manylinux}")
     if facts.minimum_driver:

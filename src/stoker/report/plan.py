@@ -100,12 +100,16 @@ def _chain(chain: Chain) -> Listing:
 def _estimate(plan: Plan) -> Listing:
     listing = Listing("", "", "", title="Estimate", indent=2)
     estimate = plan.estimate
-    for name, quantity, words in (
+    rows = (
         ("time", estimate.seconds, duration),
         ("largest step", estimate.largest_step_bytes, size),
         ("disk", estimate.disk_bytes, size),
         ("wheel", estimate.wheel_bytes, size),
-    ):
+    )
+    if all(quantity.amount is None for _, quantity, _ in rows):
+        listing.add("unknown", "", Text(estimate.seconds.basis, style="dim"))
+        return listing
+    for name, quantity, words in rows:
         amount = "unknown" if quantity.amount is None else f"about {words(quantity.amount)}"
         listing.add(name, amount, Text(quantity.basis, style="dim"))
     return listing

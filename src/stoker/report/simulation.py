@@ -24,15 +24,23 @@ _COLUMNS = (
     ">OOM kills",
     ">failed",
 )
+# Columns that are left out where no row has a figure, so that the table fits 80 columns.
+_IF_ANY = (">saves", ">paused", ">preempted", ">OOM kills", ">failed")
 
 
 def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> RenderableType:
-    table = Listing(*_COLUMNS)
-    for result in results:
-        table.add(*simulation_row(result, results[0]))
+    rows = [simulation_row(result, results[0]) for result in results]
+    shown = [n for n, name in enumerate(_COLUMNS) if name not in _IF_ANY or _has_any(rows, n)]
+    table = Listing(*(_COLUMNS[n] for n in shown))
+    for row in rows:
+        table.add(*(row[n] for n in shown))
     head = Text(f"{trace.what}, {len(trace.steps)} steps, simulated", style="bold")
     notes = [Text(f"note: {note}", style="dim") for note in trace.notes]
     return Group(head, table, *notes)
+
+
+def _has_any(rows: Sequence[Sequence[str]], column: int) -> bool:
+    return any(row[column] not in ("", "0") for row in rows)
 
 
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:

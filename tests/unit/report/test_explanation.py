@@ -37,7 +37,7 @@ def test_a_run_is_explained_by_its_events() -> None:
     assert explanation.text().splitlines() == [
         "stoker: why steps waited",
         "  1 step waited 4 s in all for memory",
-        "  a.cu waited 4 s: 4 s for memory (it needs 1.0 GiB)",
+        "  a.cu waited 4 s for memory (it needs 1.0 GiB)",
         f"  a.cu was paused: {cause_text(SHORTAGE)}",
         f"  a.cu was killed and repeated: {cause_text(SHORTAGE)}",
     ]

@@ -121,7 +121,7 @@ def test_a_thing_without_libraries() -> None:
         unresolved=(),
         runs_on=(),
     )
-    assert _shown(page(empty)).split() == ["mill", "folder", "3", "B"]
+    assert _shown(page(empty)).split() == ["mill", "folder", "3", "B,", "no", "libraries"]
 
 
 def test_differences() -> None:
