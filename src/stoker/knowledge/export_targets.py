@@ -33,6 +33,7 @@ class Service(Row, frozen=True, kw_only=True):
     image: str = ""
     memory_mb: int = 0
     health_port: int = 0
+    control_port: int | None = None
     capabilities: tuple[str, ...] = ()
     privileged: bool = False
     programs: tuple[str, ...] = ()

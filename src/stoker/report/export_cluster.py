@@ -26,12 +26,13 @@ def _kubernetes(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFi
     name = _id(engine)
     services = (*engine.service, clusters().cache)
     pods = (f"{name}-{_WORKER}-{index}.{name}-{_WORKER}" for index in range(export.workers))
+    ports = [port for s in services for port in (s.port, s.control_port) if port]
     values = {
         **_common(export, engine),
         "secret": _secret_comment(engine),
         "use": _use(export, engine, tuple(pods), f"{name}-scheduler", f"{name}-cache"),
         "blocks": "".join(f"        - ipBlock: {{ cidr: {net} }}\n" for net in export.allowed),
-        "ports": "\n".join(f"        - {{ port: {service.port} }}" for service in services),
+        "ports": "\n".join(f"        - {{ port: {port} }}" for port in ports),
         "services": "".join(_pods(export, engine, service) for service in services).rstrip(),
     }
     yield ExportedFile(path="workers.yaml", text=fill("kubernetes-workers", values))
