@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from compiler_caches import FILES, CachedProject, Redis, free_port, running_redis
 from conftest import Stoker, missing
 from governed import Build
+from small_disks import small_disk
 from stoker.model.caching import Hits
 
 Need = Callable[[str], str]
@@ -140,6 +142,24 @@ def test_a_folder_that_cannot_be_written_is_reported_and_the_build_does_without(
     assert done.status == 0, done
     assert done.err.count("cannot be written; the build continues without it") == 1, done
     assert "3 steps" in done.err
+
+
+@pytest.mark.parametrize("engine", ["ccache", "sccache"])
+def test_a_full_disk_of_the_cache_is_reported_once_and_the_build_does_without(
+    project: CachedProject, build: Build, tmp_path: Path, engine: str
+) -> None:
+    with small_disk(tmp_path / "small", "size=256k") as disk:
+        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        place = {"CCACHE_DIR": str(disk), "SCCACHE_DIR": str(disk), "STOKER_CACHE": engine}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        words = ("ninja", "-C", str(project.root / "out"))
+        done = build.run(*words, **project.environment | place, PATH=path)
+    assert done.status == 0, done
+    assert "3 steps" in done.err
+    text = "the disk of the cache is full" if engine == "ccache" else "the cache failed 3 times"
+    assert done.err.count(text) == 1, done
 
 
 def test_a_named_cache_that_is_missing_is_an_error(project: CachedProject, build: Build) -> None:
@@ -295,7 +315,7 @@ def test_status_and_stats_agree_with_the_engine(project: CachedProject, stoker: 
 def test_the_plan_shows_the_chain_with_reasons(project: CachedProject, stoker: Stoker) -> None:
     shown = stoker("plan", "cpu", "--json", **project.environment)
     chain = json.loads(shown.stdout)["chain"]
-    assert [part["role"] for part in chain["parts"]] == ["cache"]
+    assert chain["parts"][0]["role"] == "cache"
     assert {s["name"] for s in chain["settings"]} == {"CCACHE_DEPEND", "CCACHE_COMPILERCHECK"}
     own = stoker("plan", "cpu", CMAKE_CXX_COMPILER_LAUNCHER="mine", **project.environment)
     assert "CMAKE_CXX_COMPILER_LAUNCHER is set in the environment" in own.stdout

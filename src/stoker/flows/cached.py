@@ -25,12 +25,13 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.model.events import AnyEvent, StepEnds
 from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
-from stoker.outside.files import remove_whole
+from stoker.outside.files import remove_whole, room_on_disk
 from stoker.plan.caching import resolve_chain
 from stoker.plan.distributing import read_distribution, refuse_public, without_workers
 
 _DEVICE = (".cu", ".hip")
 _HOST = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
+_LEAST_ROOM = 1 << 20  # bytes; large results do not fit any more
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 
 
@@ -175,6 +176,23 @@ def problems(chain: Chain) -> Iterator[str]:
     for part in chain.parts:
         if " is not used: " in part.why:
             yield f"{part.why}; the build continues without it"
+
+
+def cache_troubles(chain: Chain, use: CacheUse) -> Iterator[str]:
+    """Yield what failed during a run; no engine reports it, since every compile succeeds."""
+    remote = any(part.role == "remote" for part in chain.parts)
+    if use.errors:
+        what = "the remote of the cache" if remote else "the cache"
+        yield f"{what} failed {use.errors} times; the build did without it"
+    if chain.folder and use.total.misses and _is_full(Path(chain.folder)):
+        yield f"the disk of the cache is full, and new results were not kept: {chain.folder}"
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return room_on_disk(folder)[1] < _LEAST_ROOM
+    except OSError:
+        return False
 
 
 def project_folder(start: Path) -> Path:

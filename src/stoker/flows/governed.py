@@ -15,7 +15,14 @@ from msgspec.structs import replace
 
 from stoker.build.toolchain.held import held_for
 from stoker.caching.ccache import RunCounts
-from stoker.flows.cached import LocalCompiles, SccacheServer, problems, project_folder, survey_chain
+from stoker.flows.cached import (
+    LocalCompiles,
+    SccacheServer,
+    cache_troubles,
+    problems,
+    project_folder,
+    survey_chain,
+)
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.history import History
@@ -220,8 +227,7 @@ class Session:
         use = self._sccache.stop() if self._sccache.running else self._counts.use()
         with suppress(OSError):
             self._cache_log.unlink(missing_ok=True)
-        if use.errors:
-            text = f"the remote of the cache failed {use.errors} times; the build did without it"
+        for text in cache_troubles(self._chain, use):
             self._show(Warned(at=time.monotonic() - self._began, text=text))
         return use if self._chain.engine is not Engine.NONE or use.languages else None
 

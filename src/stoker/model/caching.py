@@ -64,6 +64,7 @@ class Chain(Value, frozen=True, kw_only=True):
     distributor: Distributor = Distributor.NONE
     slots: int = 0  # compiles that other machines run at the same time
     wrapper: str | None = None
+    folder: str = ""  # of ccache, which does not say when its disk is full
     linkers: LinkerChoice = LinkerChoice()
     parts: tuple[Part, ...] = ()
     settings: tuple[Setting, ...] = ()

@@ -162,7 +162,13 @@ def _cached(
     why = "it is installed" if cache is Engine.AUTO else f"--cache {cache}"
     part = Part(role="cache", what=here.program, why=why)
     settings = _ccache_settings(here.own, environment) if engine is Engine.CCACHE else ()
-    return Chain(engine=engine, wrapper=here.program, parts=(part,), settings=tuple(settings))
+    return Chain(
+        engine=engine,
+        wrapper=here.program,
+        folder=here.folder,
+        parts=(part,),
+        settings=tuple(settings),
+    )
 
 
 def _without(why: str) -> Chain:
