@@ -36,7 +36,7 @@ def command(
     explain: bool,
     **arguments: Any,
 ) -> int:
-    """Run a build command under the governor, which keeps it within memory and as fast as possible.
+    """Run a build command under the governor, which runs as many compilers as fit in memory.
 
     \b
     stoker run -- ninja -C build

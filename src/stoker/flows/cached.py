@@ -38,8 +38,8 @@ _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 def survey_chain(
     wanted: ChainOptions, environment: Mapping[str, str], *, ask_workers: bool = False
 ) -> Chain:
-    """Return the chain that a run here would use. With ``ask_workers``, workers of distcc that make
-    other objects are left out.
+    """Return the chain that a run here would use. With ``ask_workers``, workers of distcc that do
+    not answer or make other objects are left out.
     """
     distribution = read_distribution(wanted.distribute, environment)
     if not wanted.trust_network:

@@ -33,7 +33,9 @@ def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
 
 
 def remove(cleaning: Cleaning) -> Cleaning:
-    """Remove what was chosen; return what was removed and what is in use by now."""
+    """Remove what was chosen; return what was removed, and what was spared or is in use by now. An
+    item that cannot be removed is an error, which is raised after the other items were removed.
+    """
     forgotten = [entry for entry in cleaning.chosen if entry.kind is Kind.HISTORY]
     _forget(forgotten)
     gone, problems = list(forgotten), []

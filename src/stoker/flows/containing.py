@@ -360,7 +360,7 @@ def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_rec
 
 
 def _made_in(folder: Path) -> list[Path]:
-    """Return the files that were made in a folder, without links, which could lead outside."""
+    """Return the files and folders in a folder, without links, which could lead outside."""
     return sorted(path for path in folder.glob("*") if not path.is_symlink())
 
 

@@ -203,7 +203,7 @@ def _defines(request: CommandLine) -> list[str]:
 
 
 def write(files: tuple[ExportedFile, ...], folder: Path, *, force: bool) -> None:
-    """Write all files below a folder; refuse to replace a file that has other content."""
+    """Write all files below a folder. Without ``force``, refuse to replace a file that differs."""
     changed = [
         file
         for file in files

@@ -180,9 +180,7 @@ class Session:
 
     @property
     def out_of_room(self) -> bool:
-        """The message if a command was stopped because the disk or its share of memory was almost
-        full.
-        """
+        """Whether a command was stopped because the build had almost no room left to grow."""
         return self._disk.shortage is not None
 
     def finish(self, status: int) -> RunSummary | None:

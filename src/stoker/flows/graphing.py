@@ -25,8 +25,10 @@ _MOST_SHOWN = 5  # files with the same name in an error
 
 
 def graph_of(place: Path, *, impact: str | None = None, say: Say) -> BuildGraph:
-    """``place``: a build folder, or a source tree that was built. ``impact``: a file, for what a
-    change to it rebuilds. ``say`` is told which folder was chosen.
+    """Return the graph of a build, and what a change to the file ``impact`` rebuilds.
+
+    ``place`` is a build folder, or a source tree that was built; then ``say`` is told which build
+    folder is used.
     """
     folder = find_build(place)
     if folder != place.absolute():

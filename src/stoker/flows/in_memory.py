@@ -22,7 +22,9 @@ class Growing(Value, frozen=True, kw_only=True):
 
 
 def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
-    """Return a place in memory if that is requested, or if the tree is there already."""
+    """Return where the build tree grows: in memory if that is requested or the tree is already
+    there, else in the work folder.
+    """
     if not in_ram and not is_in_memory(work.build):
         return Growing(folder=work.path)
     expected = None if work.build.exists() else plan.estimate.disk_bytes.amount

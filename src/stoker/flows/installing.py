@@ -59,8 +59,8 @@ class _Python(Value, frozen=True, kw_only=True):
 
 
 def target_python(wished: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the interpreter to install for: the requested one, the active environment's, or the
-    one on PATH.
+    """Return the interpreter to install for: the requested one, the active environment's, the one
+    on PATH, or ours.
     """
     if wished is None and (active := environment.get("VIRTUAL_ENV")):
         wished = str(Path(active) / "bin" / "python")

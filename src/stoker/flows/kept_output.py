@@ -17,7 +17,7 @@ _STREAMS = (1, 2)
 
 
 class OutputFile(Value, frozen=True, kw_only=True):
-    """A file that is stdout, stderr or both, from where it ended before."""
+    """A regular file that stdout, stderr or both go to, and its size before the command ran."""
 
     descriptor: int
     begin: int

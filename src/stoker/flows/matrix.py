@@ -411,7 +411,9 @@ def _without_removed(manifest: MatrixManifest, planned: Sequence[Planned]) -> Ma
 
 
 def _with_result(manifest: MatrixManifest, result: MatrixResult) -> MatrixManifest:
-    """An interrupted job does not replace the wheel of an earlier run."""
+    """Return the manifest with a result. That of an interrupted job does not replace a wheel of an
+    earlier run.
+    """
     earlier = manifest.result(result.job)
     if result.end is MatrixEnd.INTERRUPTED and earlier and earlier.ok:
         return manifest

@@ -85,7 +85,9 @@ def publish(
 
 
 def _wheel_variants(uploads: Sequence[Upload], work: Path, notes: list[str]) -> list[Upload]:
-    """The same wheels with a variant label in place of the version label, in the folder."""
+    """Return the wheels again, as copies in ``work`` that have a variant label in place of the
+    version label; add a note for each that cannot have one.
+    """
     made: list[Upload] = []
     for upload in uploads:
         properties = properties_of(upload.wheel)

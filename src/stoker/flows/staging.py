@@ -107,7 +107,7 @@ class Staging:
         self.folder = self.route.tree  # where the last command ran
 
     def start_over(self) -> None:
-        """Remove the build folder of a tree that is built in place."""
+        """Remove the build folder, if CMake has configured it, and its copy in memory."""
         memory_tree.drop(self.route.build)
         if (self.route.build / "CMakeCache.txt").exists():
             files.remove_whole(self.route.build)

@@ -51,7 +51,7 @@ class Activation:
     """
 
     def __init__(self, options: GovernorOptions, greeting: Callable[[], bytes]):
-        """Raise ``BusyError`` if another process listens, or is starting or ending to do so."""
+        """Raise ``BusyError`` if another process holds the lock: it listens, or is about to."""
         self.started: float | None = None  # when the governor was started
         self.problem = ""  # why it could not be started
         self._options = options

@@ -33,7 +33,8 @@ _WATCHERS = 16  # that may connect at the same moment
 
 
 class Broadcast:
-    """Use it in a ``with`` block. Where no socket can be made, the run cannot be watched.
+    """Sends the events of a run to its watchers, within a ``with`` block. If no socket can be made,
+    the run cannot be watched.
 
     A watcher that connects later first receives what the run is, its stage, and its state.
     """

@@ -138,7 +138,7 @@ class Client:
         )
 
     def _welcomed(self, connection: socket.socket) -> bool:
-        """Return whether the governor takes us on. False: look again, another may be there."""
+        """Return whether the governor accepts this run. If not, another one may listen soon."""
         connection.settimeout(_LONGEST_LOOK)
         self._received, began = b"", time.monotonic()
         try:
@@ -223,7 +223,7 @@ class Client:
         return True
 
     def replaced(self) -> bool:
-        """Find or await another governor in place of one that is gone. False: it is given up.
+        """Find or prepare another governor in place of one that is gone; return whether it did.
 
         Steps that wait ask the new one. Steps that run continue, and count as memory in use.
         """

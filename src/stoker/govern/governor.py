@@ -452,7 +452,9 @@ class Governor:
         return free / self._cpus
 
     def _intervention(self, reason: Reason, now: float) -> Intervention:
-        """Count what other processes use only if it is part of the limit in force."""
+        """Return the cause of a pause or kill, with the memory in use. What other processes use
+        counts only if it is part of the limit in force.
+        """
         ours = sum(entry.running.current for entry in self._holding.values())
         used = max(ours, self._reading.used - (self._reading.limit - self.limit))
         return Intervention(at=now, reason=reason, used=used, limit=self.limit)

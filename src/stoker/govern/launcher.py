@@ -37,7 +37,11 @@ def installed(part: str) -> Path:
 
 
 def stable_native() -> Native:
-    """Copy both parts among stoker's data, where the copies differ from this stoker's own."""
+    """Return lasting copies of both parts, and write them if they differ from those of this stoker.
+
+    They are in stoker's data folder. The library is in another folder if LD_PRELOAD would split
+    that path.
+    """
     folder = folders.data_folder("native")
     launcher = _copied(LAUNCHER, folder, 0o755)
     if any(character in str(folder) for character in ": \t\n"):  # LD_PRELOAD is split at these

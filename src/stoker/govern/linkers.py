@@ -66,7 +66,7 @@ def _measured(links: Sequence[TunedLink]) -> LinkerChoice:
 
 
 def linker_version(mode: Mode) -> str | None:
-    """Return the first line of what the linker prints about itself; ``None`` without one."""
+    """Return the first line that a linker prints about its version; ``None`` if there is none."""
     path = shutil.which(linker_programs()[mode])
     if path is None:
         return None

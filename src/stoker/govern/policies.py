@@ -51,7 +51,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     If CPUs are idle because steps wait for memory, it lets steps run in a mode that needs less
     memory and more time. A step that would not fit alone runs in the mildest mode in which it does.
-    If memory is idle whatever comes next, steps run in a mode that needs more memory and less time.
+    If memory suffices even for the largest steps at once, they run in a mode that needs more of it
+    and less time.
     If too few steps are left for all CPUs, the longest ones use several, as far as memory allows.
     """
 
@@ -260,8 +261,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
             passed = True
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
-        """Yield steps of unknown size whose usual need fits into the memory that is free now, but
-        whose worst case does not. If one has to be killed, only idle CPU time is lost.
+        """Yield steps that were never measured and whose usual need fits into the memory that is
+        free now, but whose worst case does not. If one is killed, only idle CPU time is lost.
         """
         first = state.waiting[0]
         if first.id not in admitted and state.first_for > self.endurance:
@@ -294,7 +295,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
 
 def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int, Reason]:
-    """Hold every waiting step, or every one behind ``after``, for the same reason."""
+    """Return the same reason for every waiting step, or for every one behind ``after``."""
     waiting = iter(state.waiting)
     if after is not None:
         waiting = dropwhile(lambda request: request.id != after.id, waiting)
@@ -335,7 +336,7 @@ def _most(request: Request) -> float:
 
 
 def _of_unknown_size(request: Request) -> bool:
-    """Whether the size of a step can surprise; that of a remote step is a worker's matter."""
+    """Return whether only shipped figures are known of a step that does not run on a worker."""
     return request.prediction.basis is Basis.PRIOR and not request.remote
 
 

@@ -41,7 +41,7 @@ def is_stopped(process: int) -> bool:
 
 
 def kill_behind(stream: socket.socket) -> bool:
-    """Kill the process that holds the other end, unless it is gone. False: that is impossible."""
+    """Kill the process at the other end of a connection; return whether it is gone."""
     number = process_behind(stream) or 0
     try:
         process = os.pidfd_open(number) if number > 1 and number != os.getpid() else -1

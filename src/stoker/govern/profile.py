@@ -198,7 +198,7 @@ def _first_above(profile: Profile, percent: float, start: float = 0) -> float:
 
 
 def remaining(prediction: Prediction, age: float) -> float:
-    """Return the seconds until the step ends, rather too many; infinity if nothing is known."""
+    """Return the seconds until the step ends, as an overestimate; infinity if they are unknown."""
     if prediction.seconds is None:
         return inf
     return max(prediction.seconds * _OVERTIME - age, age * _LATE)

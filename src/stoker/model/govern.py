@@ -48,7 +48,7 @@ class NvccThreads(StrEnum):
 
 
 class GovernorOptions(Value, frozen=True, kw_only=True):
-    """The options of a governor, set by its first run; later runs join it unchanged."""
+    """The options of a governor. The run that starts it sets them; later runs use it as it is."""
 
     socket: str
     policy: str

@@ -116,7 +116,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
 
 class Run(Value, frozen=True, kw_only=True):
-    """A run as the history keeps it."""
+    """A run as it is stored in the history."""
 
     id: int
     started: Seconds  # since the epoch

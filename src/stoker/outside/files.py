@@ -94,7 +94,9 @@ def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
 
 
 def remove_whole(path: Path) -> None:
-    """Make a folder vanish in one step; deleting its content comes after."""
+    """Remove a folder: it disappears in one step, then its content is deleted. Links and files are
+    refused.
+    """
     if path.is_symlink():
         raise StorageError(
             f"{path} is a symbolic link to {path.readlink()}: stoker does not follow it",
@@ -114,11 +116,9 @@ def remove_whole(path: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """Return incomplete or half-deleted entries beside ``folder / name``, or beside any name.
-    Entries of a running process look the same as those of a killed one; the caller must distinguish
+    """Return the incomplete or half-deleted folders beside ``folder / name``, or beside any name.
+    Those of a running process look the same as those of a killed one; the caller must distinguish
     them.
-
-    Work under way looks the same as that of a killed process: the caller tells them apart.
     """
     pattern = f".{glob.escape(name) if name else '*'}{_ASIDE}*"
     return sorted(path for path in folder.glob(pattern) if path.is_dir())
@@ -135,7 +135,9 @@ def open_up(folder: Path) -> None:
 
 
 def size_on_disk(folder: Path) -> int:
-    """Return the bytes that deleting a path would free; unreadable files count as zero."""
+    """Return the bytes that the content of a folder takes on disk. A file with several names counts
+    once, an unreadable one not at all.
+    """
     seen: dict[tuple[int, int], int] = {}
     for place, subfolders, names in os.walk(folder):
         for name in (*subfolders, *names):
@@ -156,7 +158,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def room_on_disk(path: Path) -> tuple[int, int]:
-    """Return the size of the file system that holds ``path``, and what of it users can fill."""
+    """Return the size of the file system that holds ``path``, and the bytes that users can fill."""
     found = os.statvfs(path)
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 

@@ -25,9 +25,10 @@ class BusyError(StokerError):
 def held(
     file: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
 ) -> Iterator[int]:
-    """Hold a lock; gives its file descriptor, for programs that work under it and may outlive us.
+    """Hold a lock; yield its file descriptor for programs that work under it and may outlive us.
 
-    Where it is not free, ``waiting`` is called and then waited; without it that is an error.
+    If another process holds the lock, call ``waiting`` and wait; without ``waiting``, raise
+    BusyError.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with _opened(file) as descriptor:

@@ -1,4 +1,4 @@
-"""Starts every program of stoker: each is logged as a quoted line and has a timeout."""
+"""Starts all programs of stoker, and logs each as a quoted command line under `stoker -v`."""
 
 import ctypes
 import math
@@ -21,14 +21,14 @@ from stoker.model.secrets import redact
 from stoker.model.value import Value
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
-_KEPT = 1 << 18  # characters of what a program streams that its outcome has
+_KEPT = 1 << 18  # characters of streamed output that the result contains
 _LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
 
 Argument = str | os.PathLike[str]
 
 
 class CommandResult(Value, frozen=True, kw_only=True):
-    """How a program ended. ``status`` is negative for a signal; ``None`` when it hung."""
+    """How a program ended. ``status`` is negative for a signal, and ``None`` after a timeout."""
 
     status: int | None
     stdout: str
@@ -40,7 +40,7 @@ class CommandResult(Value, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str | None:
-        """Why the outcome cannot be used, in words."""
+        """How the program failed, in words; ``None`` if it succeeded."""
         if self.status is None:
             return "did not answer in time"
         if self.status < 0:
@@ -55,7 +55,9 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> CommandResult:
-    """Run to the end and capture. A hang or crash is an outcome, a missing program an error."""
+    """Run a program and return its output. A timeout or a crash is a result; a program that cannot
+    be started raises MissingError.
+    """
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
@@ -97,7 +99,9 @@ def check(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Run and give back what it printed; a status but 0 is an error with the end of the output."""
+    """Run a program and return its standard output; raise CommandError with the end of its output
+    if it fails.
+    """
     outcome = run(command, timeout=timeout, env=env, cwd=cwd)
     if not outcome.ok:
         line = redact(shlex.join([os.fspath(word) for word in command]))
@@ -114,13 +118,12 @@ def stream(
     keep_open: Collection[int] = (),
     only_errors: bool = False,
 ) -> CommandResult:
-    """Run to the end and pass on each line of output and errors immediately; with
-    ``only_errors`` the output is dropped.
+    """Run a program and pass on each line of output and errors immediately; with ``only_errors``
+    the output is dropped.
 
-    The outcome has the end of the output only: a build may talk for hours.
-
-    ``keep_open`` are file descriptors the program inherits: a lock of ours then holds for as long
-    as either lives. The program does not outlive an exception, such as an interrupt.
+    The result contains only the end of the output, because a build may print for hours.
+    ``keep_open`` are file descriptors that the program inherits; a lock among them is held until
+    both processes have ended. An exception, such as an interrupt, kills the program.
     """
     words = [os.fspath(word) for word in command]
     _log_command(words)
@@ -188,8 +191,8 @@ def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
 def detach(
     command: Sequence[Argument], *, output: Path, keep_open: Collection[int] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a program that lives on by itself, what it prints going to a file. It inherits the
-    file descriptors ``keep_open``.
+    """Start a program that may outlive us, with its output in a file. It inherits the file
+    descriptors ``keep_open``.
     """
     words = [os.fspath(word) for word in command]
     _log_command(words)
@@ -216,8 +219,9 @@ def start(
     piped: bool = False,
     files: int = 0,
 ) -> subprocess.Popen[bytes]:
-    """Start the user's own command on our terminal, or with its output, errors mixed in, in a
-    pipe. It ends when we are killed, and may open so many ``files``, where the system allows that.
+    """Start the user's own command on our terminal or, if ``piped``, with its output and errors in
+    one pipe. Linux terminates it if we are killed. It may open ``files`` files if the system allows
+    as many.
     """
     words = [os.fspath(word) for word in command]
     _log_command(words)
@@ -237,8 +241,8 @@ def start(
 
 @contextmanager
 def end_of(child: subprocess.Popen[bytes]) -> Iterator[int | None]:
-    """Give a file descriptor that becomes readable when the child ends; none where the system has
-    no such thing.
+    """Yield a file descriptor that becomes readable when the child ends; ``None`` if the system has
+    no such descriptors.
     """
     try:
         descriptor = os.pidfd_open(child.pid)
@@ -254,7 +258,8 @@ def end_of(child: subprocess.Popen[bytes]) -> Iterator[int | None]:
 def end_all_with(variable: str, value: str) -> None:
     """Kill the processes that have this in their environment, and wait until they are gone.
 
-    One that leads a session of its own is a server that others may use: it stays, with its own.
+    A process is spared if the leader of its session has it too: then it belongs to a server that
+    the build started in a session of its own, and that others may use.
     """
     mark = os.fsencode(f"{variable}={value}")
     while left := [pid for pid in _pids() if _carries(pid, mark) and not _serves(pid, mark)]:
@@ -270,7 +275,7 @@ def _pids() -> list[int]:
 
 
 def _carries(pid: int, mark: bytes) -> bool:
-    """Return nothing for processes that have ended or belong to another user."""
+    """Return whether a process has the mark in its environment; False if it cannot be read."""
     with suppress(OSError):
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False

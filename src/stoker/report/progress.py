@@ -267,7 +267,7 @@ def fitted(lines: Sequence[Sequence[str]], width: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Cut a text to ``width`` columns; an ellipsis stands for what is missing."""
+    """Cut a text to ``width`` columns; an ellipsis replaces the rest."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"[: max(0, width)]
 
 

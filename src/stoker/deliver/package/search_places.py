@@ -23,7 +23,7 @@ _TOOLKIT_FOLDERS = ("targets/*/lib", "extras/CUPTI/lib64")
 
 
 class FoundLibrary(Value, frozen=True, kw_only=True):
-    """A library in one of the places, with the name it was searched by."""
+    """A library that was found in one of the places, with the name that was searched for."""
 
     name: str
     source: Source
