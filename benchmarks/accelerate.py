@@ -1,17 +1,22 @@
 """What the modes of gcc's garbage collector change: memory, CPU time, and the object.
 
     python benchmarks/accelerate.py [--compiler g++] [--flags=-O2] [--functions 40] [SOURCE...]
+    python benchmarks/accelerate.py --links ARCHIVE...
+    python benchmarks/accelerate.py --nvcc SOURCE...
     python benchmarks/accelerate.py --history history.sqlite
     python benchmarks/accelerate.py --simulate [--memory 8G,32G] [--cpus 16] [--seeds 1,2,3]
 
 The first form compiles a generated C++ file or the given ones in every mode and compares the
 objects. All modes of a file run at the same time, so that other load affects them alike. The second
-form compares the peaks of a real build of PyTorch 2.6.0, in which the governor has chosen modes,
-with those of the recorded build, which had none. The third one replays the recorded build with and
-without modes. It is simulated. In it, each step takes in the lean mode the memory that the second
-form found; other effects are the shipped ones. `history` says what the governor knows of the steps
-at the start: nothing, what they take by default, or what they take by default and in the lean mode.
-It assumes that no step has debug information.
+one links whole archives with the options of linkers that may save memory. The third one runs the
+programs that nvcc would start, and gcc among them in every mode, and says what each of them takes.
+
+`--history` compares the peaks of a real build of PyTorch 2.6.0, in which the governor has chosen
+modes, with those of the recorded build, which had none. `--simulate` replays the recorded build
+with and without modes. Nothing is compiled. Each step takes in the lean mode the memory that
+`--history` found; other effects are the shipped ones. `history` in the result says what the
+governor knows of the steps at the start: nothing, what they take by default, or what they take by
+default and in the lean mode. It assumes that no step has debug information.
 """
 
 import argparse
@@ -19,12 +24,14 @@ import json
 import lzma
 import os
 import platform
+import re
+import resource
 import shlex
 import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from hashlib import sha256
 from itertools import pairwise, product
@@ -45,6 +52,15 @@ REAL = RESULTS / "accelerate-pytorch.json"
 REFERENCE = RESULTS / "pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
 MODES = (Mode.DEFAULT, Mode.FAST, Mode.LEAN, Mode.LOW)
+LINKERS = (
+    ("bfd", ""),
+    ("bfd", "-Wl,--no-keep-memory"),
+    ("bfd", "-Wl,--reduce-memory-overheads"),
+    ("lld", ""),
+    ("lld", "-Wl,--threads=1"),
+    ("mold", "-Wl,--no-fork"),
+    ("mold", "-Wl,--no-fork,--no-threads"),
+)
 SHORTEST = 2.0  # seconds; peaks of shorter steps are noise
 SIZES = (0, 200_000_000, 1_000_000_000, 1 << 50)  # as the shipped effects are divided
 HEADERS = ("algorithm", "functional", "map", "string", "vector")
@@ -72,6 +88,8 @@ def main() -> None:
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--flags", default="-O2 -std=c++17")
     parser.add_argument("--functions", type=int, default=40)
+    parser.add_argument("--links", action="store_true")
+    parser.add_argument("--nvcc", action="store_true")
     parser.add_argument("--history", type=Path)
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--cpus", type=int, default=16)
@@ -85,6 +103,10 @@ def main() -> None:
         name, found = "accelerate-simulated", simulated(arguments.cpus, memories, seeds)
     elif arguments.history:
         name, found = REAL.stem, compared(arguments.history)
+    elif arguments.links:
+        name, found = f"accelerate-links-{platform.machine()}", linked(arguments.sources)
+    elif arguments.nvcc:
+        name, found = f"accelerate-nvcc-{platform.machine()}", parts_of_nvcc(arguments.sources)
     else:
         name, found = f"accelerate-{platform.machine()}", measured(arguments)
     text = json.dumps(found, indent=1) + "\n"
@@ -113,29 +135,85 @@ def generated(folder: Path, count: int) -> Path:
     return source
 
 
-def compiled(command: Sequence[str], source: Path, folder: Path) -> Iterator[dict[str, object]]:
+def compiled(command: Sequence[str], source: Path, folder: Path) -> list[dict[str, object]]:
     """Compile the file in all modes at once."""
     began, children = time.monotonic(), {}
     for mode in MODES:
         output = folder / f"{mode.value}.o"
         child = subprocess.Popen([*command, *mode_options(mode), source, "-o", output])
         children[child.pid] = mode, output
-    rows: dict[Mode, dict[str, object]] = {}
+    rows = {}
     while children:
         pid, status, usage = os.wait4(-1, 0)
         mode, output = children.pop(pid)
-        rows[mode] = {
-            "source": source.name,
-            "mode": mode.value,
-            "status": os.waitstatus_to_exitcode(status),
-            "cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
-            "wall_s": round(time.monotonic() - began, 1),
-            "peak_bytes": usage.ru_maxrss * 1024,
-            "object": sha256(output.read_bytes()).hexdigest()[:16],
-        }
+        rows[mode] = {"source": source.name, "mode": mode.value} | figures(began, status, usage)
+        rows[mode]["object"] = digest(output)
         print(rows[mode], flush=True)
-    for mode in MODES:
-        yield rows[mode] | {"same_object": rows[mode]["object"] == rows[Mode.DEFAULT]["object"]}
+    same = {
+        mode: {"same_object": rows[mode]["object"] == rows[MODES[0]]["object"]} for mode in MODES
+    }
+    return [rows[mode] | same[mode] for mode in MODES]
+
+
+def figures(began: float, status: int, usage: resource.struct_rusage) -> dict[str, object]:
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
+        "wall_s": round(time.monotonic() - began, 1),
+        "peak_bytes": usage.ru_maxrss * 1024,
+    }
+
+
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def taken(command: Sequence[object], **how: object) -> dict[str, object]:
+    """Run a command alone, and return what it takes."""
+    began = time.monotonic()
+    child = subprocess.Popen([str(word) for word in command], **how)  # type: ignore[call-overload]
+    return figures(began, *os.wait4(child.pid, 0)[1:])
+
+
+def linked(archives: Sequence[Path]) -> dict[str, object]:
+    """Link all objects of the archives into a shared library."""
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "linked.so"
+        whole = ["-Wl,--whole-archive", *archives, "-Wl,--no-whole-archive"]
+        for linker, option in LINKERS:
+            words = ["g++", "-shared", f"-fuse-ld={linker}", *option.split(), *whole, "-o", output]
+            rows.append({"linker": linker, "option": option} | taken(words))
+            rows[-1]["output"] = digest(output)
+            print(rows[-1], flush=True)
+    size = sum(archive.stat().st_size for archive in archives)
+    return {"benchmark": "accelerate: links", "input_bytes": size, "rows": rows}
+
+
+def parts_of_nvcc(sources: Sequence[Path]) -> dict[str, object]:
+    """Run what nvcc would run, one program after the other."""
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sources:
+            options = ["-O2", "-std=c++17", "-arch=sm_80", "--keep", "--keep-dir", folder]
+            command = ["nvcc", *options, "-c", str(source.resolve()), "-o", "out.o", "--dryrun"]
+            shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+            environment = dict(os.environ)
+            for line in shown.stderr.splitlines():
+                text = line.removeprefix("#$ ")
+                if found := re.match(r"(\w+)=(.*)", text):
+                    environment[found[1]] = found[2]
+                    continue
+                host = "cudafe1.cpp" in text and re.match(r'"?gcc', text)
+                for mode in MODES if host else MODES[:1]:
+                    added = text.replace(" ", f" {' '.join(mode_options(mode))} ", 1)
+                    program = Path(shlex.split(text)[0]).name + (" -E" if " -E " in text else "")
+                    row = taken(["sh", "-c", added], cwd=folder, env=environment)
+                    made = {"object": digest(Path(folder) / "out.o")} if host else {}
+                    rows.append({"source": source.name, "program": program, "mode": mode.value})
+                    rows[-1] |= row | made
+                    print(rows[-1], flush=True)
+    return {"benchmark": "accelerate: what the programs of nvcc take", "rows": rows}
 
 
 def compared(path: Path) -> dict[str, object]:

@@ -324,8 +324,9 @@ def _memory_seconds(effect: ModeEffect) -> float:
 
 
 def _gains(request: Request) -> bool:
-    """Return whether the step would take less time if it took more memory."""
-    effects = () if request.ooms or request.preemptions else request.effects
+    """Return whether the step is known to take less time if it takes more memory."""
+    unclear = request.ooms or request.preemptions or _of_unknown_size(request)
+    effects = () if unclear else request.effects
     return any(each.mode is Mode.FAST and each.seconds < _GAIN for each in effects)
 
 

@@ -594,6 +594,11 @@ def test_steps_that_gain_nothing_or_failed_before_take_no_more_memory(change: An
     assert modes(compile_of(2, **change)) == {}
 
 
+def test_steps_of_unknown_size_take_no_more_memory() -> None:
+    unknown = replace(compile_of(2).prediction, basis=Basis.PRIOR)
+    assert modes(compile_of(2, prediction=unknown)) == {}
+
+
 def test_steps_save_memory_while_it_keeps_cpus_idle() -> None:
     choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
     assert modes(compile_of(8), contention=0.5) == {1: choice}
