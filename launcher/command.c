@@ -19,6 +19,11 @@ char **command_named(char *name, char **command)
     return command;
 }
 
+const char *command_name(char **command)
+{
+    return own_name ? own_name : command[0];
+}
+
 char **command_with(char **command, char *const *words, size_t count)
 {
     size_t length = 0;

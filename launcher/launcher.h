@@ -23,6 +23,9 @@
 /* Returns the command with `name` as its argv[0]; its file is still found by its first word. */
 char **command_named(char *name, char **command);
 
+/* Returns the argv[0] with which the command is executed. */
+const char *command_name(char **command);
+
 /* The compilers that a custom or remote command starts here ask for permits of their own. */
 enum kind {
     COMPILE,
@@ -212,6 +215,19 @@ struct account attempt_account(const struct attempt *attempt);
 
 /* Ends this process with the given wait status: the same exit status or signal. */
 _Noreturn void end_as(int status);
+
+/* ---- headers.c: precompiled headers that compiles share (Linux) -------------------------------*/
+
+/* Returns the permitted command with a shared header in front of its source, or NULL if the flow has
+ * none for the command that the build tool asked for. */
+char **headers_command(char **asked, char **permitted);
+
+/* Removes the shared header from the dependency file of a command that used it. Returns false if that
+ * failed, so that the command must be repeated without it. */
+bool headers_used(char **command);
+
+/* Notes that a command succeeded only without the header. */
+void headers_refused(char **command);
 
 /* ---- step.c: the conversation with the governor (Linux) --------------------------------------*/
 

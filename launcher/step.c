@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@
 static struct {
     char **command;
     char **permitted; /* the command with the words that the governor adds for this attempt */
+    char **shared;    /* the same with a shared header; NULL if the attempt uses none */
+    bool unshared;    /* an attempt with the header failed or printed something */
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
@@ -380,8 +383,9 @@ static bool start(void)
 {
     const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
     step.told_start = false;
-    return attempt_start(&step.attempt, step.permitted, step.id, parent, &step.inherited,
-                         &step.output);
+    step.shared = step.unshared ? NULL : headers_command(step.command, step.permitted);
+    return attempt_start(&step.attempt, step.shared ? step.shared : step.permitted, step.id, parent,
+                         &step.inherited, &step.output);
 }
 
 static void sample(void)
@@ -442,9 +446,41 @@ static void forget_attempt(void)
         end_as(step.interrupted);
 }
 
+/* Returns whether the attempt used a shared header and its result must not count. Warnings move with
+ * a precompiled header, so one that prints anything is repeated. Whether an attempt ran out of memory is
+ * the governor's to decide. */
+static bool is_spoilt(void)
+{
+    static const char KILLED[] = "Killed signal terminated program";
+    const struct output *output = &step.output;
+    if (!step.shared || step.interrupted || !WIFEXITED(step.attempt.status) ||
+        memmem(output->tail, output->tail_length, KILLED, sizeof KILLED - 1))
+        return false;
+    return step.attempt.status != 0 || output->tail_length > 0 || !headers_used(step.command);
+}
+
+/* Runs the command to its end, and once more without the shared header if the result needs that. The
+ * permit covers both. */
+static bool run_to_the_result(void)
+{
+    bool ended = run_to_the_end();
+    if (!ended || !is_spoilt())
+        return ended;
+    uint64_t cpu_us = step.attempt.cpu_us;
+    forget_attempt();
+    step.unshared = true;
+    if (!start())
+        return false;
+    step.attempt.cpu_us += cpu_us;
+    ended = run_to_the_end();
+    if (ended && step.attempt.status == 0)
+        headers_refused(step.command);
+    return ended;
+}
+
 static void run_and_forget(void)
 {
-    if (run_to_the_end()) {
+    if (run_to_the_result()) {
         if (counts())
             finish();
         forget_attempt();

@@ -132,6 +132,7 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
+        shared_headers=settings["shared_headers"] == "auto",
         chain=chain_options(settings),
     )
 

@@ -30,6 +30,7 @@ from stoker.govern.includes import read_includes
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
+from stoker.headers.files import HeaderFolder
 from stoker.machine.counters import KillCounter, read_written
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
@@ -78,6 +79,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     nvcc_threads: NvccThreads = NvccThreads.AUTO
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
+    shared_headers: bool = False
     chain: ChainOptions = ChainOptions()
 
 
@@ -99,6 +101,7 @@ class Session:
         via: Via,
         limit: int,
         chain: Chain,
+        shares_headers: bool = False,
     ):
         self._client = client
         self._chain = chain
@@ -119,6 +122,8 @@ class Session:
         self._began = time.monotonic()
         self._next_look = self._began
         self.stopped_by: int | None = None  # the signal that asked us to exit
+        self.shares_headers = shares_headers
+        self.headers: HeaderFolder | None = None  # where the launcher finds shared headers
 
     def environment(
         self, base: Mapping[str, str], *, folder: Path | None = None, mapped: bool = False
@@ -179,6 +184,17 @@ class Session:
         return 128 - status if status < 0 else status
 
     @property
+    def headers_problem(self) -> str | None:
+        """Why compiles of this run cannot use shared headers."""
+        if isinstance(self._client, NoGovernor):
+            return "the build is not governed"
+        starters = [part.what for part in self._chain.parts if part.what != "none"]
+        if self._chain.wrapper or starters:
+            # A cache changes the command line, and it must not keep what depends on another file.
+            return f"{', '.join(starters)} starts the compilers; --cache none allows them"
+        return None
+
+    @property
     def out_of_room(self) -> bool:
         """Whether a command was stopped because the build had almost no room left to grow."""
         return self._disk.shortage is not None
@@ -206,6 +222,7 @@ class Session:
             cache=use,
             written_bytes=written,
             linker_why=self._chain.linkers.why,
+            shared_headers=self.headers.use() if self.headers else None,
         )
 
     def _keep_includes(self, run: int) -> None:
@@ -392,6 +409,7 @@ def session(
             via=options.via,
             limit=limit.limit,
             chain=chain,
+            shares_headers=options.shared_headers,
         )
         try:
             yield governed

@@ -33,6 +33,7 @@ from stoker.flows.preparing import (
     python_digest,
     refusal,
 )
+from stoker.flows.sharing import share_headers
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, MissingError, Terminated, unknown
 from stoker.model.finding import Finding
@@ -263,7 +264,16 @@ class Staging:
             return None if _NO_WORK in asked.stdout else "ninja has work to do"
 
         def act(log: StageLog) -> tuple[Path, ...]:
-            self._must((*words, *talk, *targets), log, what="ninja stopped")
+            shared = {}
+            if self._governed.shares_headers and stage is BuildStage.COMPILE:
+                shared = share_headers(
+                    self._governed,
+                    self.route.build,
+                    (*words, *targets),
+                    self.environment,
+                    self._say,
+                )
+            self._must((*words, *talk, *targets), log, extra=shared, what="ninja stopped")
             return ()
 
         self._stages.do_if(stage, act, reason=reason)

@@ -159,7 +159,12 @@ def stream(
 
 
 @contextmanager
-def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
+def piped(
+    command: Sequence[Argument],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Iterator[IO[bytes]]:
     """Yield the output of a program as it is written; a failure of the program is an error. Leaving
     the block early ends the program, which is not an error.
     """
@@ -167,7 +172,12 @@ def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
     _log_command(words)
     try:
         child = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            words,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except OSError as error:
         raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error

@@ -449,6 +449,11 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
         used = ((mode, count) for mode, count in summary.modes.items() if mode.is_linker)
         links = ", ".join(f"{count} {mode.value}" for mode, count in used)
         yield f"  links: {links or 'default linker'} ({summary.linker_why})"
+    if use := summary.shared_headers:
+        yield (
+            f"  shared headers: {use.used} compiles used {use.headers} ({size(use.bytes)}), "
+            f"{use.refused} were repeated without"
+        )
 
 
 def summary_text(summary: RunSummary) -> str:

@@ -172,6 +172,14 @@ _GOVERN = (
         group=Group.GOVERN,
     ),
     Declared(
+        name="shared_headers",
+        help="Precompile headers that C and C++ sources have in common, without a change to the "
+        "project. auto: with gcc and ninja, where it saves time.",
+        default="off",
+        choices=("auto", "off"),
+        group=Group.GOVERN,
+    ),
+    Declared(
         name="tmp",
         help="Where compilers put temporary files. auto: in memory if there is plenty.",
         default="auto",

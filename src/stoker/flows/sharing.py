@@ -1,0 +1,208 @@
+"""Shared headers of a build: finds what its compiles have in common, has it precompiled under the
+governor, and tells the launcher which compile uses which header.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from stoker.build.generated import generated_sources
+from stoker.flows.governed import Session
+from stoker.headers.choice import choose_sets, header_text, largest
+from stoker.headers.commands import (
+    compiles_in,
+    folders_command,
+    header_scan_command,
+    scan_command,
+)
+from stoker.headers.files import HeaderFolder, header_name
+from stoker.headers.scanning import read_folders, read_scan, words_in, words_of_file
+from stoker.knowledge.shared_headers import header_rules
+from stoker.model.errors import StokerError
+from stoker.model.headers import Compile, Scan, SharedHeader
+from stoker.outside import parallel, process
+from stoker.outside.folders import current_folder
+from stoker.source.ninja import read_edges
+
+Say = Callable[[str], None]
+Scanned = tuple[Compile, Scan]
+_NINJAS = ("ninja", "ninja-build")
+
+
+def ninja_words(command: Sequence[str]) -> tuple[Path, list[str]] | None:
+    """Return the build folder of a command that starts ninja, and ninja's own command; ``None`` for
+    other commands.
+    """
+    name = Path(command[0]).name
+    if name in _NINJAS and "-t" not in command:
+        return current_folder() / _value_of(command, "-C", "."), list(command)
+    if name == "cmake" and "--build" in command:
+        folder = _value_of(command, "--build", ".")
+        if (current_folder() / folder / "build.ninja").exists():
+            target = _value_of(command, "--target", "")
+            return current_folder() / folder, ["ninja", "-C", folder, *filter(None, [target])]
+    return None
+
+
+def _value_of(command: Sequence[str], option: str, otherwise: str) -> str:
+    for word, following in pairwise(command):
+        if word == option:
+            return following
+    joined = (word.removeprefix(option) for word in command if word.startswith(option))
+    return next(filter(None, joined), otherwise)
+
+
+def share_headers(
+    governed: Session, folder: Path, words: Sequence[str], environment: Mapping[str, str], say: Say
+) -> dict[str, str]:
+    """Prepare shared headers for what ninja is about to build. Return the variables for the
+    launcher; empty if there is nothing to share.
+
+    ``words`` are ninja's command. Generated sources are made first, because headers include them.
+    """
+    if reason := governed.headers_problem:
+        say(f"shared headers are not used: {reason}")
+        return {}
+    plain = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
+    if generated := generated_sources(read_edges(folder), "all"):
+        governed.run(["ninja", "-C", str(folder), *generated], env=environment, output=_drop)
+    kept = HeaderFolder(folder)
+    compiles = _compiles(folder, words, plain, without=kept.refused())
+    scanned = list(_scanned(compiles, kept, plain))
+    headers = [header for group in _groups(scanned) for header in _chosen(group, kept, plain)]
+    users = list(_users(scanned, headers))
+    headers = list(_made(governed, kept, headers, users, environment, say))
+    users = [(each, header) for each, header in users if header in headers]
+    kept.write_uses(headers, users)
+    if not users:
+        return {}
+    governed.headers = kept
+    say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
+    return {"STOKER_HEADERS": str(kept.path)}
+
+
+def _compiles(
+    folder: Path, words: Sequence[str], environment: Mapping[str, str], without: frozenset[str]
+) -> list[Compile]:
+    """Return the compiles that ninja would start now."""
+    environment = {**environment, "NINJA_STATUS": ""}
+    listed = process.run([*words, "-n", "-v"], timeout=None, env=environment)
+    found = compiles_in(listed.stdout.splitlines(), str(folder.resolve()))
+    return [each for each in found if each.output not in without]
+
+
+def _scanned(
+    compiles: Sequence[Compile], kept: HeaderFolder, environment: Mapping[str, str]
+) -> Iterator[Scanned]:
+    """Yield the scan of each compile that may be able to share something."""
+    counts: dict[tuple[str, ...], int] = {}
+    for each in compiles:
+        counts[each.group] = counts.get(each.group, 0) + 1
+    known = {header.group for header in kept.kept()}
+    least = header_rules().limits.users
+    worth = [each for each in compiles if counts[each.group] >= least or each.group in known]
+    scan = partial(_scan, environment=environment)
+    for each, found in zip(worth, parallel.in_order(scan, worth, parallel.threads()), strict=True):
+        if found is not None:
+            yield each, found
+
+
+def _scan(step: Compile, environment: Mapping[str, str]) -> Scan | None:
+    """Return the scan; ``None`` if the preprocessor fails, for example without a generated file."""
+    text = _output(scan_command(step), step.folder, environment)
+    return None if text is None else read_scan(text)
+
+
+def _output(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> bytes | None:
+    try:
+        with process.piped(words, env=environment, cwd=Path(folder)) as stream:
+            return stream.read()
+    except StokerError:
+        return None
+
+
+def _groups(scanned: Sequence[Scanned]) -> Iterator[list[Scanned]]:
+    groups: dict[tuple[str, ...], list[Scanned]] = {}
+    for each, scan in scanned:
+        groups.setdefault(each.group, []).append((each, scan))
+    yield from groups.values()
+
+
+def _chosen(
+    group: Sequence[Scanned], kept: HeaderFolder, environment: Mapping[str, str]
+) -> Iterator[SharedHeader]:
+    """Yield the headers for compiles with the same flags: those of an earlier run that are still
+    right, and others that are worth making.
+    """
+    key, scans = group[0][0].group, [scan for _, scan in group]
+    known = [header for header in kept.kept() if header.group == key]
+    yield from known
+    served = [used.scan.size if (used := largest(known, scan)) else 0 for scan in scans]
+    said = process.run(folders_command(key), timeout=None, env=environment, cwd=Path(key[0]))
+    folders = read_folders(said.stderr)
+    if folders is None:
+        return  # not gcc
+    most = header_rules().limits.headers - len(known)
+    for items, source in choose_sets(scans, served, most=most):
+        header = _scanned_header(key, header_text(items, source, folders), kept, environment)
+        users = sum(largest([header], scan) is not None for scan in scans) if header else 0
+        if header and users >= header_rules().limits.users:
+            yield header
+
+
+def _scanned_header(
+    group: tuple[str, ...], text: str, kept: HeaderFolder, environment: Mapping[str, str]
+) -> SharedHeader | None:
+    """Return a header with what it contains; ``None`` if it cannot be shared."""
+    header = SharedHeader(
+        name=header_name(group, text), group=group, text=text, scan=Scan(inclusions=())
+    )
+    command = header_scan_command(header, str(kept.write_source(header)))
+    output = _output(command, group[0], environment)
+    if output is None:
+        return None
+    scan, words = read_scan(output), set(words_in(output))
+    if words & header_rules().unstable.names:
+        return None
+    for inclusion in scan.inclusions:
+        if inclusion.of_system:
+            words |= words_of_file(Path(group[0], inclusion.path).read_bytes())
+    return SharedHeader(name=header.name, group=group, text=text, scan=scan, words=frozenset(words))
+
+
+def _users(
+    scanned: Sequence[Scanned], headers: Sequence[SharedHeader]
+) -> Iterator[tuple[Compile, SharedHeader]]:
+    """Yield each compile with the header that it can use."""
+    for each, scan in scanned:
+        if used := largest((h for h in headers if h.group == each.group), scan):
+            yield each, used
+
+
+def _made(
+    governed: Session,
+    kept: HeaderFolder,
+    headers: Sequence[SharedHeader],
+    users: Sequence[tuple[Compile, SharedHeader]],
+    environment: Mapping[str, str],
+    say: Say,
+) -> Iterator[SharedHeader]:
+    """Have the headers made that compiles use, with a sample of each; yield those that are good."""
+    known = {header.name for header in kept.kept()}
+    yield from (header for header in headers if header.name in known)
+    samples = {header.name: each for each, header in reversed(users) if header.name not in known}
+    wanted = [header for header in headers if header.name in samples]
+    if not wanted:
+        return
+    words = ["ninja", "-f", str(kept.write_ninja(wanted, samples)), "-k", "0"]
+    governed.run(words, env=environment, cwd=Path(wanted[0].group[0]), output=_drop)
+    for header in wanted:
+        if problem := kept.problem(header):
+            say(f"a shared header of {len(header.scan.inclusions)} headers {problem}: not used")
+        else:
+            yield header
+
+
+def _drop(chunk: bytes) -> None:
+    """Ignore the output of ninja; what compilers print is in files."""

@@ -1,0 +1,143 @@
+"""Chooses the headers that compiles share. Pure.
+
+A shared header is the set of headers that some sources have in common: the intersection of what
+they include, so that none of its users gets a declaration that it would not have without it. Up to
+five such sets are chosen, and each source uses the largest one that fits it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from stoker.knowledge.shared_headers import header_rules
+from stoker.model.headers import Inclusion, Scan, SharedHeader
+
+Items = frozenset[str]
+
+
+def choose_sets(
+    scans: Sequence[Scan], served: Sequence[int], *, most: int
+) -> Iterator[tuple[Items, Scan]]:
+    """Yield up to ``most`` sets of headers, each with the scan of a source that includes all of
+    them. ``served`` is the size of the header that each source can use already.
+
+    Greedy: each set is the one that saves most in addition to those before it. The sources that
+    include a given header are the candidates for users of a set.
+    """
+    masks = _users_by_item(scans)
+    sizes = _sizes_by_mask(scans, masks)
+    rules, best = header_rules(), list(served)
+    common = {users: _size_of_common(users, sizes) for users in _candidates(sizes)}
+    for _ in range(most):
+        gains = {users: _gain(users, size, best) for users, size in common.items()}
+        users = max(gains, key=gains.__getitem__, default=0)
+        if not users or gains[users] <= 0 or common[users] < rules.limits.bytes:
+            return
+        numbers = list(_numbers(users))
+        for number in numbers:
+            best[number] = max(best[number], common[users])
+        items = frozenset(item for item, mask in masks.items() if mask & users == users)
+        yield items, min((scans[n] for n in numbers), key=lambda scan: len(scan.inclusions))
+
+
+def header_text(items: Items, scan: Scan, folders: Iterable[str]) -> str:
+    """Return the #include lines for a set of headers, in the order of a source that has them all.
+
+    A header that others of the set include needs no line, and one that can be found only beside its
+    source gets none. Headers inside the system's own ones cannot be included directly.
+    """
+    of_system = {inclusion.item for inclusion in scan.inclusions if inclusion.of_system}
+    names = [
+        _spelled(inclusion.path, folders)
+        for inclusion in scan.inclusions
+        if inclusion.item in items
+        and inclusion.parent not in items
+        and not (inclusion.of_system and inclusion.parent in of_system)
+    ]
+    return "".join(f"#include <{name}>\n" for name in dict.fromkeys(filter(None, names)))
+
+
+def fits(header: SharedHeader, scan: Scan) -> bool:
+    """Return whether a source can use the header: it includes all of it, with the same text, before
+    any declaration, and under no macro that the header mentions.
+    """
+    inclusions = {inclusion.item: inclusion for inclusion in scan.inclusions}
+    items = {inclusion.item for inclusion in header.scan.inclusions}
+    if not items <= inclusions.keys():
+        return False
+    if not all(_is_leading(inclusions[item], items, inclusions) for item in items):
+        return False
+    last = max(n for n, inclusion in enumerate(scan.inclusions) if inclusion.item in items)
+    return not any(
+        macros.position <= last and macros.owner not in items and header.words & {*macros.names}
+        for macros in scan.macros
+    )
+
+
+def largest(headers: Iterable[SharedHeader], scan: Scan) -> SharedHeader | None:
+    """Return the largest header that a source can use."""
+    by_size = sorted(headers, key=lambda header: header.scan.size, reverse=True)
+    return next((header for header in by_size if fits(header, scan)), None)
+
+
+def _is_leading(inclusion: Inclusion, items: set[str], inclusions: Mapping[str, Inclusion]) -> bool:
+    """Return whether nothing but headers of the set precedes a header. A file that is in the set
+    itself precedes it there, too.
+    """
+    while inclusion.leading and inclusion.parent not in items and inclusion.parent in inclusions:
+        inclusion = inclusions[inclusion.parent]
+    return inclusion.leading or inclusion.parent in items
+
+
+def _users_by_item(scans: Sequence[Scan]) -> dict[str, int]:
+    """Return the sources that include each item, as a set of bits."""
+    masks: dict[str, int] = {}
+    for number, scan in enumerate(scans):
+        for inclusion in scan.inclusions:
+            if inclusion.leading or inclusion.parent:
+                masks[inclusion.item] = masks.get(inclusion.item, 0) | 1 << number
+    return masks
+
+
+def _sizes_by_mask(scans: Sequence[Scan], masks: Mapping[str, int]) -> dict[int, int]:
+    """Return the size of all items together that the same sources include."""
+    sizes: dict[int, int] = {}
+    seen: set[str] = set()
+    for scan in scans:
+        for inclusion in scan.inclusions:
+            mask = masks.get(inclusion.item)
+            if mask and inclusion.item not in seen:
+                seen.add(inclusion.item)
+                sizes[mask] = sizes.get(mask, 0) + inclusion.size
+    return sizes
+
+
+def _candidates(sizes: Mapping[int, int]) -> list[int]:
+    limits = header_rules().limits
+    large = (users for users in sizes if users.bit_count() >= limits.users)
+    weight = {users: users.bit_count() * sizes[users] for users in large}
+    return sorted(weight, key=weight.__getitem__, reverse=True)[: limits.candidates]
+
+
+def _size_of_common(users: int, sizes: Mapping[int, int]) -> int:
+    return sum(size for mask, size in sizes.items() if mask & users == users)
+
+
+def _gain(users: int, size: int, best: Sequence[int]) -> float:
+    """Return what a set saves beyond what its users save already, less the cost of making it."""
+    cost = header_rules().cost
+    saved = sum(max(0, size - best[number]) for number in _numbers(users))
+    return (1 - cost.use) * saved - cost.make * size
+
+
+def _numbers(users: int) -> Iterator[int]:
+    while users:
+        lowest = users & -users
+        yield lowest.bit_length() - 1
+        users ^= lowest
+
+
+def _spelled(path: str, folders: Iterable[str]) -> str | None:
+    """Return the name by which a search in the folders finds a header."""
+    above = [folder for folder in folders if path.startswith(folder.rstrip("/") + "/")]
+    if not above:
+        return None
+    return path[len(max(above, key=len).rstrip("/")) + 1 :]

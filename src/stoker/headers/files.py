@@ -1,0 +1,190 @@
+"""The folder of a build's shared headers, which the launcher reads (launcher/headers.c).
+
+It lies in stoker's cache and not in the build folder, so that the build tool's own view of its
+folder stays as it is. ninja makes the headers there, and makes one again when a file that it
+contains has changed.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from stoker.headers.commands import making_command, sample_command
+from stoker.model.headers import Compile, HeaderUse, SharedHeader
+from stoker.model.value import UNDECODABLE
+from stoker.outside.files import remove_tree, write_whole
+from stoker.outside.folders import cache, private_folder, short_name
+
+_NINJA = """\
+builddir = {folder}
+rule header
+  command = rm -f $out && touch $begun && $compile >$said 2>&1
+  depfile = $out.d
+  deps = gcc
+rule sample
+  command = $compile >$said 2>&1
+"""
+_FNV_START, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
+_decoder = msgspec.msgpack.Decoder(tuple[SharedHeader, ...])
+
+
+def header_name(group: Iterable[str], text: str) -> str:
+    """Return a name that changes with the flags and with the text of a header."""
+    content = "\0".join((*group, text)).encode(errors="surrogateescape")
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+class HeaderFolder:
+    """The files of the shared headers of one build folder."""
+
+    def __init__(self, build: Path):
+        private_folder(cache() / "headers")
+        self.path = private_folder(cache() / "headers" / short_name(str(build)))
+
+    def kept(self) -> tuple[SharedHeader, ...]:
+        """Return the headers of an earlier run that are newer than all that they contain."""
+        try:
+            known = _decoder.decode((self.path / "headers").read_bytes())
+        except (OSError, *UNDECODABLE):
+            return ()
+        return tuple(header for header in known if self._is_fresh(header))
+
+    def refused(self) -> frozenset[str]:
+        """Return the outputs of compiles that had to be repeated without a header."""
+        with suppress(OSError):
+            return frozenset((self.path / "refused").read_text(errors="replace").splitlines())
+        return frozenset()
+
+    def write_source(self, header: SharedHeader) -> Path:
+        """Write the text of a header, unless it is there: its time decides what is made again."""
+        path = self.path / f"{header.name}.source.hpp"
+        if not path.exists():
+            write_whole(path, header.text)
+        return path
+
+    def write_ninja(self, headers: Iterable[SharedHeader], samples: Mapping[str, Compile]) -> Path:
+        """Write the file by which ninja makes headers and a sample of each with and without it."""
+        lines = [_NINJA.format(folder=_escaped(str(self.path)))]
+        for header in headers:
+            made, source = self._made(header.name), self.write_source(header)
+            command = making_command(header, str(source), str(made))
+            lines += self._statement("header", made, source, command, begun=header.name)
+            sample = samples[header.name]
+            for path, used in self._samples(header.name).items():
+                command = sample_command(sample, str(path), header=used)
+                lines += self._statement("sample", path, Path(sample.source), command, after=made)
+        path = self.path / "headers.ninja"
+        write_whole(path, "\n".join(lines) + "\n")
+        return path
+
+    def problem(self, header: SharedHeader) -> str | None:
+        """Return why a header that ninja was to make cannot be used."""
+        if not self._made(header.name).exists():
+            return "cannot be made"
+        if self._said(self._made(header.name)).stat().st_size:
+            return "prints warnings"
+        try:
+            one, other = (path.read_bytes() for path in self._samples(header.name))
+        except OSError:
+            return "cannot be used"
+        return None if one == other else "changes an object"
+
+    def write_uses(
+        self, headers: Iterable[SharedHeader], users: Iterable[tuple[Compile, SharedHeader]]
+    ) -> None:
+        """Write what the launcher reads, and remove what is no longer needed."""
+        headers = tuple(headers)
+        uses = self.path / "uses"
+        if uses.exists():
+            remove_tree(uses)
+        uses.mkdir(mode=0o700)
+        for step, header in users:
+            words = (header.name, step.folder, *step.words)
+            name = f"{_hashed(step.folder, step.output):016x}"
+            (uses / name).write_bytes(b"".join(map(_ended, words)))
+        for header in headers:
+            files = (str(Path(header.group[0], path)) for path in _paths(header))
+            write_whole(self.path / f"{header.name}.files", b"".join(map(_ended, files)))
+        self._remove_others({header.name for header in headers})
+        write_whole(self.path / "headers", msgspec.msgpack.encode(headers))
+
+    def use(self) -> HeaderUse:
+        """Return how often the launcher used headers, and how often it had to do without."""
+        used, refused = (
+            sum(path.stat().st_size for path in self.path.glob(f"*.{kind}"))
+            for kind in ("used", "refused")
+        )
+        made = list(self.path.glob("*.gch"))
+        size = sum(path.stat().st_size for path in made)
+        return HeaderUse(headers=len(made), bytes=size, used=used, refused=refused)
+
+    def _is_fresh(self, header: SharedHeader) -> bool:
+        try:
+            begun = (self.path / f"{header.name}.begun").stat().st_mtime_ns
+            newest = max(Path(header.group[0], path).stat().st_mtime_ns for path in _paths(header))
+        except (OSError, ValueError):
+            return False
+        return newest < begun and self._made(header.name).exists()
+
+    def _remove_others(self, names: set[str]) -> None:
+        """Remove headers that are not in use, and the counts of the last run."""
+        for path in self.path.iterdir():
+            name, dot, kind = path.name.partition(".")
+            of_header = len(name) == len(header_name((), "")) and dot
+            if of_header and (name not in names or kind in ("used", "refused")):
+                path.unlink()
+
+    def _made(self, name: str) -> Path:
+        return self.path / f"{name}.hpp.gch"
+
+    def _samples(self, name: str) -> dict[Path, str | None]:
+        """Return the samples of a header, each with the header that it uses."""
+        header = str(self.path / f"{name}.hpp")
+        return {self.path / f"{name}.with.o": header, self.path / f"{name}.without.o": None}
+
+    @staticmethod
+    def _said(output: Path) -> Path:
+        return output.with_name(f"{output.name}.said")
+
+    def _statement(
+        self,
+        rule: str,
+        output: Path,
+        source: Path,
+        command: Iterable[str],
+        *,
+        begun: str = "",
+        after: Path | None = None,
+    ) -> list[str]:
+        needs = f" | {_escaped(str(after))}" if after else ""
+        variables = {"compile": shlex.join(command), "said": shlex.quote(str(self._said(output)))}
+        if begun:
+            variables["begun"] = shlex.quote(str(self.path / f"{begun}.begun"))
+        return [
+            f"build {_escaped(str(output))}: {rule} {_escaped(str(source))}{needs}",
+            *(f"  {name} = {value.replace('$', '$$')}" for name, value in variables.items()),
+        ]
+
+
+def _paths(header: SharedHeader) -> Iterable[str]:
+    return dict.fromkeys(inclusion.path for inclusion in header.scan.inclusions)
+
+
+def _escaped(path: str) -> str:
+    return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+
+def _ended(text: str) -> bytes:
+    return text.encode(errors="surrogateescape") + b"\0"
+
+
+def _hashed(*texts: str) -> int:
+    """Return the FNV-1a hash of the texts with a zero byte behind each, as the launcher does."""
+    value = _FNV_START
+    for byte in b"".join(map(_ended, texts)):
+        value = (value ^ byte) * _FNV_PRIME % (1 << 64)
+    return value

@@ -1,0 +1,62 @@
+"""What is known of precompiled headers: which commands can use one, and what it costs."""
+
+import re
+from collections.abc import Callable
+from fnmatch import translate
+from functools import cache
+
+from stoker.knowledge import Row, load
+
+
+class Cost(Row, frozen=True, kw_only=True):
+    use: float
+    make: float
+
+
+class Limits(Row, frozen=True, kw_only=True):
+    headers: int
+    users: int
+    bytes: int
+    candidates: int
+
+
+class _Language(Row, frozen=True, kw_only=True):
+    header: str
+    suffixes: tuple[str, ...]
+
+
+class _Options(Row, frozen=True, kw_only=True):
+    valued: frozenset[str]
+    own: frozenset[str]
+    excluded: tuple[str, ...]
+    harmless: frozenset[str]
+
+
+class _Unstable(Row, frozen=True, kw_only=True):
+    names: frozenset[str]
+
+
+class HeaderRules(Row, frozen=True, kw_only=True):
+    cost: Cost
+    limits: Limits
+    language: tuple[_Language, ...]
+    options: _Options
+    unstable: _Unstable
+
+    def language_of(self, suffix: str) -> str | None:
+        """Return the value of -x for a header of such sources; ``None`` for other files."""
+        return next((row.header for row in self.language if suffix in row.suffixes), None)
+
+    def excludes(self, word: str) -> bool:
+        """Return whether a compile with this option is left alone."""
+        return bool(_excluding()(word)) and word not in self.options.harmless
+
+
+@cache
+def header_rules() -> HeaderRules:
+    return load("shared_headers", HeaderRules)
+
+
+@cache
+def _excluding() -> Callable[[str], re.Match[str] | None]:
+    return re.compile("|".join(map(translate, header_rules().options.excluded))).match
