@@ -68,9 +68,11 @@ def share_headers(
     if generated := generated_sources(read_edges(folder), "all"):
         governed.run(["ninja", "-C", str(folder), *generated], env=environment, output=_drop)
     kept = HeaderFolder(folder)
-    compiles = _compiles(folder, words, plain, without=kept.refused())
+    compiles = ninja_compiles(folder, words, plain, without=kept.refused())
     scanned = list(_scanned(compiles, kept, plain))
-    headers = [header for group in _groups(scanned) for header in _chosen(group, kept, plain)]
+    headers = [
+        header for group in _groups(scanned) for header in chosen_headers(group, kept, plain)
+    ]
     users = list(_users(scanned, headers))
     headers = list(_made(governed, kept, headers, users, environment, say))
     users = [(each, header) for each, header in users if header in headers]
@@ -82,8 +84,11 @@ def share_headers(
     return {"STOKER_HEADERS": str(kept.path)}
 
 
-def _compiles(
-    folder: Path, words: Sequence[str], environment: Mapping[str, str], without: frozenset[str]
+def ninja_compiles(
+    folder: Path,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    without: frozenset[str] = frozenset(),
 ) -> list[Compile]:
     """Return the compiles that ninja would start now."""
     environment = {**environment, "NINJA_STATUS": ""}
@@ -102,13 +107,13 @@ def _scanned(
     known = {header.group for header in kept.kept()}
     least = header_rules().limits.users
     worth = [each for each in compiles if counts[each.group] >= least or each.group in known]
-    scan = partial(_scan, environment=environment)
+    scan = partial(scan_of, environment=environment)
     for each, found in zip(worth, parallel.in_order(scan, worth, parallel.threads()), strict=True):
         if found is not None:
             yield each, found
 
 
-def _scan(step: Compile, environment: Mapping[str, str]) -> Scan | None:
+def scan_of(step: Compile, environment: Mapping[str, str]) -> Scan | None:
     """Return the scan; ``None`` if the preprocessor fails, for example without a generated file."""
     text = _output(scan_command(step), step.folder, environment)
     return None if text is None else read_scan(text)
@@ -129,7 +134,7 @@ def _groups(scanned: Sequence[Scanned]) -> Iterator[list[Scanned]]:
     yield from groups.values()
 
 
-def _chosen(
+def chosen_headers(
     group: Sequence[Scanned], kept: HeaderFolder, environment: Mapping[str, str]
 ) -> Iterator[SharedHeader]:
     """Yield the headers for compiles with the same flags: those of an earlier run that are still

@@ -80,8 +80,10 @@ def largest(headers: Iterable[SharedHeader], scan: Scan) -> SharedHeader | None:
 
 def _is_leading(inclusion: Inclusion, items: set[str], inclusions: Mapping[str, Inclusion]) -> bool:
     """Return whether nothing but headers of the set precedes a header. A file that is in the set
-    itself precedes it there, too.
+    itself precedes it there, too. Headers of the system do not depend on what precedes them.
     """
+    if inclusion.of_system:
+        return True
     while inclusion.leading and inclusion.parent not in items and inclusion.parent in inclusions:
         inclusion = inclusions[inclusion.parent]
     return inclusion.leading or inclusion.parent in items

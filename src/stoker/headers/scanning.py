@@ -30,7 +30,7 @@ class _Open:
         self.silent: bool = True
         self.leading: bool = parent is None or parent.silent
         self.size = 0
-        self.digests: list[bytes] = []
+        self.digest = blake2b(digest_size=8)
 
     @property
     def item(self) -> str:
@@ -38,7 +38,7 @@ class _Open:
             return ""
         if self.of_system:
             return self.path
-        return f"{self.path}#{blake2b(b''.join(self.digests), digest_size=8).hexdigest()}"
+        return f"{self.path}#{self.digest.hexdigest()}"
 
 
 def read_scan(text: bytes) -> Scan:
@@ -58,9 +58,9 @@ def read_scan(text: bytes) -> Scan:
         top = stack[-1]
         top.size += len(part)
         if not top.of_system:
-            silent, names, digest = _facts(part)
+            silent, names, lines = _facts(part)
             top.silent &= silent
-            top.digests.append(digest)
+            top.digest.update(lines)
             if names:
                 macros.append((names, top, len(files) - 1))
     items = {id(file): file.item for file in files}
@@ -117,9 +117,13 @@ def _parts(text: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 @lru_cache(maxsize=1 << 16)
 def _facts(part: bytes) -> tuple[bool, tuple[str, ...], bytes]:
-    """Return whether the text has no declarations, the macros it sets, and its digest."""
+    """Return whether the text has no declarations, the macros it sets, and its lines.
+
+    Empty lines are left out: where they are depends on which inclusions had nothing to add.
+    """
     names = tuple(map(_text, _DEFINES.findall(part)))
-    return not _SILENT.sub(b"", part).strip(), names, blake2b(part, digest_size=8).digest()
+    lines = b"".join(line for line in part.splitlines(keepends=True) if line.strip())
+    return not _SILENT.sub(b"", part).strip(), names, lines
 
 
 def _inclusions(
