@@ -3,6 +3,7 @@
  *
  *   uses/HASH      a compile: the header's name, its folder and its words, each ended by a zero byte
  *   NAME.hpp.gch   the header; there is no NAME.hpp, so gcc fails if it rejects the header
+ *   NAME.hpp.gch.said  the warnings of the headers in it, which each compile prints as it would without
  *   NAME.begun     touched before the header was made
  *   NAME.files     what it contains, each path ended by a zero byte
  *   NAME.used      one byte for each compile that used it; NAME.refused for each that had to be repeated
@@ -228,6 +229,19 @@ bool headers_used(char **command)
     if (whole)
         append(place("%s/%s.used"), ".");
     return whole;
+}
+
+void headers_print(void)
+{
+    size_t length;
+    char *said = content(place("%s/%s.hpp.gch.said"), &length);
+    for (size_t at = 0; said && at < length;) {
+        ssize_t count = write(STDERR_FILENO, said + at, length - at);
+        if (count <= 0)
+            break;
+        at += (size_t)count;
+    }
+    free(said);
 }
 
 void headers_refused(char **command)

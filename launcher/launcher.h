@@ -226,6 +226,9 @@ char **headers_command(char **asked, char **permitted);
  * failed, so that the command must be repeated without it. */
 bool headers_used(char **command);
 
+/* Prints the warnings that gcc found in the header when it was made. */
+void headers_print(void);
+
 /* Notes that a command succeeded only without the header. */
 void headers_refused(char **command);
 

@@ -74,6 +74,8 @@ static _Noreturn void finish(void)
     /* From here on a signal ends this process as it would have ended the command. */
     sigprocmask(SIG_SETMASK, &step.inherited, NULL);
     output_print(&step.output);
+    if (step.shared && status == 0)
+        headers_print();
     if (step.complaint) {
         dprintf(STDERR_FILENO, "%s\n", step.complaint);
         status = status ? status : 1 << 8;

@@ -188,10 +188,10 @@ class Session:
         """Why compiles of this run cannot use shared headers."""
         if isinstance(self._client, NoGovernor):
             return "the build is not governed"
-        starters = [part.what for part in self._chain.parts if part.what != "none"]
-        if self._chain.wrapper or starters:
+        if self._chain.wrapper or self._chain.engine is not Engine.NONE:
             # A cache changes the command line, and it must not keep what depends on another file.
-            return f"{', '.join(starters)} starts the compilers; --cache none allows them"
+            starter = self._chain.wrapper or self._chain.engine
+            return f"{starter} starts the compilers; --cache none allows shared headers"
         return None
 
     @property

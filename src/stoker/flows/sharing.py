@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stoker.build.generated import generated_sources
 from stoker.flows.governed import Session
-from stoker.headers.choice import choose_sets, header_text, largest
+from stoker.headers.choice import choose_sets, fits, header_text, largest
 from stoker.headers.commands import (
     compiles_in,
     folders_command,
@@ -148,11 +148,11 @@ def chosen_headers(
     folders = read_folders(said.stderr)
     if folders is None:
         return  # not gcc
-    most = header_rules().limits.headers - len(known)
-    for items, source in choose_sets(scans, served, most=most):
+    limits = header_rules().limits
+    for items, source in choose_sets(scans, served, most=limits.headers - len(known)):
         header = _scanned_header(key, header_text(items, source, folders), kept, environment)
-        users = sum(largest([header], scan) is not None for scan in scans) if header else 0
-        if header and users >= header_rules().limits.users:
+        users = sum(fits(header, scan) for scan in scans) if header else 0
+        if header and users >= limits.users and header.scan.size >= limits.bytes:
             yield header
 
 

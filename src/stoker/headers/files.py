@@ -85,8 +85,6 @@ class HeaderFolder:
         """Return why a header that ninja was to make cannot be used."""
         if not self._made(header.name).exists():
             return "cannot be made"
-        if self._said(self._made(header.name)).stat().st_size:
-            return "prints warnings"
         try:
             one, other = (path.read_bytes() for path in self._samples(header.name))
         except OSError:
@@ -96,8 +94,9 @@ class HeaderFolder:
     def write_uses(
         self, headers: Iterable[SharedHeader], users: Iterable[tuple[Compile, SharedHeader]]
     ) -> None:
-        """Write what the launcher reads, and remove what is no longer needed."""
-        headers = tuple(headers)
+        """Write what the launcher reads, and remove headers that are out of date."""
+        others = {header.name: header for header in self.kept()}
+        headers = tuple((others | {header.name: header for header in headers}).values())
         uses = self.path / "uses"
         if uses.exists():
             remove_tree(uses)

@@ -122,7 +122,7 @@ def _facts(part: bytes) -> tuple[bool, tuple[str, ...], bytes]:
     Empty lines are left out: where they are depends on which inclusions had nothing to add.
     """
     names = tuple(map(_text, _DEFINES.findall(part)))
-    lines = b"".join(line for line in part.splitlines(keepends=True) if line.strip())
+    lines = b"".join(line + b"\n" for line in part.split(b"\n") if line.strip())
     return not _SILENT.sub(b"", part).strip(), names, lines
 
 

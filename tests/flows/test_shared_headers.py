@@ -1,0 +1,137 @@
+"""Builds of a small project whose sources share precompiled headers: real gcc and ninja."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from governed import Build
+from stoker.model.headers import HeaderUse
+
+Need = Callable[[str], str]
+PLAIN = ("one", "two", "three", "four", "five")
+RULE = """
+rule cxx
+  command = g++ -I../src -Wall $more -MD -MT $out -MF $out.d -o $out -c $in
+  depfile = $out.d
+  deps = gcc
+"""
+OPTIONS = ("--shared-headers", "auto")
+
+
+class Project:
+    """Sources that include one large header, and a build folder."""
+
+    def __init__(self, build: Build):
+        self.build = build
+        self.source = build.folder.parent / "src"
+        self.source.mkdir()
+        self._edges = {"": RULE}
+        self.write_header("int last(int);")
+        for name in PLAIN:
+            self.add(name, f"#include <common.h>\nint {name}() {{ return last(declared1(2)); }}\n")
+
+    def write_header(self, last: str) -> None:
+        """Write a header that is large enough to be worth precompiling."""
+        lines = "".join(f"int declared{n}(int with_a_long_name);\n" for n in range(40_000))
+        (self.source / "common.h").write_text(f"#pragma once\n{lines}{last}\n")
+
+    def add(self, name: str, text: str, *, more: str = "", after: str = "") -> None:
+        (self.source / f"{name}.cpp").write_text(text)
+        edge = f"build {name}.o: cxx ../src/{name}.cpp{after}\n  more = {more}\n"
+        self._edges[name] = edge
+        self.write_ninja()
+
+    def write_ninja(self, *others: str) -> None:
+        text = "".join((*self._edges.values(), *others))
+        (self.build.folder / "build.ninja").write_text(text)
+
+    def make(self) -> HeaderUse | None:
+        return self.build.summary("ninja", options=OPTIONS).shared_headers
+
+    def results(self) -> dict[str, bytes]:
+        """Return the objects, and the dependencies that ninja keeps."""
+        folder = self.build.folder
+        listed = subprocess.check_output(["ninja", "-t", "deps"], cwd=folder, text=True)
+        paths = "\n".join(sorted(line for line in listed.splitlines() if "VALID" not in line))
+        objects = {path.name: path.read_bytes() for path in folder.glob("*.o")}
+        return objects | {"dependencies": paths.encode()}
+
+    def plain_results(self) -> dict[str, bytes]:
+        """Return the same of a build without stoker, which replaces this one."""
+        for path in (*self.build.folder.glob("*.o"), *self.build.folder.glob(".ninja*")):
+            path.unlink()
+        subprocess.run(["ninja"], cwd=self.build.folder, check=True, capture_output=True)
+        return self.results()
+
+
+@pytest.fixture
+def project(build: Build, need: Need) -> Project:
+    need("g++")
+    return Project(build)
+
+
+def test_objects_and_dependencies_are_those_of_a_build_without(project: Project) -> None:
+    project.add("odd", "#define last first\n#include <common.h>\nint odd() { return first(1); }\n")
+    project.add("other", "#include <common.h>\nint other() { return last(1); }\n", more="-O1")
+    use = project.make()
+    assert use is not None
+    assert (use.headers, use.used, use.refused) == (1, len(PLAIN), 0)
+    assert project.results() == project.plain_results()
+
+
+def test_a_source_with_a_warning_is_compiled_without_and_left_alone_later(
+    project: Project,
+) -> None:
+    warns = "#include <common.h>\nstatic int unused() { return last(1); }\n"
+    project.add("warns", warns)
+    finished = project.build.run("ninja", options=OPTIONS)
+    assert finished.out.count(b"defined but not used") == 1
+    assert "5 compiles used 1" in finished.err
+    assert "1 were repeated without" in finished.err
+    project.add("warns", warns + "// changed\n")
+    assert project.make() is None
+    assert project.results() == project.plain_results()
+
+
+def test_a_warning_of_a_header_appears_for_each_source(project: Project) -> None:
+    project.write_header("int last(int);\nstatic int in_header() { return 1; }")
+    finished = project.build.run("ninja", options=OPTIONS)
+    assert finished.out.count(b"in_header() defined") + finished.out.count(b"int in_header()") > 0
+    assert project.results() == project.plain_results()
+
+
+def test_a_changed_header_is_precompiled_again(project: Project) -> None:
+    project.make()
+    project.write_header("inline int last(int x) { return x + 7; }")
+    use = project.make()
+    assert use is not None
+    assert use.used == len(PLAIN)
+    assert project.results() == project.plain_results()
+
+
+def test_a_header_that_the_build_itself_changes_is_not_used_any_more(project: Project) -> None:
+    text = "int last(int); // changed by a step"
+    rule = f"rule write\n  command = sleep 0.1; echo '{text}' >> ../src/common.h; touch $out\n"
+    for name in PLAIN[1:]:
+        content = (project.source / f"{name}.cpp").read_text()
+        project.add(name, content, after=" || written")
+    project.write_ninja(rule, "build written: write one.o\n")
+    use = project.make()
+    assert use is not None
+    assert use.used == 1
+    assert (project.source / "common.h").read_text().endswith(text + "\n")
+
+
+def test_a_cache_excludes_shared_headers_and_the_run_says_so(
+    project: Project, need: Need, tmp_path: Path
+) -> None:
+    need("ccache")
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    cache = {"STOKER_CACHE": "ccache", "CCACHE_DIR": str(tmp_path / "cache")}
+    finished = project.build.run("ninja", options=OPTIONS, **cache)
+    assert finished.status == 0
+    assert "shared headers are not used: " in finished.err
+    assert "--cache none" in finished.err

@@ -1,0 +1,100 @@
+"""Scans of sources, and the headers that are chosen from them."""
+
+from stoker.headers.choice import choose_sets, fits, header_text, largest
+from stoker.headers.scanning import read_folders, read_scan, words_in
+from stoker.model.headers import Scan, SharedHeader
+
+LARGE = b"int large;\n" * 110_000
+
+
+def scan(*files: str, first: bytes = b"", after: bytes = b"") -> Scan:
+    return read_scan(text(*files, first=first, after=after))
+
+
+def text(*files: str, first: bytes = b"", after: bytes = b"") -> bytes:
+    """Return what the preprocessor prints for a source that includes these headers one by one.
+    ``first`` is in the source before them, ``after`` behind each of them.
+    """
+    parts = [b'# 0 "main.cpp"\n# 0 "<built-in>"\n#define __GNUC__ 14\n# 1 "main.cpp"\n', first]
+    for number, file in enumerate(files):
+        content = LARGE if file.startswith("large") else b"int small;\n"
+        parts.append(b'# 1 "/i/%s" 1\n%s# %d "main.cpp" 2\n' % (file.encode(), content, number + 2))
+        parts.append(after)
+    return b"".join(parts)
+
+
+def header(*files: str) -> SharedHeader:
+    return SharedHeader(
+        name="h", group=(), text="", scan=scan(*files), words=words_in(text(*files))
+    )
+
+
+def test_a_scan_knows_each_header_with_its_text_and_its_parent() -> None:
+    found = read_scan(
+        b'# 0 "m.cpp"\n'
+        b'# 1 "/i/a.h" 1\n#define A 1\n'
+        b'# 1 "/usr/include/s.h" 1 3\n#define S\nint s;\n# 2 "/i/a.h" 2\nint a;\n'
+        b'# 1 "/i/late.h" 1\nint late;\n# 4 "/i/a.h" 2\n'
+        b'# 2 "m.cpp" 2\n'
+    )
+    a, system, late = found.inclusions
+    assert (a.path, a.parent, a.leading) == ("/i/a.h", "", True)
+    assert (system.item, system.parent, system.of_system) == ("/usr/include/s.h", a.item, True)
+    assert (late.parent, late.leading) == (a.item, False)
+    assert [(m.names, m.owner, m.position) for m in found.macros] == [(("A",), a.item, 1)]
+
+
+def test_a_header_is_the_same_whatever_else_was_included_before() -> None:
+    alone = read_scan(b'# 0 "m"\n# 1 "/a" 1\nint x;\n# 1 "/b" 1\nint b;\n# 3 "/a" 2\nint y;\n')
+    later = read_scan(b'# 0 "m"\n# 1 "/b" 1\nint b;\n# 2 "m" 2\n# 1 "/a" 1\nint x;\n\nint y;\n')
+    other = read_scan(b'# 0 "m"\n# 1 "/a" 1\nint x;\n\nint z;\n')
+    items = [{i.item for i in each.inclusions if i.path == "/a"} for each in (alone, later, other)]
+    assert items[0] == items[1] != items[2]
+
+
+def test_sets_are_what_their_users_have_in_common() -> None:
+    scans = [scan("large", f"own{n}") for n in range(6)]
+    scans += [scan("large", "large2") for _ in range(6)]
+    found = list(choose_sets(scans, [0] * len(scans), most=5))
+    names = [sorted(item.partition("#")[0] for item in items) for items, _ in found]
+    assert sorted(names) == [["/i/large"], ["/i/large", "/i/large2"]]
+    served = [1 << 30] * len(scans)
+    assert list(choose_sets(scans, served, most=5)) == []
+    assert list(choose_sets(scans[:3], [0] * 3, most=5)) == []
+
+
+def test_the_text_names_what_a_search_finds() -> None:
+    found = scan("a.h", "sub/b.h")
+    items = frozenset(inclusion.item for inclusion in found.inclusions)
+    assert header_text(items, found, ("/i", "/i/sub")) == "#include <a.h>\n#include <b.h>\n"
+    assert header_text(items, found, ("/elsewhere",)) == ""
+
+
+def test_a_header_fits_a_source_that_includes_all_of_it_first() -> None:
+    assert fits(header("a"), scan("a", "b"))
+    assert fits(header("a", "b"), scan("b", "a"))
+    assert not fits(header("a", "b"), scan("a"))
+    assert not fits(header("a"), scan("a", first=b'extern "C" {\n'))
+    assert fits(header("a"), scan("a", "b", after=b"int between;\n"))
+    assert not fits(header("a", "b"), scan("a", "b", after=b"int between;\n"))
+
+
+def test_a_macro_that_the_header_mentions_excludes_it() -> None:
+    assert fits(header("a"), scan("a", first=b"// a comment\n#define OTHER 1\n"))
+    assert not fits(header("a"), scan("a", first=b"#define small large\n"))
+    assert fits(header("a"), scan("a", "b", after=b"#define small large\n"))
+    assert not fits(header("a", "b"), scan("a", "b", after=b"#undef small\n"))
+
+
+def test_a_source_uses_the_largest_header_that_fits() -> None:
+    small, large, wrong = header("a"), header("a", "b"), header("a", "b", "c")
+    assert largest((small, wrong, large), scan("a", "b", "d")) == large
+    assert largest((wrong,), scan("a")) is None
+
+
+def test_only_gcc_says_where_it_searches() -> None:
+    said = (
+        "Using built-in specs.\ngcc version 14.2.0\n#include <...> search starts here:\n /a\n /b\n"
+    )
+    assert read_folders(said + "End of search list.\n") == ("/a", "/b")
+    assert read_folders(said.replace("gcc version", "clang version")) is None
