@@ -448,8 +448,9 @@ static void forget_attempt(void)
         end_as(step.interrupted);
 }
 
-/* Returns whether the attempt used a shared header and its result must not count. Warnings move with
- * a precompiled header, so one that prints anything is repeated. Whether an attempt ran out of memory is
+/* Returns whether the attempt used a shared header and its result must not count. gcc forgets pragmas
+ * about warnings in a precompiled header, so an attempt that prints anything is repeated, unless the
+ * user accepts other warnings (STOKER_HEADERS_LOUD). Whether an attempt ran out of memory is
  * the governor's to decide. */
 static bool is_spoilt(void)
 {
@@ -458,7 +459,8 @@ static bool is_spoilt(void)
     if (!step.shared || step.interrupted || !WIFEXITED(step.attempt.status) ||
         memmem(output->tail, output->tail_length, KILLED, sizeof KILLED - 1))
         return false;
-    return step.attempt.status != 0 || output->tail_length > 0 || !headers_used(step.command);
+    bool prints = output->tail_length > 0 && !getenv("STOKER_HEADERS_LOUD");
+    return step.attempt.status != 0 || prints || !headers_used(step.command);
 }
 
 /* Runs the command to its end, and once more without the shared header if the result needs that. The

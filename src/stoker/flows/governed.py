@@ -40,6 +40,7 @@ from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
+from stoker.model.headers import HeaderSharing
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value
@@ -79,7 +80,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     nvcc_threads: NvccThreads = NvccThreads.AUTO
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
-    shared_headers: bool = False
+    shared_headers: HeaderSharing = HeaderSharing.OFF
     chain: ChainOptions = ChainOptions()
 
 
@@ -101,7 +102,7 @@ class Session:
         via: Via,
         limit: int,
         chain: Chain,
-        shares_headers: bool = False,
+        sharing: HeaderSharing = HeaderSharing.OFF,
     ):
         self._client = client
         self._chain = chain
@@ -122,7 +123,7 @@ class Session:
         self._began = time.monotonic()
         self._next_look = self._began
         self.stopped_by: int | None = None  # the signal that asked us to exit
-        self.shares_headers = shares_headers
+        self.sharing = sharing
         self.headers: HeaderFolder | None = None  # where the launcher finds shared headers
 
     def environment(
@@ -409,7 +410,7 @@ def session(
             via=options.via,
             limit=limit.limit,
             chain=chain,
-            shares_headers=options.shared_headers,
+            sharing=options.shared_headers,
         )
         try:
             yield governed

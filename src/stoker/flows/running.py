@@ -10,6 +10,7 @@ from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.govern.broadcast import Broadcast
 from stoker.model.errors import StorageError
 from stoker.model.events import Warned
+from stoker.model.headers import HeaderSharing
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
@@ -66,7 +67,7 @@ def _shared_headers(
     governed: Session, command: Sequence[str], environment: Mapping[str, str], show: Show
 ) -> dict[str, str]:
     """Prepare shared headers if they are wanted; return the variables for the launcher."""
-    if not governed.shares_headers:
+    if governed.sharing is HeaderSharing.OFF:
         return {}
     from stoker.flows.sharing import ninja_words, share_headers  # most runs do not share
 

@@ -20,7 +20,7 @@ from stoker.headers.files import HeaderFolder, header_name
 from stoker.headers.scanning import read_folders, read_scan, words_in, words_of_file
 from stoker.knowledge.shared_headers import header_rules
 from stoker.model.errors import StokerError
-from stoker.model.headers import Compile, Scan, SharedHeader
+from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader
 from stoker.outside import parallel, process
 from stoker.outside.folders import current_folder
 from stoker.source.ninja import read_edges
@@ -81,7 +81,8 @@ def share_headers(
         return {}
     governed.headers = kept
     say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
-    return {"STOKER_HEADERS": str(kept.path)}
+    loud = {"STOKER_HEADERS_LOUD": "1"} if governed.sharing is HeaderSharing.ALWAYS else {}
+    return {"STOKER_HEADERS": str(kept.path), **loud}
 
 
 def ninja_compiles(

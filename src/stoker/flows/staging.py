@@ -37,6 +37,7 @@ from stoker.flows.sharing import share_headers
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, MissingError, Terminated, unknown
 from stoker.model.finding import Finding
+from stoker.model.headers import HeaderSharing
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
@@ -265,7 +266,7 @@ class Staging:
 
         def act(log: StageLog) -> tuple[Path, ...]:
             shared = {}
-            if self._governed.shares_headers and stage is BuildStage.COMPILE:
+            if stage is BuildStage.COMPILE and self._governed.sharing is not HeaderSharing.OFF:
                 shared = share_headers(
                     self._governed,
                     self.route.build,

@@ -5,6 +5,7 @@ they include, so that none of its users gets a declaration that it would not hav
 five such sets are chosen, and each source uses the largest one that fits it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stoker.knowledge.shared_headers import header_rules
@@ -35,7 +36,7 @@ def choose_sets(
         for number in numbers:
             best[number] = max(best[number], common[users])
         items = frozenset(item for item, mask in masks.items() if mask & users == users)
-        yield items, min((scans[n] for n in numbers), key=lambda scan: len(scan.inclusions))
+        yield items, _typical(items, [scans[number] for number in numbers])
 
 
 def header_text(items: Items, scan: Scan, folders: Iterable[str]) -> str:
@@ -121,6 +122,18 @@ def _candidates(sizes: Mapping[int, int]) -> list[int]:
 
 def _size_of_common(users: int, sizes: Mapping[int, int]) -> int:
     return sum(size for mask, size in sizes.items() if mask & users == users)
+
+
+def _typical(items: Items, scans: Sequence[Scan]) -> Scan:
+    """Return a scan with the most usual order of the items. Order decides about details of an
+    object, such as which template is instantiated before a class has its attributes.
+    """
+    orders = [
+        tuple(i.item for i in scan.inclusions if i.item in items and not i.of_system)
+        for scan in scans
+    ]
+    usual, _ = Counter(orders).most_common(1)[0]
+    return scans[orders.index(usual)]
 
 
 def _gain(users: int, size: int, best: Sequence[int]) -> float:

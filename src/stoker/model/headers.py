@@ -1,6 +1,16 @@
 """Shared headers: what compiles include, and the precompiled headers that several of them share."""
 
+from enum import StrEnum
+
 from stoker.model.value import Value
+
+
+class HeaderSharing(StrEnum):
+    """The words of ``--shared-headers``."""
+
+    OFF = "off"
+    AUTO = "auto"
+    ALWAYS = "always"  # also if warnings differ
 
 
 class Compile(Value, frozen=True, kw_only=True):

@@ -174,9 +174,10 @@ _GOVERN = (
     Declared(
         name="shared_headers",
         help="Precompile headers that C and C++ sources have in common, without a change to the "
-        "project. auto: with gcc and ninja, where it saves time.",
+        "project. auto: if a sample of objects and all warnings stay the same; always: also if "
+        "warnings differ.",
         default="off",
-        choices=("auto", "off"),
+        choices=("auto", "off", "always"),
         group=Group.GOVERN,
     ),
     Declared(

@@ -65,6 +65,7 @@ DEFAULTS = {
     "tmp",
     "via",
     "progress",
+    "shared_headers",
 }
 
 
