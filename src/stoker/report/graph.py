@@ -6,7 +6,7 @@ system package that most machines lack, and the picture must not depend on what 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from xml.etree import ElementTree as Xml
@@ -52,7 +52,8 @@ h2 { font-size: 1.1rem; } .scroll { overflow-x: auto; }
 th, td { text-align: left; padding: 3px 14px 3px 0; vertical-align: top;
   border-bottom: 1px solid #e4e4df; }
 th { font-weight: 600; color: #5d666d; } .number { text-align: right; white-space: nowrap; }
-td { overflow-wrap: anywhere; } tr:target { background: #fdeecf; }
+td:last-child { overflow-wrap: anywhere; } :is(h2, p)::first-letter { text-transform: uppercase; }
+tr:target { background: #fdeecf; }
 @media (prefers-color-scheme: dark) { body { background: #15181b; color: #dfe3e6; }
   th, td { border-color: #2c3237; } th { color: #98a2a9; } tr:target { background: #4a3b16; } }
 """
@@ -221,7 +222,8 @@ def svg(graph: BuildGraph) -> str:
 
 def _drawing(graph: BuildGraph) -> Xml.Element:
     where = {name: _corner(place) for name, place in places(graph.targets).items()}
-    width = max((x for x, _ in where.values()), default=0) + _WIDTH + _MARGIN
+    legend = sum(_legend_width(name) for name, _ in _legend_entries(graph))
+    width = _MARGIN + max(legend, max((x for x, _ in where.values()), default=0) + _WIDTH)
     height = max((y for _, y in where.values()), default=0) + _HEIGHT + _MARGIN
     root = Xml.Element(
         "svg",
@@ -254,14 +256,30 @@ def _corner(place: tuple[int, float]) -> tuple[float, float]:
 
 
 def _legend(root: Xml.Element, graph: BuildGraph) -> None:
+    """Name the colours of the kinds, of the critical path and of what a change rebuilds."""
     x = _MARGIN
+    for name, marks in _legend_entries(graph):
+        group = Xml.SubElement(root, "g", {"class": marks.pop("group", "")})
+        box = {"x": str(x), "y": "14", "width": "10", "height": "10"}
+        Xml.SubElement(group, "rect", box | marks)
+        text = Xml.SubElement(root, "text", {"x": str(x + 15), "y": "23", "class": "legend"})
+        text.text = name
+        x += _legend_width(name)
+
+
+def _legend_width(name: str) -> int:
+    return 30 + 7 * len(name)
+
+
+def _legend_entries(graph: BuildGraph) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name of each colour, and the attributes of its box."""
     for kind in TargetKind:
         if any(target.kind is kind for target in graph.targets):
-            box = {"x": str(x), "y": "14", "width": "10", "height": "10", "fill": _COLOURS[kind]}
-            Xml.SubElement(root, "rect", box)
-            text = Xml.SubElement(root, "text", {"x": str(x + 15), "y": "23", "class": "legend"})
-            text.text = kind.value
-            x += 30 + 7 * len(kind.value)
+            yield kind.value, {"fill": _COLOURS[kind]}
+    if graph.path:
+        yield "critical path", {"class": "box path"}
+    if graph.impact:
+        yield "rebuilt", {"class": "box", "group": "hit"}
 
 
 def _link(
