@@ -40,18 +40,19 @@ def _kubernetes(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFi
 
 def _pods(export: ClusterExport, engine: EngineRow, service: Service) -> str:
     name, is_worker = _id(engine), service.name == _WORKER
-    references = {"ADDRESS": "{ fieldRef: { fieldPath: status.podIP } }"} | {
-        token: f"{{ secretKeyRef: {{ name: {name}, key: {token} }} }}" for token in _TOKENS
-    }
-    allow = ("--allow-private", *_allow_options(export.allowed))
-    texts = _environment(export, f"{name}-scheduler", allow)
+    texts = _environment(
+        export, f"{name}-scheduler", ("--allow-private", *_allow_options(export.allowed))
+    )
+    sources = {variable: f"value: {json.dumps(text)}" for variable, text in texts.items()}
+    sources["ADDRESS"] = "valueFrom: { fieldRef: { fieldPath: status.podIP } }"
+    for token in _TOKENS:
+        secret = f"{{ name: {name}, key: {token} }}"
+        sources[token] = f"valueFrom: {{ secretKeyRef: {secret} }}"
     lines = [
-        f"            - {{ name: {variable}, "
-        + (f"value: {json.dumps(texts[variable])} }}" if variable in texts else
-           f"valueFrom: {references[variable]} }}")
-        for variable in (*texts, *references)
+        f"            - {{ name: {variable}, {source} }}"
+        for variable, source in sources.items()
         if f"${variable}" in service.command
-    ]  # fmt: skip
+    ]
     values = {
         **_common(export, engine),
         "name": f"{name}-{service.name}",
@@ -173,7 +174,7 @@ def _slurm(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFile]:
         "cpus": export.worker.cpus,
         "jobs": export.worker.jobs,
         "minutes": -(-export.seconds // 60),
-        "memory_mb": (export.worker.memory_bytes >> 20) + cache_mb,
+        "memory_mb": _memory_mb(export, services[_WORKER]) + cache_mb,
         "cache_mb": cache_mb * 4 // 5,
         "programs": " ".join([*programs, "redis-server"]),
         "packages": " ".join(engine.packages),
@@ -246,7 +247,7 @@ def _allow_options(networks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _memory_mb(export: ClusterExport, service: Service) -> int:
-    return service.memory_mb or export.worker.memory_bytes >> 20
+    return service.memory_mb or -(-export.worker.memory_bytes // 1024**2)
 
 
 def _needs_tokens(engine: EngineRow) -> bool:
