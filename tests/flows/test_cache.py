@@ -276,6 +276,34 @@ def test_sccache_compiles_are_governed_and_its_server_ends_with_the_run(
     assert (steps, use.total.hits, use.remote_hits) == (0, ALL, ALL)
 
 
+@pytest.mark.heavy
+def test_sccache_with_redis_keeps_cuda_and_its_counts_are_the_engines_own(
+    project: CachedProject, redis: Redis, need: Need
+) -> None:
+    """A last step of the build asks the engine itself, before the run stops its server."""
+    need("nvcc")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    (project.root / "kernel.cu").write_text("__global__ void kernel(int *p) { *p = 1; }\n")
+    project.write_rules(
+        f"build one.o: cxx {project.root}/one.cpp\nbuild kernel.o: nvcc {project.root}/kernel.cu\n"
+        "rule ask\n  command = sccache --show-stats --stats-format json > $out\n"
+        "build stats.json: ask | one.o kernel.o\n"
+    )
+    sccache = {"STOKER_CACHE": "sccache", "PATH": path}
+    for again in (False, True):
+        (project.root / "out/stats.json").unlink(missing_ok=True)
+        steps, use = project.build("--cache-remote", redis.url, **sccache)
+        own = json.loads((project.root / "out/stats.json").read_bytes())["stats"]
+        hits, misses = own["cache_hits"]["counts"], own["cache_misses"]["counts"]
+        assert {name: (row.hits, row.misses) for name, row in use.languages.items()} == {
+            name: (hits.get(name, 0), misses.get(name, 0)) for name in hits | misses
+        }
+        assert any("CUDA" in name for name in use.languages), use
+        assert (use.total.misses == 0) is again, use
+        assert use.remote_hits == use.total.hits
+        assert (steps == 1) is again, steps  # the question itself
+
+
 # -- other launchers, plan, the command --------------------------------------------------------
 
 
