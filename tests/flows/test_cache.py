@@ -276,6 +276,25 @@ def test_sccache_compiles_are_governed_and_its_server_ends_with_the_run(
     assert (steps, use.total.hits, use.remote_hits) == (0, ALL, ALL)
 
 
+def test_a_scheduler_of_sccache_dist_that_is_gone_is_reported_once(
+    project: CachedProject, build: Build, tmp_path: Path
+) -> None:
+    """The real client reads the configuration that stoker writes: it names the scheduler."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    url = f"http://127.0.0.1:{free_port()}"
+    place = {"SCCACHE_DIR": str(tmp_path / "sccache"), "STOKER_CACHE": "sccache", "PATH": path}
+    words = ("ninja", "-C", str(project.root / "out"))
+    options = ["--distribute", f"sccache-dist:{url}"]
+    token = {"SCCACHE_DIST_TOKEN": "s3cret"}
+    done = build.run(*words, options=options, **project.environment | place | token)
+    assert done.status == 0, done
+    assert done.err.count(f"sccache-dist is not used: {url}/ enabled, not connected") == 1, done
+    assert f"{ALL} compiles ran here: sccache-dist found no worker" in done.err
+    assert f"{ALL} steps" in done.err
+    assert "s3cret" not in done.err
+    assert not list(Path(build.environment["STOKER_HOME"]).rglob("*.conf"))
+
+
 @pytest.mark.heavy
 def test_sccache_with_redis_keeps_cuda_and_its_counts_are_the_engines_own(
     project: CachedProject, redis: Redis, need: Need

@@ -43,6 +43,25 @@ def start_server(program: str, environment: Mapping[str, str]) -> str | None:
     return None
 
 
+def client_configuration(scheduler: str, token: str) -> str:
+    """Return the configuration file of a client that sends compiles to a scheduler."""
+    url, secret = msgspec.json.encode(scheduler).decode(), msgspec.json.encode(token).decode()
+    auth = f'[dist.auth]\ntype = "token"\ntoken = {secret}\n'
+    return f"[dist]\nscheduler_url = {url}\n{auth}"
+
+
+def distribution_problem(program: str, environment: Mapping[str, str]) -> str | None:
+    """Ask the server whether it can send compiles to workers; return why not."""
+    done = process.run([program, "--dist-status"], timeout=_TIMEOUT_S, env=environment)
+    try:
+        (state, details), *_ = msgspec.json.decode(done.stdout, type=dict[str, object]).items()
+    except (msgspec.DecodeError, ValueError):
+        return "its client does not answer"
+    if state == "SchedulerStatus":
+        return None
+    return " ".join(map(str, details)) if isinstance(details, list) else "it is not configured"
+
+
 def stop_server(program: str, environment: Mapping[str, str]) -> None:
     process.run([program, "--stop-server"], timeout=_TIMEOUT_S, env=environment)
 

@@ -25,8 +25,8 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.model.events import AnyEvent, StepEnds
 from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
-from stoker.outside.files import remove_whole, room_on_disk
-from stoker.plan.caching import resolve_chain
+from stoker.outside.files import remove_whole, room_on_disk, write_whole
+from stoker.plan.caching import cache_for, resolve_chain
 from stoker.plan.distributing import read_distribution, refuse_public, without_workers
 
 _DEVICE = (".cu", ".hip")
@@ -44,7 +44,8 @@ def survey_chain(
     distribution = read_distribution(wanted.distribute, environment)
     if not wanted.trust_network:
         refuse_public({host: _addresses(host) for host in distribution.hosts})
-    cache = Engine.CCACHE if wanted.cache is Engine.AUTO else wanted.cache
+    cache = cache_for(wanted, distribution)
+    cache = Engine.CCACHE if cache is Engine.AUTO else cache
     names = {wanted.launcher, cache.value, distribution.engine.value}
     found = {
         name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
@@ -52,7 +53,7 @@ def survey_chain(
     if distribution.engine is Distributor.ICECC:
         problem, slots = _icecc_state(environment, distribution.words)
         distribution = replace(distribution, problem=problem, slots=slots)
-    elif ask_workers and distribution.engine in found:
+    elif ask_workers and distribution.workers and distribution.engine in found:
         program = found[distribution.engine].program
         unwanted = _unwanted_workers(program, distribution.workers, environment)
         distribution = without_workers(distribution, unwanted) if unwanted else distribution
@@ -221,6 +222,10 @@ class LocalCompiles:
     def texts(self) -> Iterator[str]:
         """Yield what the user should know at the end."""
         name = self._distributor
+        if name is Distributor.SCCACHE_DIST:
+            if count := self._device + self._host:
+                yield f"{count} compiles ran here: {name} found no worker"
+            return
         if self._device:
             yield f"{self._device} CUDA compiles ran here: {name} distributes C and C++ only"
         if self._host:
@@ -231,22 +236,37 @@ class LocalCompiles:
 class SccacheServer:
     """The server of one run. It starts with the first environment and ends with the run."""
 
-    def __init__(self, program: str | None):
-        self._program = program
+    def __init__(self, chain: Chain, configuration: Path):
+        self._program = chain.wrapper if chain.engine is Engine.SCCACHE else None
+        self._distributes = chain.distributor is Distributor.SCCACHE_DIST
+        self._scheduler = chain.scheduler
+        self._configuration = configuration
         self._environment: Mapping[str, str] = {}
 
     @property
     def running(self) -> bool:
         return bool(self._environment)
 
-    def start(self, environment: Mapping[str, str]) -> str | None:
-        """Start it if it is wanted; return the problem in words if it does not start."""
+    def start(self, environment: dict[str, str]) -> Iterator[str]:
+        """Start it if it is wanted, and yield what cannot be used. A server that does not start is
+        taken out of the environment.
+        """
         if self._program is None or self.running:
-            return None
+            return
+        if self._scheduler and "SCCACHE_CONF" not in environment:
+            token = environment.get("SCCACHE_DIST_TOKEN", "")
+            text = sccache.client_configuration(self._scheduler, token)
+            write_whole(self._configuration, text, private=True)
+            environment["SCCACHE_CONF"] = str(self._configuration)
         if problem := sccache.start_server(self._program, environment):
-            return f"sccache is not used: {problem}; the build continues without it"
+            del environment["STOKER_WRAPPER"]
+            yield f"sccache is not used: {problem}"
+            return
         self._environment = environment
-        return None
+        if self._distributes and (
+            problem := sccache.distribution_problem(self._program, environment)
+        ):
+            yield f"sccache-dist is not used: {problem}"
 
     def stop(self) -> CacheUse:
         """Stop the server and return what it counted."""
@@ -254,4 +274,5 @@ class SccacheServer:
         use = sccache.read_use(self._program, self._environment)
         sccache.stop_server(self._program, self._environment)
         self._environment = {}
+        self._configuration.unlink(missing_ok=True)
         return use

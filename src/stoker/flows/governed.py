@@ -106,7 +106,6 @@ class Session:
     ):
         self._client = client
         self._chain = chain
-        self._sccache = SccacheServer(chain.wrapper if chain.engine is Engine.SCCACHE else None)
         self._limit = limit
         self._run = run
         self._via = via
@@ -116,6 +115,7 @@ class Session:
         self._written = read_written()
         self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
         self._counts = RunCounts(self._cache_log)
+        self._sccache = SccacheServer(chain, self._cache_log.with_name(f"sccache-{run}.conf"))
         self._local = LocalCompiles(chain.distributor)
         self._ungoverned: Path | None = None  # launchers that find no governor add a byte each
         self._kills = KillCounter(os.getpid())
@@ -158,9 +158,8 @@ class Session:
             mapped=mapped,
             sccache_socket=str(self._cache_log.with_name(f"sccache-{self._run}.sock")),
         )
-        if problem := self._sccache.start(environment):
-            self._show(Warned(at=0.0, text=problem))
-            del environment["STOKER_WRAPPER"]
+        for problem in self._sccache.start(environment):
+            self._show(Warned(at=0.0, text=f"{problem}; the build continues without it"))
         return environment
 
     def run(

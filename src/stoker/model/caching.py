@@ -22,6 +22,7 @@ class Distributor(StrEnum):
     NONE = "none"
     DISTCC = "distcc"
     ICECC = "icecc"
+    SCCACHE_DIST = "sccache-dist"
 
 
 class ChainOptions(Value, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class Chain(Value, frozen=True, kw_only=True):
     distributor: Distributor = Distributor.NONE
     slots: int = 0  # compiles that other machines run at the same time
     wrapper: str | None = None
+    scheduler: str = ""  # the address of sccache-dist's, if stoker configures its client
     folder: str = ""  # of ccache, which does not say when its disk is full
     linkers: LinkerChoice = LinkerChoice()
     parts: tuple[Part, ...] = ()

@@ -71,14 +71,37 @@ def resolve_chain(
         return _of_user(environment, own)
     # A launcher may be a cache itself: another one is used only if it was asked for.
     alone = wanted.launcher and wanted.cache is Engine.AUTO
-    chain = Chain() if alone else _cached(wanted.cache, found, environment)
+    chain = Chain() if alone else _cached(cache_for(wanted, distribution), found, environment)
     if wanted.launcher:
         part = Part(role="launcher", what=wanted.launcher, why="--compiler-launcher")
         chain = _starting(chain, part, found)
+    elif distribution.engine is Distributor.SCCACHE_DIST:
+        chain = _distributing_cache(chain, distribution)
     elif distribution.engine is not Distributor.NONE:
         settings = tuple(_distcc_settings(distribution, environment, cpus))
         chain = _distributed(chain, distribution, found, settings)
     return _with_remote(chain, wanted.remote, found, remote_problem)
+
+
+def cache_for(wanted: ChainOptions, distribution: Distribution) -> Engine:
+    """Return the cache to use: sccache-dist is a part of sccache."""
+    if distribution.engine is not Distributor.SCCACHE_DIST or wanted.cache is Engine.SCCACHE:
+        return wanted.cache
+    if wanted.cache is Engine.AUTO:
+        return Engine.SCCACHE
+    raise UsageError("--distribute sccache-dist needs --cache sccache")
+
+
+def _distributing_cache(chain: Chain, distribution: Distribution) -> Chain:
+    why = "--distribute; sccache sends what it lacks, also CUDA"
+    where = distribution.words or "as sccache is configured"
+    part = Part(role="distributor", what=where, why=why)
+    return replace(
+        chain,
+        distributor=distribution.engine,
+        scheduler=distribution.words,
+        parts=(*chain.parts, part),
+    )
 
 
 def _of_user(environment: Mapping[str, str], names: list[str]) -> Chain:

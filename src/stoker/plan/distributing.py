@@ -1,8 +1,8 @@
 """Reads what `--distribute` asks for, and decides whether its machines may be used.
 
 distcc and icecc have no authentication: a program that reaches a worker can run commands on it,
-and a worker can return any object. Public addresses are therefore refused unless the user
-trusts them.
+and a worker can return any object. sccache-dist has tokens, which everyone can read who sees its
+HTTP. Public addresses are therefore refused unless the user trusts them.
 """
 
 import re
@@ -15,7 +15,7 @@ from stoker.model.errors import UsageError, unknown
 from stoker.model.value import Value
 
 _USUAL_SLOTS = 4  # of a host of distcc that names none
-_FORMS = ("none", "distcc:HOSTS", "icecc", "icecc:SCHEDULER")
+_FORMS = ("none", "distcc:HOSTS", "icecc", "icecc:SCHEDULER", "sccache-dist:URL")
 # HOST, HOST:PORT or [HOST]:PORT, with /SLOTS and ,OPTIONS.
 _HOST = re.compile(
     r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^\[\]:/,]+))(?::\d+)?(?:/(?P<slots>\d+))?(?:,.*)?"
@@ -47,11 +47,23 @@ def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution
     if engine is Distributor.ICECC:
         hosts = (words.partition(":")[0],) if words else ()
         return Distribution(engine=engine, words=words, hosts=hosts)
+    if engine is Distributor.SCCACHE_DIST:
+        return _of_sccache(words)
     words = words or environment.get("DISTCC_HOSTS", "")
     if not words.split():
         hints = ["for example --distribute 'distcc:10.0.0.2/8 10.0.0.3/8'"]
         raise UsageError("--distribute distcc names no hosts", hints=hints)
     return _of_distcc(words)
+
+
+def _of_sccache(url: str) -> Distribution:
+    scheme, _, rest = url.partition("://")
+    host = _HOST.fullmatch(rest.rstrip("/"))
+    if url and (scheme not in ("http", "https") or host is None):
+        hints = ["for example --distribute sccache-dist:http://10.0.0.2:10600"]
+        raise UsageError(f"--distribute: '{url}' is not the address of a scheduler", hints=hints)
+    hosts = (host["v6"] or host["name"],) if host and scheme == "http" else ()
+    return Distribution(engine=Distributor.SCCACHE_DIST, words=url, hosts=hosts)
 
 
 def _of_distcc(words: str) -> Distribution:
@@ -95,7 +107,7 @@ def refuse_public(addresses: Mapping[str, Sequence[str]]) -> None:
         for address in found:
             if ipaddress.ip_address(address.partition("%")[0]).is_global:
                 raise UsageError(
-                    f"--distribute: {host} has the public address {address}, and distcc and icecc "
-                    "have no authentication",
-                    hints=["use a private network or ssh (@HOST)", "or add --trust-network"],
+                    f"--distribute: {host} has the public address {address}, and distcc, icecc "
+                    "and sccache-dist over HTTP can be used and read by everyone there",
+                    hints=["use a private network, ssh (@HOST) or https", "or add --trust-network"],
                 )

@@ -225,7 +225,8 @@ _CHAIN = (
     ),
     Declared(
         name="distribute",
-        help="Send C and C++ compiles to other machines: none, distcc:HOSTS or icecc[:SCHEDULER]. "
+        help="Send C and C++ compiles to other machines: none, distcc:HOSTS, "
+        "icecc[:SCHEDULER] or sccache-dist:URL. "
         "Default: none.",
         metavar="ENGINE",
         default="none",

@@ -25,6 +25,9 @@ FOUND = {
         ("icecc", [], 0),
         ("icecc:scheduler", ["scheduler"], 0),
         ("icecc:scheduler:8765", ["scheduler"], 0),
+        ("sccache-dist:http://10.0.0.2:10600", ["10.0.0.2"], 0),
+        ("sccache-dist:https://far.example:10600/", [], 0),
+        ("sccache-dist", [], 0),
         ("none", [], 0),
     ],
 )
@@ -34,7 +37,8 @@ def test_hosts_and_their_slots(text: str, hosts: list[str], slots: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["distcc", "distcc:", "distcc:/8", "distccc:host", "", "distcc:a/b"]
+    "text",
+    ["distcc", "distcc:", "distcc:/8", "distccc:host", "", "distcc:a/b", "sccache-dist:ftp://a"],
 )
 def test_what_is_no_distribution_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--distribute"):
@@ -92,6 +96,18 @@ def test_workers_that_make_other_objects_are_left_out() -> None:
     none = without_workers(distribution, dict.fromkeys(distribution.workers, "it differs"))
     chain = resolve_chain(alone, FOUND, asked, distribution=none)
     assert (chain.wrapper, chain.distributor) == (None, Distributor.NONE)
+
+
+def test_sccache_dist_is_a_part_of_sccache() -> None:
+    distribution = read_distribution("sccache-dist:http://10.0.0.2:10600", {})
+    chain = resolve_chain(ChainOptions(), FOUND, {}, distribution=distribution)
+    assert (chain.engine, chain.wrapper) == (Engine.SCCACHE, "/usr/bin/sccache")
+    assert (chain.distributor, chain.scheduler) == (
+        Distributor.SCCACHE_DIST,
+        "http://10.0.0.2:10600",
+    )
+    with pytest.raises(UsageError, match="needs --cache sccache"):
+        resolve_chain(ChainOptions(cache=Engine.CCACHE), FOUND, {}, distribution=distribution)
 
 
 def test_the_window_of_jobs_has_room_for_remote_slots() -> None:
