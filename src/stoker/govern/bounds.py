@@ -55,8 +55,8 @@ def _area(steps: Sequence[StepRecord], memory: int) -> float:
 
 
 def _widths(steps: Sequence[StepRecord], cpus: int, memory: int) -> float:
-    """Return the bounds from steps that cannot run together: at most k steps larger than memory /
-    (k + 1) run at once. Above the number of CPUs that adds nothing.
+    """Return the largest bound from steps that cannot run together: at most k steps that are larger
+    than memory / (k + 1) run at once. A k above the number of CPUs adds nothing.
     """
     return max(
         sum(step.seconds for step in steps if step.peak > memory / (k + 1)) / k

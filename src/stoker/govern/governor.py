@@ -152,7 +152,7 @@ class Contention:
         self._since = 0.0
 
     def note(self, now: float, idle: float) -> None:
-        """From now on this share of the CPUs is idle because memory is short."""
+        """Note the share of CPUs that is idle from now on because memory is short."""
         weight = 1 - exp(-max(0.0, now - self._since) / self._SPAN)
         self.share += (self._idle - self.share) * weight
         self._idle, self._since = idle, now
@@ -306,7 +306,7 @@ class Governor:
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
 
     def lost(self, connection: Connection) -> bool:
-        """Forget a launcher that is gone. True if it had a step that had not ended."""
+        """Forget a launcher that is gone; return whether it had a step that had not ended."""
         entry = self._by_connection.get(connection)
         if entry is None:
             return False
@@ -314,9 +314,10 @@ class Governor:
         return True
 
     def _enclose(self, identity: int, now: float) -> None:
-        """Take back the permit of a custom command that has started a governed one, perhaps by a
-        run within the run: it waits for that, which would wait for its permit. What such a command
-        takes is not its own. A remote command that compiles here has lost its worker.
+        """Take back the permit of a custom command that has started a governed command, perhaps in
+        a run of its own: it waits for that command, which must not wait for its permit. Its memory
+        is counted as that of the inner command. A remote command that compiles here has lost its
+        worker, and gives its permit back too.
         """
         entry = self._holding.get(identity)
         encloses = entry and (entry.request.remote or not entry.request.restarts)
@@ -363,8 +364,8 @@ class Governor:
         return mode.is_linker or (mode is not Mode.DEFAULT and error_names(mode) in done.tail)
 
     def _refused(self, entry: _Entry, done: Done, now: float) -> None:
-        """Run the step again as the user wrote it. A compiler that does not know the parameters is
-        left alone from now on.
+        """Run the step again as the user wrote it. A compiler that does not know the options of a
+        mode gets none from now on.
         """
         links = entry.request.mode.is_linker
         if not links:

@@ -53,7 +53,7 @@ def urgency(request: Request) -> tuple[float, int]:
 
 
 class Queue(Sequence[Request]):
-    """The waiting steps, most urgent first. Adding and removing takes logarithmic time."""
+    """The waiting steps, most urgent first. The place of a step is found by bisection."""
 
     def __init__(self) -> None:
         self._requests: list[Request] = []
@@ -163,7 +163,8 @@ def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request |
     machine, then ``None``. ``observed`` is its peak as measured at the end.
 
     With the whole machine it runs in the mode that needs the least memory, if it has one. A step
-    that was ``alone`` when it ran out gets that at once, because more free memory cannot help it.
+    that was ``alone`` when it ran out gets that at once, because more free memory cannot help it. A
+    step that ran with several threads or in the mode fast runs without them.
     """
     request, ooms = step.request, step.request.ooms + 1
     if request.threads > 1:  # one thread needs less; what was observed says little about it
@@ -182,6 +183,8 @@ def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request |
 
 
 def _raised(prediction: Prediction, least: int) -> Prediction:
-    """Reserve at least this much throughout, because the step did not follow its profile."""
+    """Return the prediction with at least this peak throughout, because the step did not follow its
+    profile.
+    """
     peak = max(prediction.peak, least)
     return replace(prediction, peak=peak, high=max(prediction.high, peak), profile=())

@@ -202,7 +202,8 @@ class Timeline {
   }
 
   nameInside(pen, i, left, y, width) {
-    const text = shortName(STEPS.title[i]);
+    const title = STEPS.title[i], isCommand = STEPS.word("role", i) === "other";
+    const text = isCommand ? title.split(" ").map(shortName).join(" ") : shortName(title);
     pen.save();
     pen.beginPath();
     pen.rect(left, y, width - 4, this.laneHeight);
