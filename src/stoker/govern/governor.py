@@ -27,6 +27,7 @@ from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.knowledge.compiler_modes import error_names, mode_options
+from stoker.knowledge.memory_priors import usual_seconds
 from stoker.model.events import (
     AnyEvent,
     Overview,
@@ -239,7 +240,7 @@ class Governor:
             asked=now,
             prediction=prediction,
             slots=step.targets_at_once,
-            path=_seconds(path, prediction),
+            path=_seconds(path, prediction, step),
             restarts=not ask.custom,
             places=ask.cpus if ask.remote else None,
             mode=self._linker(ask),
@@ -475,7 +476,7 @@ class Governor:
             fresh = request.preemptions == request.ooms == 0
             if fresh and prediction.basis is not Basis.EXACT:
                 prediction = self._predictor.predict(entry.step)
-            path = _seconds(entry.path, prediction)
+            path = _seconds(entry.path, prediction, entry.step)
             if prediction is not request.prediction or path != request.path:
                 entry.request = replace(request, prediction=prediction, path=path)
                 self._queue.add(entry.request)
@@ -717,6 +718,10 @@ def _forced(request: Request) -> Reason | None:
     return Reason.LINKER if request.mode.is_linker else Reason.TOO_LARGE
 
 
-def _seconds(path: PathLeft, prediction: Prediction) -> float:
-    """Return the critical-path seconds of a step, never less than its own duration."""
-    return max(path(), prediction.seconds or 0.0)
+def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:
+    """Return the critical-path seconds of a step, never less than its own duration. Without any
+    measurement the step that usually takes longest comes first.
+    """
+    known = prediction.seconds
+    usual = usual_seconds(step.role, step.source) * step.rounds if known is None else known
+    return max(path(), usual)

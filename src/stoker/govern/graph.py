@@ -7,6 +7,7 @@ A step is left if its output is missing or older than its inputs. Headers are no
 keeps them in a log of its own), so there can be more to do than expected.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -14,7 +15,9 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from stoker.govern.command_line import build_folder
+from stoker.govern.command_line import build_folder, role_of_source
+from stoker.knowledge.memory_priors import usual_seconds
+from stoker.model.govern import Role
 from stoker.source.ninja import Edge, Graph, read_durations, read_graph
 
 _UNKNOWN = 1.0  # seconds assumed for a step without a duration, so that the number of steps counts
@@ -25,6 +28,7 @@ _NEVER_ASKS = re.compile(r"STATIC_LIBRARY|^CUSTOM_COMMAND")
 _ENOUGH = 20  # finished steps whose mean is a fair guess for steps that never ran before
 
 Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it does not exist
+Size = Callable[[str], int]  # of a file; 0 if it does not exist
 
 
 class Graphs:
@@ -76,8 +80,9 @@ class Graphs:
     ) -> None:
         folder = Path(key[1])
         graph, durations = read_graph(folder), {**read_durations(folder), **known}
-        paths = longest_paths(graph.edges, durations)
-        left = steps_left(graph, durations, ninja.targets if ninja else (), _Ages(folder).of)
+        files = _Files(folder)
+        paths = longest_paths(graph.edges, durations, files.size)
+        left = steps_left(graph, durations, ninja.targets if ninja else (), files.age)
         if expected := self._expected.get(key):  # else the run has ended
             expected.update(left)
             self._paths[key] = {"": max(paths.values(), default=0.0), **paths}
@@ -133,17 +138,25 @@ class WorkLeft:
         return (work - running) / at_once if at_once and work > running else None
 
 
-class _Ages:
-    """When the files of a folder were changed; each file is asked about once."""
+class _Files:
+    """When the files of a folder were changed, and their sizes; each file is asked about once."""
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._known: dict[str, float | None] = {}
+        self._known: dict[str, os.stat_result | None] = {}
 
-    def of(self, path: str) -> float | None:
+    def age(self, path: str) -> float | None:
+        found = self._stat(path)
+        return found.st_mtime if found else None
+
+    def size(self, path: str) -> int:
+        found = self._stat(path)
+        return found.st_size if found else 0
+
+    def _stat(self, path: str) -> os.stat_result | None:
         if path not in self._known:
             try:
-                self._known[path] = (self._folder / path).stat().st_mtime
+                self._known[path] = (self._folder / path).stat()
             except (OSError, ValueError):
                 self._known[path] = None
         return self._known[path]
@@ -180,13 +193,17 @@ def _targets(words: Iterable[str]) -> Iterator[str]:
             yield word
 
 
-def longest_paths(edges: Sequence[Edge], durations: Mapping[str, float]) -> dict[str, float]:
-    """Return the critical-path seconds from the start of each output's step to the end."""
+def longest_paths(
+    edges: Sequence[Edge], durations: Mapping[str, float], size: Size = lambda _: 0
+) -> dict[str, float]:
+    """Return the critical-path seconds from the start of each output's step to the end. A compile
+    that never ran counts with what such sources usually take.
+    """
     maker = _makers(edges)
     needs = _needs(edges, maker)
     longest = [0.0] * len(edges)
     for index in reversed(_in_order(needs)):
-        longest[index] += _seconds(edges[index], durations)
+        longest[index] += _seconds(edges[index], durations, size)
         for need in needs[index]:
             longest[need] = max(longest[need], longest[index])
     return {output: longest[index] for output, index in maker.items()}
@@ -232,10 +249,18 @@ def _in_order(needs: Sequence[set[int]]) -> list[int]:
         return []
 
 
-def _seconds(edge: Edge, durations: Mapping[str, float]) -> float:
+def _seconds(edge: Edge, durations: Mapping[str, float], size: Size) -> float:
     if edge.rule == "phony":
         return 0.0
-    return max((durations.get(output, _UNKNOWN) for output in edge.outputs), default=_UNKNOWN)
+    known = [durations[output] for output in edge.outputs if output in durations]
+    return max(known) if known else _usual(edge, size)
+
+
+def _usual(edge: Edge, size: Size) -> float:
+    source = edge.needs[0] if edge.needs else ""
+    role = role_of_source(source)
+    compiles = role is not Role.OTHER and "compil" in edge.rule.lower()
+    return usual_seconds(role, source, size(source)) if compiles else _UNKNOWN
 
 
 def _is_stale(

@@ -24,11 +24,11 @@ from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effect
 from stoker.model.events import AnyEvent, StepPauses
 from stoker.model.govern import Gc, Mode, ModeEffect, SimulationResult, StepRecord
 from stoker.model.runs import Attempt, Outcome
+from stoker.plan.chain import window as build_window
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
 Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step
 
-WINDOW = 8  # steps that the build tool starts at once, per CPU
 # Mean memory over peak if only the peak was measured: gcc 12 on C++ at -O2 and -O3, 0.76-0.83.
 TYPICAL_SHARE = 0.8
 
@@ -116,7 +116,7 @@ def simulate(
         memory=memory,
         predictor=Predictor(known),
         shape=shape,
-        window=window or WINDOW * cpus,
+        window=window or build_window(cpus),
         gc=gc,
         effects=effects or (lambda record: shipped_effects(record.peak)),
     )

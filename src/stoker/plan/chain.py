@@ -16,6 +16,7 @@ from stoker.model.value import Value
 
 _LANGUAGES = ("C", "CXX", "CUDA", "HIP")
 _JOBS = re.compile(r"(?:^|(?<=\s))(?:-j\s*\d*|--jobs(?:=\d*)?)(?=\s|$)")
+_WIDE = 512  # jobs; containers may be limited to some thousand processes
 _FILES_BESIDE = 64  # files that ninja opens besides the pipes of its jobs, or inherits
 
 
@@ -29,10 +30,12 @@ class Native(Value, frozen=True, kw_only=True):
 def window(cpus: int, files: float = inf, slots: int = 0) -> int:
     """Return the number of jobs that ninja may start, most of which only wait for admission.
 
-    ``files`` is how many a process may have open. ninja has a pipe for each of its jobs.
+    ``files`` is how many a process may have open. ninja has a pipe for each of its jobs. A long
+    step can start early only if it is in the window, but each job is two processes.
     """
     most = files - min(_FILES_BESIDE, files // 2)
-    return int(max(1, min(max(32, 8 * cpus) + slots, most)))
+    wide = max(32, min(16 * cpus, _WIDE), 8 * cpus)
+    return int(max(1, min(wide + slots, most)))
 
 
 def files_for(jobs: int) -> int:

@@ -8,6 +8,7 @@ from stoker.govern.command_line import link_identity
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage
+from stoker.knowledge.memory_priors import usual_seconds
 from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats, StepStarts
 from stoker.model.govern import (
     Basis,
@@ -26,6 +27,7 @@ from stoker.model.govern import (
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 
 GIB = 1024**3
+USUAL = usual_seconds(Role.CXX, "a.cpp")
 KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
 
 
@@ -467,11 +469,11 @@ def test_paths_that_are_known_later_change_the_order(world: World) -> None:
     assert [request.id for request in world.governor.state(1.0).waiting] == [1, 2]
     paths[8] = 50.0
     world.governor.decide(1.5)
-    assert [request.path for request in world.governor.state(1.5).waiting] == [0.0, 0.0]
+    assert [request.path for request in world.governor.state(1.5).waiting] == [USUAL, USUAL]
     world.governor.reconsider()
     world.governor.decide(1.6)
     waiting = world.governor.state(1.6).waiting
-    assert [(request.id, request.path) for request in waiting] == [(2, 50.0), (1, 0.0)]
+    assert [(request.id, request.path) for request in waiting] == [(2, 50.0), (1, USUAL)]
 
 
 def test_what_a_killed_step_asks_for_is_not_reconsidered(world: World) -> None:
@@ -759,6 +761,16 @@ def test_an_nvcc_without_threads_is_left_alone(world: World) -> None:
     assert world.governor.ended(7, done(status=1, tail=error), 2.0)
     (again,) = world.governor.state(2.0).waiting
     assert (again.faster, again.slots, again.prediction) == ((), 1, request.prediction)
+
+
+def test_without_any_measurement_the_step_that_usually_takes_longest_is_first(
+    world: World,
+) -> None:
+    world.ask(7, source="a.cpp")
+    world.ask(8, source="k.cu", archs=("80", "90"))
+    world.ask(9, source="csrc/generated/VariableType_1.cpp")
+    waiting = [request.id for request in world.governor.state(1.0).waiting]
+    assert waiting == [2, 3, 1]
 
 
 def test_contention_is_the_share_of_cpus_that_memory_keeps_idle(world: World) -> None:

@@ -28,6 +28,16 @@ def test_phony_costs_nothing_and_unknown_counts_one() -> None:
     assert longest_paths(edges, {}) == {"a.o": 1.0, "all": 0.0}
 
 
+def test_compiles_that_never_ran_count_with_what_such_sources_usually_take() -> None:
+    names = ("a.c", "a.cpp", "large.cpp", "gen/VariableType_0.cpp", "src/flash_fwd_hdim64.cu")
+    edges = tuple(edge(f"{name}.o", name, rule="CXX_COMPILER__x") for name in names)
+    size = {"large.cpp": 100_000}
+    paths = longest_paths(edges, {"known.o": 1.0}, lambda path: size.get(path, 1000))
+    assert sorted(paths, key=lambda output: paths[output]) == [
+        f"{name}.o" for name in ("a.c", "a.cpp", "large.cpp", *names[3:])
+    ]
+
+
 def test_a_cycle_does_not_hang() -> None:
     assert longest_paths((edge("a", "b"), edge("b", "a")), {}) == {"a": 0.0, "b": 0.0}
 

@@ -134,7 +134,7 @@ def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
     graphs = Graphs({})
     assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
-    assert graphs.path(1, str(tmp_path), "a.o", None) == 1.0
+    assert graphs.path(1, str(tmp_path), "a.o", None) > 0
     graphs.forget(1)
     assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
 
