@@ -20,6 +20,7 @@ from stoker.artifact.linkage import differences, read_linkage
 from stoker.artifact.reader import open_file
 from stoker.flows.governed import RunOptions, Session, session
 from stoker.flows.graphing import find_build, timings_of
+from stoker.flows.tuning_headers import headers_of
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.history import History
@@ -56,6 +57,7 @@ from stoker.plan.tuning import (
     command_of,
     order_of,
     results_of,
+    shared_header,
     trials_of,
 )
 
@@ -94,7 +96,8 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     are faster and equivalent are kept for ``--linker auto``. ``say`` gets the progress.
     """
     folder = _find(place)
-    candidates = _candidates(folder)
+    listed = list(_listed(folder))
+    candidates = _candidates(folder, listed)
     installed = _installed()
     most = 1 + len(trials())  # ways to run a compile
     seconds = wanted.budget / wanted.rounds / most * 2  # few steps are measured in all ways
@@ -104,7 +107,8 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     )
     parent = private_folder(cache() / "tune")
     with folder_of_process(parent, "steps-") as temporary:
-        bench = _Bench(sample, installed, temporary, wanted, say)
+        commands = tuple((entry.directory, entry.command) for entry in listed)
+        bench = _Bench(sample, commands, installed, temporary, wanted, say)
         with session(
             options, what=f"stoker tune {folder}", show=lambda _: None, folder=parent
         ) as governed:
@@ -157,10 +161,9 @@ def _find(place: Path) -> Path:
     return find_build(place)
 
 
-def _candidates(folder: Path) -> tuple[Sampled, ...]:
+def _candidates(folder: Path, listed: Sequence[_Listed]) -> tuple[Sampled, ...]:
     """Return the compiles and links whose output exists."""
-    listed, files = list(_listed(folder)), BuildFiles()
-    timings = timings_of(folder)
+    files, timings = BuildFiles(), timings_of(folder)
     steps = [step for entry in listed if (step := _sampled(entry, files))]
     if not any(not step.is_link for step in steps):
         raise UsageError(
@@ -240,6 +243,7 @@ class _Bench:
     def __init__(
         self,
         sample: Sequence[Sampled],
+        commands: Sequence[tuple[str, str]],
         installed: frozenset[str],
         temporary: Path,
         wanted: TuneOptions,
@@ -259,6 +263,7 @@ class _Bench:
         self.measurements: list[Measurement] = []
         self.differences: dict[tuple[int, str], tuple[str, ...]] = {}
         self.notes: list[str] = []
+        self._commands = commands
         self._temporary = temporary
         self._wanted = wanted
         self._say = say
@@ -267,6 +272,7 @@ class _Bench:
 
     def measure(self, governed: Session) -> None:
         environment = _plain(governed.environment(os.environ))
+        self._share_headers(governed, environment)
         deadline = time.monotonic() + self._wanted.budget
         rounds = range(self._wanted.rounds)
         for number, index in ((number, index) for number in rounds for index in self._order):
@@ -280,6 +286,29 @@ class _Bench:
                     self._try(governed, environment, index, trial, number)
                 if governed.stopped_by:
                     raise Terminated(governed.stopped_by)
+
+    def _share_headers(self, governed: Session, environment: Mapping[str, str]) -> None:
+        """Make the precompiled headers that sampled compiles can use, and add that way to them."""
+        spent = 0.0
+
+        def make(words: Sequence[str], folder: Path) -> bool:
+            nonlocal spent
+            before = _cpu_of_children()
+            status = governed.run(words, env=environment, cwd=folder, output=lambda _: None)
+            spent += _cpu_of_children() - before
+            return status == 0
+
+        self._say("shared headers")
+        plain = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
+        found = headers_of(self.sample, self._commands, self._temporary, make, plain)
+        for index, step in enumerate(self.sample):
+            if path := found.get(step.output):
+                self.ways[index] = (*self.ways[index], shared_header(path))
+                self.trials = tuple({t.name: t for t in (*self.trials, shared_header(""))}.values())
+        if found:
+            count = len(set(found.values()))
+            headers = "1 shared header" if count == 1 else f"{count} shared headers"
+            self.notes.append(f"{headers} took {spent:.1f} s of CPU time to make, once for a build")
 
     @property
     def _order(self) -> list[int]:

@@ -98,10 +98,16 @@ def command_of(trial: Trial, command: Sequence[str]) -> tuple[str, ...]:
     return (
         *wrapper,
         trial.program or program,
+        *(("-include", trial.header) if trial.header else ()),
         *mode_options(trial.mode),
         *words,
         *trial.adds,
     )
+
+
+def shared_header(path: str) -> Trial:
+    """Return the way to compile with a precompiled header."""
+    return Trial(name="shared headers", topic=Topic.HEADERS, header=path)
 
 
 def order_of(trials: Sequence[Trial], number: int) -> tuple[Trial, ...]:
@@ -217,6 +223,7 @@ def advise(results: Sequence[TrialResult]) -> tuple[Advice, ...]:
     """Return the settings that the results support."""
     return (
         *_memory_advice(results),
+        *_header_advice(results),
         *_linker_advice(results),
         *_thread_advice(results),
         *_cache_advice(results),
@@ -235,6 +242,14 @@ def _memory_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
     else:
         why = f"{saved}, but the objects record it; it is used if memory is short"
         yield Advice(setting='gc = "always"', why=why)
+
+
+def _header_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
+    for found in results:
+        if found.topic is Topic.HEADERS and found.time and found.time.is_gain:
+            taken = f"{len(found.steps)} of the sampled compiles take {_percent(found.time.ratio)}"
+            why = f"{taken} of the time, {found.same} of their objects are identical"
+            yield Advice(setting='shared_headers = "auto"', why=why)
 
 
 def _linker_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:

@@ -1,0 +1,80 @@
+"""Shared headers for the sample of `stoker tune`: chosen as `--shared-headers auto` does, from the
+sampled compiles and others with the same flags, and made in a temporary folder.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from stoker.flows.sharing import chosen_headers, scan_of
+from stoker.headers.choice import largest
+from stoker.headers.commands import compiles_in, making_command
+from stoker.headers.files import HeaderFolder
+from stoker.model.headers import Compile, Scan, SharedHeader
+from stoker.model.tuning import Sampled
+from stoker.outside.files import remove_tree
+
+_MOST_SCANNED = 40  # compiles with the same flags that are scanned
+
+Scanned = tuple[Compile, Scan]
+# Runs a command in a folder; returns whether it succeeded.
+Make = Callable[[Sequence[str], Path], bool]
+
+
+def headers_of(
+    sample: Sequence[Sampled],
+    commands: Iterable[tuple[str, str]],
+    place: Path,
+    make: Make,
+    environment: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the header that each sampled output can use, as a value of -include. ``commands`` are
+    those of the whole build, each with its folder.
+    """
+    kept, found = HeaderFolder(place), {}
+    try:
+        for group in _groups(sample, commands):
+            scanned = [(c, scan) for c in group if (scan := scan_of(c, environment))]
+            if scanned:
+                headers = list(chosen_headers(scanned, kept, environment))
+                found |= _made(sample, scanned, headers, kept, place, make)
+    finally:
+        remove_tree(kept.path)
+    return found
+
+
+def _groups(
+    sample: Sequence[Sampled], commands: Iterable[tuple[str, str]]
+) -> Iterable[list[Compile]]:
+    """Return the compiles that could share a header with a sampled one, the sampled ones first."""
+    groups: defaultdict[tuple[str, ...], list[Compile]] = defaultdict(list)
+    outputs = {step.output for step in sample}
+    for folder, line in commands:
+        for each in compiles_in([line], folder):
+            groups[each.group].append(each)
+    for group in groups.values():
+        if any(each.output in outputs for each in group):
+            yield sorted(group, key=lambda each: each.output not in outputs)[:_MOST_SCANNED]
+
+
+def _made(
+    sample: Sequence[Sampled],
+    scanned: Sequence[Scanned],
+    headers: Sequence[SharedHeader],
+    kept: HeaderFolder,
+    place: Path,
+    make: Make,
+) -> dict[str, str]:
+    """Make the headers that sampled compiles use."""
+    outputs, found, good = {step.output for step in sample}, {}, {}
+    for each, scan in scanned:
+        header = largest(headers, scan) if each.output in outputs else None
+        if header is None:
+            continue
+        path = place / f"{header.name}.hpp"
+        if header.name not in good:
+            words = making_command(header, str(kept.write_source(header)), f"{path}.gch")
+            good[header.name] = make(words, Path(each.folder))
+        if good[header.name]:
+            found[each.output] = str(path)
+    return found
