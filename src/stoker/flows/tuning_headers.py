@@ -31,7 +31,8 @@ def headers_of(
     """Return the header that each sampled output can use, as a value of -include. ``commands`` are
     those of the whole build, each with its folder.
     """
-    kept, found = HeaderFolder(place), {}
+    kept = HeaderFolder(place)
+    found: dict[str, str] = {}
     try:
         for group in _groups(sample, commands):
             scanned = [(c, scan) for c in group if (scan := scan_of(c, environment))]
@@ -66,7 +67,9 @@ def _made(
     make: Make,
 ) -> dict[str, str]:
     """Make the headers that sampled compiles use."""
-    outputs, found, good = {step.output for step in sample}, {}, {}
+    outputs = {step.output for step in sample}
+    found: dict[str, str] = {}
+    good: dict[str, bool] = {}
     for each, scan in scanned:
         header = largest(headers, scan) if each.output in outputs else None
         if header is None:

@@ -247,8 +247,11 @@ def _memory_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
 def _header_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
     for found in results:
         if found.topic is Topic.HEADERS and found.time and found.time.is_gain:
-            taken = f"{len(found.steps)} of the sampled compiles take {_percent(found.time.ratio)}"
-            why = f"{taken} of the time, {found.same} of their objects are identical"
+            objects = f"{found.same} of {len(found.steps)} objects are identical"
+            why = (
+                f"compiles with them take {_percent(found.time.ratio)} of the time, and {objects}; "
+                'without a compiler cache only: cache = "none"'
+            )
             yield Advice(setting='shared_headers = "auto"', why=why)
 
 
