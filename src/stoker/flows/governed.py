@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,12 +25,9 @@ from stoker.flows.cached import (
 )
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
-from stoker.govern.history import History
-from stoker.govern.includes import read_includes
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
-from stoker.headers.files import HeaderFolder
 from stoker.machine.counters import KillCounter, read_written
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
@@ -49,6 +46,9 @@ from stoker.outside.folders import current_folder, private_folder
 from stoker.plan.caching import chain_environment
 from stoker.plan.chain import files_for, governed_environment
 from stoker.plan.storage import choose_scratch
+
+if TYPE_CHECKING:  # most runs share no headers
+    from stoker.headers.files import HeaderFolder
 
 Show = Callable[[AnyEvent], None]
 Echo = Callable[[bytes], None]
@@ -227,12 +227,17 @@ class Session:
 
     def _keep_includes(self, run: int) -> None:
         """Add the headers of all completed steps to the history, for comparisons of runs."""
+        from stoker.govern.history import History  # a run starts sooner without sqlite3
+        from stoker.govern.includes import read_includes
+
         try:
             with History() as history:
                 attempts = history.attempts(run)
                 steps = [each.record.step for each in attempts if each.outcome is Outcome.DONE]
                 began = time.time() - (time.monotonic() - self._began)
-                history.add_includes(run, read_includes(str(current_folder()), steps, began=began))
+                includes = read_includes(str(current_folder()), steps, began=began)
+                if includes.steps:
+                    history.add_includes(run, includes)
         except StorageError as error:
             text = f"the headers of this run are not in the history: {error}"
             self._show(Warned(at=time.monotonic() - self._began, text=text))
