@@ -209,12 +209,13 @@ class PageView(View):
             page += page_lines(self._latest, columns, room)
         else:
             page.append(self._stage or "waiting for the first step")
-        rows = "".join(
-            f"{shortened(plain(line), columns)}\x1b[K\r\n" for line in [*page, "", *notes][:lines]
-        )
+        # A line is cleared before it is written: after a full line the cursor is still on its last
+        # column. The last line also clears what is below.
+        rows = [shortened(plain(line), columns) for line in [*page, "", *notes][:lines]]
+        text = "".join(f"\x1b[2K{row}\r\n" for row in rows[:-1]) + f"\x1b[J{rows[-1]}"
         start = "" if self._open else "\x1b[?1049h\x1b[?25l"
         self._open = True
-        self.write(f"{start}\x1b[H\x1b[?7l{rows.removesuffix(chr(13) + chr(10))}\x1b[J\x1b[?7h")
+        self.write(f"{start}\x1b[H\x1b[?7l{text}\x1b[?7h")
 
 
 def make_view(progress: Progress, stream: TextIO) -> View:

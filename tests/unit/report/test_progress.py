@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from typing import TextIO
 
 import pytest
@@ -256,6 +257,8 @@ def test_a_page_names_the_stage_even_if_it_has_no_steps() -> None:
     assert "configure running" in pages[1]
     assert "compile  [" in pages[2]
     assert "verify  [" in pages[3]
+    # An erasure after a line as wide as the terminal would take its last character.
+    assert re.findall(r"(?<!\n)(?<!\?7l)\x1b\[\d?[JK]", shown) == []
 
 
 def test_a_reader_that_has_gone_does_not_stop_the_build() -> None:
