@@ -43,7 +43,7 @@ _PACES = 15  # latest steps from which the machine's speed is estimated
 _ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
-# What a mode may change at most; more is due to other changes, or to the load of the machine.
+# What a mode may change of a peak at most; more is due to other changes.
 _SAVES = (0.3, 1.0)
 _COSTS = (1.0, 2.0)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
@@ -91,8 +91,10 @@ class Predictor:
         self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
-        # Peak and seconds as measured in other modes, by key.
-        self._modes: defaultdict[str, dict[Mode, tuple[int, float]]] = defaultdict(dict)
+        # Peaks as measured in other modes, by key.
+        self._modes: defaultdict[str, dict[Mode, int]] = defaultdict(dict)
+        # What modes were seen to change, by source: it hardly depends on flags.
+        self._effects: defaultdict[tuple[Role, str], dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         self._paces: deque[float] = deque(maxlen=_PACES)
         for row in rows:
@@ -125,10 +127,12 @@ class Predictor:
         self._by_source[step.role, step.source].append(sample)
         for folder in _folders(step):
             self._by_folder[step.role, folder].append(sample)
+        for effect in self._learned_effects(step):
+            self._effects[step.role, step.source][effect.mode] = effect
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
-        self._modes[row.step.key][row.mode] = row.peak, row.seconds
+        self._modes[row.step.key][row.mode] = row.peak
         learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
         effect = next(learned, measured_effect(row.mode, row.peak))
         integral = row.byte_seconds
@@ -142,25 +146,23 @@ class Predictor:
 
     def effects(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured, else by shipped figures."""
-        known = {effect.mode: effect for effect in self._learned_effects(step)}
+        known = self._effects.get((step.role, step.source), {})
         peak = self._amounts(step, *self._samples_for(step)).peak
         return tuple(known.get(effect.mode, effect) for effect in shipped_effects(peak))
 
     def _learned_effects(self, step: Step) -> Iterator[ModeEffect]:
-        """Yield what modes change of a step that was measured in them and in the default mode."""
+        """Yield what modes change of a step that was measured in them and in the default mode. Only
+        memory is learned: durations differ more from build to build than modes change them.
+        """
         seen, samples = self._modes.get(step.key, {}), self._by_key.get(step.key, ())
         default = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
         if not default:
             return
-        latest = default[-1]
-        peak, seconds = latest.peak * prior_of(step).peak, latest.seconds * nvcc_rounds(step)
-        for mode, (other_peak, other_seconds) in seen.items():
-            bounds = (_COSTS, _SAVES) if mode is Mode.FAST else (_SAVES, _COSTS)
-            yield ModeEffect(
-                mode=mode,
-                memory=_within(bounds[0], other_peak / max(1, peak)),
-                seconds=_within(bounds[1], other_seconds / max(_SHORTEST, seconds)),
-            )
+        peak = default[-1].peak * prior_of(step).peak
+        for mode, other in seen.items():
+            bounds = _COSTS if mode is Mode.FAST else _SAVES
+            memory = _within(bounds, other / max(1, peak))
+            yield replace(measured_effect(mode, other), mode=mode, memory=memory)
 
     def faster(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what threads change of a step of nvcc that is predicted with one: as measured,

@@ -11,7 +11,7 @@ from stoker.govern.governor import Slope
 from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase, make_policy
 from stoker.govern.policy import NAMES, Policy, Queue, after_oom, after_preemption, urgency
 from stoker.model.errors import UsageError
-from stoker.model.govern import Basis, Reason, Request, State
+from stoker.model.govern import Basis, Mode, ModeEffect, Reason, Request, State
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -206,6 +206,14 @@ def test_out_of_memory_means_twice_as_much_then_alone_then_never() -> None:
     assert second is not None
     assert (second.prediction.high, second.slots, second.ooms) == (9 * GB, 0, 2)
     assert after_oom(make.running(second), observed=9 * GB) is None
+
+
+def test_after_running_out_of_memory_a_step_takes_no_more_than_by_default() -> None:
+    effects = (ModeEffect(mode=Mode.FAST, memory=1.5, seconds=0.9),)
+    fast = replace(make.request(1, GB), effects=effects).in_mode(Mode.FAST)
+    again = after_oom(make.running(fast, peak=GB), observed=GB)
+    assert again is not None
+    assert again.mode is Mode.DEFAULT
 
 
 # -- growth -------------------------------------------------------------------------------------

@@ -384,6 +384,8 @@ def test_factors_of_a_step_are_learned_once_both_modes_were_measured() -> None:
     predictor.learn(measured("a.cc", 1.8, 11.0, Mode.LEAN))
     predictor.learn(measured("a.cc", 2.2, 9.0, Mode.FAST))
     fast, lean, low = predictor.effects(step("a.cc"))
-    assert (lean.memory, lean.seconds) == pytest.approx((0.9, 1.1), rel=0.01)
-    assert (fast.memory, fast.seconds) == pytest.approx((1.1, 0.9), rel=0.01)
+    assert (fast.memory, lean.memory) == pytest.approx((1.1, 0.9), rel=0.01)
+    assert (fast.seconds, lean.seconds) == (shipped[0].seconds, shipped[1].seconds)
     assert low == shipped[2]
+    other_flags = replace(step("a.cc"), key="other flags")
+    assert predictor.effects(other_flags) == (fast, lean, low)
