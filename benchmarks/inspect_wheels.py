@@ -1,6 +1,6 @@
 """How fast `stoker inspect` reads official wheels, and the same next to NVIDIA's cuobjdump.
 
-    python benchmarks/inspect.py WHEEL... [--cuobjdump PATH] [--json FILE]
+    python benchmarks/inspect_wheels.py WHEEL... [--cuobjdump PATH] [--json FILE]
 
 Wheels come from the package index, for example:
     pip download --no-deps --only-binary=:all: --platform manylinux_2_28_x86_64 \
