@@ -34,7 +34,7 @@ static int usage(FILE *stream, int status)
             "  --protocol-selftest   print example messages, then the fields of stdin's messages\n"
             "\n"
             "Set by `stoker run`: STOKER_SOCKET, STOKER_RUN, STOKER_PROCESS, STOKER_SCRATCH,\n"
-            "STOKER_LOCKS.\n");
+            "STOKER_LOCKS, STOKER_SLOTS.\n");
     return status;
 }
 

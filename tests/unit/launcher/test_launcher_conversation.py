@@ -359,3 +359,22 @@ def test_a_custom_command_gets_no_options(launch: Launch, governor: ScriptedGove
     step.expect("started")
     step.expect("done")
     assert result(process) == (0, b"word\n", b"")
+
+
+def test_a_remote_command_says_how_many_jobs_the_workers_take_and_keeps_our_library(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    """A compiler that it starts here can ask by itself, and says within which step."""
+    shown = 'echo "$STOKER_CUSTOM $STOKER_STEP $LD_PRELOAD"; exit 3'
+    library = "/nowhere/libstoker-preload.so"
+    launch.environment |= {"STOKER_SLOTS": "40", "LD_PRELOAD": library}
+    process = launch("--remote", "/bin/sh", "-c", shown)
+    step = governor.accept()
+    assert step.expect("ask")[3:6] == [b"40", b"0", b"remote"]
+    for last in (False, True):  # its output is kept until the attempt counts
+        step.say("run", "7", "--param=one=1")
+        step.expect("started")
+        assert f"7  {library}".encode() in step.expect("done")[6]
+        step.say("release" if last else "again")
+    status, out, _ = result(process)
+    assert (status, out) == (3, f"7  {library}\n".encode())
