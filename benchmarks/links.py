@@ -1,6 +1,7 @@
 """Links of a large library, and the cycle of a change in one file, with each installed linker.
 
     python benchmarks/links.py [--units 12] [--rounds 5] [--work DIR] [--json FILE]
+    python benchmarks/links.py --table
 
 Generates C++ sources full of templates, compiles them with debug information, and links one shared
 library of more than 100 MB. Every linker links the same objects in interleaved rounds, and the file
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,7 +81,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, help="keep the objects here and use them again")
     parser.add_argument("--json", type=Path, default=RESULTS / f"links-{platform.machine()}.json")
+    parser.add_argument("--table", action="store_true", help="only print the stored result")
     wanted = parser.parse_args()
+    if wanted.table:
+        print("\n".join(table(json.loads((RESULTS / "links-aarch64.json").read_text()))))
+        return
     with tempfile.TemporaryDirectory(dir=wanted.work and wanted.work.parent) as temporary:
         folder = wanted.work or Path(temporary, "build")
         found = measured(folder, wanted.units, wanted.rounds)
@@ -114,6 +120,22 @@ def measured(folder: Path, units: int, rounds: int) -> Row:
     }
 
 
+def table(found: Row) -> Iterator[str]:
+    """Yield the lines of the table that the documentation shows."""
+    machine = found["machine"]
+    cpus = f"{machine['cpus']} CPUs ({machine['cpu']})"
+    large = f"library of {found['library_bytes'] / 1e6:.0f} MB, {cpus}"
+    yield f"| {large} | link | CPU time | change of one file |"
+    yield "|---|---|---|---|"
+    for row in found["rows"]:
+        name = machine["linkers"][row["linker"]].partition(" (compatible")[0]
+        cycle = f"{row['cycle_s']:.0f} s"
+        if "problem" in row:
+            yield f"| {name} | fails, repeated by default | | {cycle} |"
+        else:
+            yield f"| {name} | {row['wall_s']:.0f} s | {row['cpu_s']:.1f} s | {cycle} |"
+
+
 def row_of(
     folder: Path, mode: Mode, links: dict[Mode, list[Row]], cycles: dict[Mode, list[float]]
 ) -> Row:
@@ -143,8 +165,8 @@ def cycle_row(seconds: list[float]) -> Row:
 
 def machine(modes: list[Mode]) -> Row:
     version = subprocess.run(["ld", "--version"], capture_output=True, text=True, check=True)
-    info = Path("/proc/cpuinfo").read_text()
-    names = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
+    listed = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
+    names = [line.partition(":")[2].strip() for line in listed.splitlines() if "Model name" in line]
     return {
         "architecture": platform.machine(),
         "cpu": names[0] if names else "unknown",

@@ -57,7 +57,14 @@ def test_every_how_to_is_in_the_index() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/install.md"])
-def test_the_table_of_environments_is_the_measured_one(page: str) -> None:
-    script = [sys.executable, str(ROOT / "benchmarks/environment.py"), "--table"]
+@pytest.mark.parametrize(
+    ("page", "benchmark"),
+    [
+        ("README.md", "environment"),
+        ("docs/how-to/install.md", "environment"),
+        ("docs/how-to/tune.md", "links"),
+    ],
+)
+def test_a_table_of_figures_is_the_measured_one(page: str, benchmark: str) -> None:
+    script = [sys.executable, str(ROOT / f"benchmarks/{benchmark}.py"), "--table"]
     assert subprocess.check_output(script, text=True) in (ROOT / page).read_text()

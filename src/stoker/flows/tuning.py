@@ -34,6 +34,7 @@ from stoker.model.errors import (
     StorageError,
     Terminated,
     UsageError,
+    unreadable,
 )
 from stoker.model.govern import Collector, Gc, Mode, NvccThreads, Role
 from stoker.model.graph import Timing
@@ -187,8 +188,12 @@ def _listed(folder: Path) -> Iterator[_Listed]:
     """Yield all commands: those of ninja with their response files written out, else those of the
     compilation database, which has no links.
     """
+    database = folder / "compile_commands.json"
     if not (folder / "build.ninja").is_file():
-        yield from _decoded((folder / "compile_commands.json").read_bytes(), folder)
+        try:
+            yield from _decoded(database.read_bytes(), folder)
+        except OSError as error:
+            raise unreadable(database, error) from error
         return
     ask = ["ninja", "-C", str(folder), "-t", "compdb"]
     plain, whole = (

@@ -222,8 +222,9 @@ class Governor:
         self._repeats: Counter[int] = Counter()
 
     def link_with(self, run: int, choice: LinkerChoice) -> None:
-        """Set the linkers of a run."""
-        self._linkers[run] = choice
+        """Set the linkers of a run; without a choice no command line has to be looked at."""
+        if choice.measured or choice.every is not Mode.DEFAULT:
+            self._linkers[run] = choice
 
     # -- what launchers say ----------------------------------------------------------------------
 
