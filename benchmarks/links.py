@@ -123,7 +123,7 @@ def measured(folder: Path, units: int, rounds: int) -> Row:
 def table(found: Row) -> Iterator[str]:
     """Yield the lines of the table that the documentation shows."""
     machine = found["machine"]
-    cpus = f"{machine['cpus']} CPUs ({machine['cpu']})"
+    cpus = f"{machine['cpus']} CPUs ({machine['cpu']}), load {machine['load_average'][0]:.0f}"
     large = f"library of {found['library_bytes'] / 1e6:.0f} MB, {cpus}"
     yield f"| {large} | link | CPU time | change of one file |"
     yield "|---|---|---|---|"
