@@ -70,6 +70,7 @@ _LONGEST_LINE = 100_000  # bytes of words above which they go into a response fi
 _TAIL = 4000  # bytes of output that a failed command keeps
 _CHUNK = 1 << 20
 _TIMEOUT_S = 120.0
+_SHORTEST_S = 0.5  # the launcher samples memory too rarely to know the peak of a shorter step
 
 
 class TuneOptions(Value, frozen=True, kw_only=True):
@@ -100,8 +101,7 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     listed = list(_listed(folder))
     candidates = _candidates(folder, listed)
     installed = _installed()
-    most = 1 + len(trials())  # ways to run a compile
-    seconds = wanted.budget / wanted.rounds / most * 2  # few steps are measured in all ways
+    seconds = wanted.budget / wanted.rounds
     sample = choose_sample(candidates, count=wanted.steps, seed=wanted.seed, seconds=seconds)
     options = replace(
         run, gc=Gc.OFF, nvcc_threads=NvccThreads.OFF, chain=ChainOptions(cache=Engine.NONE)
@@ -110,6 +110,7 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     with folder_of_process(parent, "steps-") as temporary:
         commands = tuple((entry.directory, entry.command) for entry in listed)
         bench = _Bench(sample, commands, installed, temporary, wanted, say)
+        bench.notes += _left_out(candidates, sample)
         with session(
             options, what=f"stoker tune {folder}", show=lambda _: None, folder=parent
         ) as governed:
@@ -117,6 +118,13 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
             summary = governed.finish(0)
     bench.add_peaks(summary.run if summary else None)
     return _tuning(folder, wanted, bench)
+
+
+def _left_out(candidates: Sequence[Sampled], sample: Sequence[Sampled]) -> Iterator[str]:
+    """Yield what the budget does not suffice for."""
+    for kind in dict.fromkeys(step.kind for step in candidates):
+        if kind not in {step.kind for step in sample}:
+            yield f"no {kind.value} was measured: each takes too long for this --budget"
 
 
 def _tuning(folder: Path, wanted: TuneOptions, bench: "_Bench") -> Tuning:
@@ -374,10 +382,16 @@ class _Bench:
         with suppress(StorageError), History() as history:
             attempts = history.attempts(run) if run else ()
             records = {attempt.record.step.output: attempt.record for attempt in attempts}
+        short = {
+            found.step
+            for found, output in zip(self.measurements, self._outputs, strict=True)
+            if output in records and records[output].seconds < _SHORTEST_S
+        }
         for number, output in enumerate(self._outputs):
             if record := records.get(output):
-                found = replace(self.measurements[number], wall_s=record.seconds, peak=record.peak)
-                self.measurements[number] = found
+                found = replace(self.measurements[number], wall_s=record.seconds)
+                peak = 0 if found.step in short else record.peak
+                self.measurements[number] = replace(found, peak=peak)
 
     def _compare(self, index: int, trial: Trial, output: Path) -> None:
         """Compare a link with that of the default linker, which is the first of each round 0."""

@@ -23,6 +23,7 @@ from stoker.model.tuning import (
 
 _MOST_OTHERS = 2  # links, and kernels
 _WORTHWHILE = 0.05  # a smaller gain is not worth a setting
+_OF_COMPILES = (Topic.MEMORY, Topic.DEBUG, Topic.COMPILER, Topic.CACHE)
 _UNKNOWN_SECONDS = 5.0  # of a step that was never measured
 
 
@@ -30,31 +31,39 @@ def choose_sample(
     candidates: Iterable[Sampled], *, count: int, seed: int, seconds: float
 ) -> tuple[Sampled, ...]:
     """Return the steps to measure: compiles, half of them the heaviest and half of them at random,
-    then the heaviest kernels and links. ``seconds`` is the most that one execution of all of them
-    should take; if every compile takes longer, the shortest one is measured.
+    then the heaviest kernels and links. ``seconds`` is the most that one round should take: half of
+    it is for compiles. If every compile takes longer, the shortest one is measured.
     """
     known = sorted(candidates, key=lambda step: (-_seconds(step), step.output))
     compiles, kernels, links = ([s for s in known if s.kind is kind] for kind in Kind)
-    heavy = list(_within(compiles, seconds / 2, -(-count // 2)))
+    heavy = list(_within(compiles, seconds / 4, -(-count // 2)))
     rest = [step for step in compiles if step not in heavy]
     random.Random(seed).shuffle(rest)
-    left = seconds - sum(map(_seconds, heavy))
+    left = seconds / 2 - sum(map(_cost, heavy))
     chosen = [*heavy, *_within(rest, left, count - len(heavy))] or compiles[-1:]
-    left = max(seconds / 3, seconds - sum(map(_seconds, chosen)))
     others = min(_MOST_OTHERS, count)
-    return (*chosen, *_within(kernels, left, others), *_within(links, left, others))
+    linked = list(_within(links, seconds / 2, others))
+    left = seconds / 2 - sum(map(_cost, linked))
+    return (*chosen, *_within(kernels, left, others), *linked)
 
 
 def _seconds(step: Sampled) -> float:
     return _UNKNOWN_SECONDS if step.seconds is None else step.seconds
 
 
+def _cost(step: Sampled) -> float:
+    """Return the seconds of one round, if the step runs in all ways of its kind."""
+    topics = {Kind.LINK: (Topic.LINKER,), Kind.KERNEL: (Topic.THREADS,)}.get(step.kind)
+    ways = sum(row.topic in (topics or _OF_COMPILES) for row in trials())
+    return _seconds(step) * (1 + ways)
+
+
 def _within(steps: Iterable[Sampled], seconds: float, count: int) -> Iterator[Sampled]:
     """Yield the first steps that take no longer in all."""
     left, taken = seconds, 0
     for step in steps:
-        if taken < count and _seconds(step) <= left:
-            taken, left = taken + 1, left - _seconds(step)
+        if taken < count and _cost(step) <= left:
+            taken, left = taken + 1, left - _cost(step)
             yield step
 
 

@@ -64,12 +64,12 @@ def names(steps: tuple[Sampled, ...]) -> list[str]:
 def test_the_sample_has_the_heaviest_and_random_steps_and_the_heaviest_links() -> None:
     steps = [compiled(f"s{n}", float(n)) for n in range(20)] + [linked("a", 1), linked("b", 9)]
     steps.append(linked("c", 5))
-    chosen = choose_sample(steps, count=6, seed=1, seconds=1000)
+    chosen = choose_sample(steps, count=6, seed=1, seconds=10_000)
     assert names(chosen)[:3] == ["s19.cc", "s18.cc", "s17.cc"]
     assert len(set(names(chosen)[3:6]) - {"s19.cc", "s18.cc", "s17.cc"}) == 3
     assert names(chosen)[6:] == ["b.so", "c.so"]
-    assert choose_sample(steps, count=6, seed=1, seconds=1000) == chosen
-    others = {tuple(names(choose_sample(steps, count=6, seed=n, seconds=1000))) for n in range(9)}
+    assert choose_sample(steps, count=6, seed=1, seconds=10_000) == chosen
+    others = {tuple(names(choose_sample(steps, count=6, seed=n, seconds=10_000))) for n in range(9)}
     assert len(others) > 1
 
 
