@@ -1,6 +1,6 @@
 """What shared headers bring on a real project: CPU time, objects and dependency files.
 
-    python benchmarks/headers.py BUILD [--sample 16] [--choice 150] [--json FILE]
+    python benchmarks/headers.py BUILD [--sample 16] [--choice 150] [--any-order] [--json FILE]
 
 BUILD is a folder configured for ninja, with its generated sources made. Of its largest group of
 compiles with the same flags, --choice random ones are scanned to choose the headers, and --sample
@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.flows.sharing import chosen_headers, ninja_compiles, scan_of
-from stoker.headers.choice import largest
+from stoker.headers.choice import largest, twins
 from stoker.headers.commands import making_command, scan_command
 from stoker.headers.files import HeaderFolder
 from stoker.model.headers import Compile, Scan, SharedHeader
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=16)
     parser.add_argument("--choice", type=int, default=150)
     parser.add_argument("--scans", type=Path, help="keep the scans in this file, and use them")
+    parser.add_argument("--any-order", action="store_true", help="as --shared-headers always")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "headers.json")
     arguments = parser.parse_args()
@@ -45,19 +46,21 @@ def main() -> None:
     random.Random(arguments.seed).shuffle(members)
     scanned = scans_of(members, arguments.choice, arguments.scans)
     folder = HeaderFolder(arguments.build)
-    headers = list(chosen_headers(scanned, folder, os.environ))
-    used = {each.output: largest(headers, scan) for each, scan in scanned}
+    ordered = not arguments.any_order
+    headers = list(chosen_headers(scanned, folder, os.environ, ordered=ordered))
+    used = {each.output: largest(headers, scan, ordered=ordered) for each, scan in scanned}
     found: dict[str, object] = {
         "benchmark": "headers: measured",
         "machine": machine(group[1]),
+        "sharing": "auto" if ordered else "always",
         "group": {"compiles": size, "scanned": len(scanned)},
         "uses": sum(header is not None for header in used.values()),
         "headers": [made(header, folder) for header in headers],
         "rows": [],
     }
     rows: list[dict[str, object]] = []
-    for turn, (each, _) in enumerate(scanned[: arguments.sample]):
-        rows.append(compared(each, used[each.output], folder, turn))
+    for turn, (each, scan) in enumerate(scanned[: arguments.sample]):
+        rows.append(compared(each, scan, used[each.output], folder, turn))
         print(rows[-1], flush=True)
         found |= {"rows": rows, **totals(rows, found["headers"], size)}
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
@@ -107,7 +110,7 @@ def made(header: SharedHeader, folder: HeaderFolder) -> dict[str, object]:
 
 
 def compared(
-    each: Compile, header: SharedHeader | None, folder: HeaderFolder, turn: int
+    each: Compile, scan: Scan, header: SharedHeader | None, folder: HeaderFolder, turn: int
 ) -> dict[str, object]:
     """Compile with and without the header, in an order that alternates."""
     row: dict[str, object] = {
@@ -129,7 +132,9 @@ def compared(
     (without_s, one, listed, said), (with_s, other, listed_with, said_with) = (
         results[name] for name, _ in orders
     )
+    # The launcher removes the header itself, and adds what gcc takes for a file in the header.
     others = {path for path in listed_with if not path.startswith(str(folder.path))}
+    others.update(twins(header, scan))
     return row | {
         "header": len(header.scan.inclusions),
         "without_s": without_s,

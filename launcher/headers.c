@@ -1,7 +1,8 @@
 /* Shared headers: precompiled headers that the compiles of a build use without a change to their
  * command lines. The flow writes a folder (STOKER_HEADERS) before the build:
  *
- *   uses/HASH      a compile: the header's name, its folder and its words, each ended by a zero byte
+ *   uses/HASH      a compile: the header's name, dependencies that gcc will miss, the folder and the
+ *                  words of the command, each ended by a zero byte
  *   NAME.hpp.gch   the header; there is no NAME.hpp, so gcc fails if it rejects the header
  *   NAME.hpp.gch.said  the warnings of the headers in it, which each compile prints as it would without
  *   NAME.begun     touched before the header was made
@@ -24,7 +25,7 @@ enum { MOST_REFUSED = 3 };
 
 /* A launcher runs one command. */
 static char name[NAME_MAX], path[PATH_MAX];
-static const char *folder;
+static const char *folder, *twins;
 
 /* ---- files -----------------------------------------------------------------------------------*/
 
@@ -107,12 +108,16 @@ static bool find_name(char **command, const char *here, const char *output)
     char *bytes = content(path, &length);
     if (!bytes)
         return false;
-    const char *where = bytes + strlen(bytes) + 1, *end = bytes + length;
+    const char *end = bytes + length, *same = bytes + strlen(bytes) + 1;
+    const char *where = same < end ? same + strlen(same) + 1 : end;
     bool found = where < end && strlen(bytes) < sizeof name && strcmp(where, here) == 0 &&
                  same_words(where + strlen(where) + 1, end, command);
-    if (found)
+    if (found) {
         strcpy(name, bytes);
-    free(bytes);
+        twins = same;
+    } else {
+        free(bytes);
+    }
     return found;
 }
 
@@ -176,41 +181,62 @@ struct dependency {
     size_t length;
 };
 
-static bool is_repeated(const struct dependency *all, size_t count, struct dependency one)
+/* A rule that is being written; its first word is the target. */
+struct rule {
+    FILE *stream;
+    struct dependency *words;
+    size_t count, column;
+};
+
+static bool is_written(const struct rule *rule, struct dependency word)
 {
-    for (size_t at = 1; at < count; at++)
-        if (all[at].length == one.length && memcmp(all[at].text, one.text, one.length) == 0)
+    for (size_t at = 1; at < rule->count; at++)
+        if (rule->words[at].length == word.length &&
+            memcmp(rule->words[at].text, word.text, word.length) == 0)
             return true;
     return false;
 }
 
-/* Writes the first rule without the header's own file and without repetitions. What follows it, the
- * rules of -MP, loses the header's rule. */
-static void write_rule(FILE *stream, const char *at)
+/* Adds the words of a text up to the end of its first line, without the shared header itself and
+ * without repetitions. Returns where the text goes on. */
+static const char *add_words(struct rule *rule, const char *at)
 {
-    size_t count = 0, most = strlen(at) / 2 + 1, own = strlen(folder), column = 0;
-    struct dependency *all = calloc(most, sizeof *all), one;
-    while (all && count < most && (one.length = next_dependency(&at)) > 0) {
-        one.text = at;
-        at += one.length;
-        bool ours = one.length > own && memcmp(one.text, folder, own) == 0;
-        if (!ours && !is_repeated(all, count, one)) {
-            all[count++] = one;
-            bool wraps = column > 0 && column + one.length > 76;
-            column = wraps ? 1 + one.length : column + 1 + one.length;
-            fprintf(stream, "%s%.*s", count == 1 ? "" : wraps ? " \\\n " : " ", (int)one.length, one.text);
+    size_t own = strlen(folder);
+    for (struct dependency word; (word.length = next_dependency(&at)) > 0;) {
+        word.text = at;
+        at += word.length;
+        bool ours = word.length > own && memcmp(word.text, folder, own) == 0;
+        if (!ours && !is_written(rule, word)) {
+            bool wraps = rule->column > 0 && rule->column + word.length > 76;
+            const char *before = rule->count == 0 ? "" : wraps ? " \\\n " : " ";
+            fprintf(rule->stream, "%s%.*s", before, (int)word.length, word.text);
+            rule->column = wraps ? 1 + word.length : rule->column + 1 + word.length;
+            rule->words[rule->count++] = word;
         }
         if (*at == '\n')
             break;
     }
+    return at;
+}
+
+/* Writes a dependency file again. The rules of -MP behind the first one lose that of the header. */
+static bool write_rules(FILE *stream, const char *at)
+{
+    size_t most = (strlen(at) + strlen(twins)) / 2 + 2;
+    struct rule rule = {stream, calloc(most, sizeof *rule.words), 0, 0};
+    if (!rule.words)
+        return false;
+    at = add_words(&rule, at);
+    add_words(&rule, twins);
     fputc('\n', stream);
     for (at += *at == '\n'; *at;) {
         size_t line = strcspn(at, "\n");
-        if (strncmp(at, folder, own) != 0)
+        if (strncmp(at, folder, strlen(folder)) != 0)
             fprintf(stream, "%.*s\n", (int)line, at);
         at += line + (at[line] == '\n');
     }
-    free(all);
+    free(rule.words);
+    return !ferror(stream);
 }
 
 bool headers_used(char **command)
@@ -221,8 +247,7 @@ bool headers_used(char **command)
     FILE *stream = bytes ? fopen(file, "we") : NULL;
     bool whole = !file;
     if (stream) {
-        write_rule(stream, bytes);
-        whole = !ferror(stream);
+        whole = write_rules(stream, bytes);
         whole = fclose(stream) == 0 && whole;
     }
     free(bytes);

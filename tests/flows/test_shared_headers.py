@@ -1,5 +1,6 @@
 """Builds of a small project whose sources share precompiled headers: real gcc and ninja."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -30,8 +31,12 @@ class Project:
         self.source.mkdir()
         self._edges = {"": RULE}
         self.write_header("int last(int);")
+        (self.source / "stub.h").write_text("#pragma once\nstruct stub;\n")
+        (self.source / "twin.h").write_text("#pragma once\nstruct stub;\n")
+        os.utime(self.source / "twin.h", (0, 0))  # gcc itself would ignore a twin of the same age
         for name in PLAIN:
-            self.add(name, f"#include <common.h>\nint {name}() {{ return last(declared1(2)); }}\n")
+            headers = "#include <common.h>\n#include <stub.h>\n"
+            self.add(name, headers + f"int {name}() {{ return last(declared1(2)); }}\n")
 
     def write_header(self, last: str) -> None:
         """Write a header that is large enough to be worth precompiling."""
@@ -76,6 +81,8 @@ def project(build: Build, need: Need) -> Project:
 def test_objects_and_dependencies_are_those_of_a_build_without(project: Project) -> None:
     project.add("odd", "#define last first\n#include <common.h>\nint odd() { return first(1); }\n")
     project.add("other", "#include <common.h>\nint other() { return last(1); }\n", more="-O1")
+    text = (project.source / "one.cpp").read_text()
+    project.add("one", "#include <common.h>\n#include <stub.h>\n#include <twin.h>\n" + text)
     use = project.make()
     assert use is not None
     assert (use.headers, use.used, use.refused) == (1, len(PLAIN), 0)

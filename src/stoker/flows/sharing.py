@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stoker.build.generated import generated_sources
 from stoker.flows.governed import Session
-from stoker.headers.choice import choose_sets, fits, header_text, largest
+from stoker.headers.choice import choose_sets, fits, header_text, largest, twins
 from stoker.headers.commands import (
     compiles_in,
     folders_command,
@@ -20,7 +20,7 @@ from stoker.headers.files import HeaderFolder, header_name
 from stoker.headers.scanning import read_folders, read_scan, words_in, words_of_file
 from stoker.knowledge.shared_headers import header_rules
 from stoker.model.errors import StokerError
-from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader
+from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader, Use
 from stoker.outside import parallel, process
 from stoker.outside.folders import current_folder
 from stoker.source.ninja import read_edges
@@ -70,19 +70,21 @@ def share_headers(
     kept = HeaderFolder(folder)
     compiles = ninja_compiles(folder, words, plain, without=kept.refused())
     scanned = list(_scanned(compiles, kept, plain))
+    ordered = governed.sharing is not HeaderSharing.ALWAYS
     headers = [
-        header for group in _groups(scanned) for header in chosen_headers(group, kept, plain)
+        header
+        for group in _groups(scanned)
+        for header in chosen_headers(group, kept, plain, ordered=ordered)
     ]
-    users = list(_users(scanned, headers))
+    users = list(_users(scanned, headers, ordered=ordered))
     headers = list(_made(governed, kept, headers, users, environment, say))
-    users = [(each, header) for each, header in users if header in headers]
+    users = [use for use in users if use.header in headers]
     kept.write_uses(headers, users)
     if not users:
         return {}
     governed.headers = kept
     say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
-    loud = {"STOKER_HEADERS_LOUD": "1"} if governed.sharing is HeaderSharing.ALWAYS else {}
-    return {"STOKER_HEADERS": str(kept.path), **loud}
+    return {"STOKER_HEADERS": str(kept.path)} | ({} if ordered else {"STOKER_HEADERS_LOUD": "1"})
 
 
 def ninja_compiles(
@@ -136,23 +138,25 @@ def _groups(scanned: Sequence[Scanned]) -> Iterator[list[Scanned]]:
 
 
 def chosen_headers(
-    group: Sequence[Scanned], kept: HeaderFolder, environment: Mapping[str, str]
+    group: Sequence[Scanned], kept: HeaderFolder, environment: Mapping[str, str], *, ordered: bool
 ) -> Iterator[SharedHeader]:
     """Yield the headers for compiles with the same flags: those of an earlier run that are still
-    right, and others that are worth making.
+    right, and others that are worth making. ``ordered`` is as in ``fits``.
     """
     key, scans = group[0][0].group, [scan for _, scan in group]
     known = [header for header in kept.kept() if header.group == key]
     yield from known
-    served = [used.scan.size if (used := largest(known, scan)) else 0 for scan in scans]
+    uses = (largest(known, scan, ordered=ordered) for scan in scans)
+    served = [used.scan.size if used else 0 for used in uses]
     said = process.run(folders_command(key), timeout=None, env=environment, cwd=Path(key[0]))
     folders = read_folders(said.stderr)
     if folders is None:
         return  # not gcc
     limits = header_rules().limits
-    for items, source in choose_sets(scans, served, most=limits.headers - len(known)):
+    most = (limits.ordered if ordered else limits.headers) - len(known)
+    for items, source in choose_sets(scans, served, most=most, ordered=ordered):
         header = _scanned_header(key, header_text(items, source, folders), kept, environment)
-        users = sum(fits(header, scan) for scan in scans) if header else 0
+        users = sum(fits(header, s, ordered=ordered) for s in scans) if header else 0
         if header and users >= limits.users and header.scan.size >= limits.bytes:
             yield header
 
@@ -178,27 +182,28 @@ def _scanned_header(
 
 
 def _users(
-    scanned: Sequence[Scanned], headers: Sequence[SharedHeader]
-) -> Iterator[tuple[Compile, SharedHeader]]:
+    scanned: Sequence[Scanned], headers: Sequence[SharedHeader], *, ordered: bool
+) -> Iterator[Use]:
     """Yield each compile with the header that it can use."""
     for each, scan in scanned:
-        if used := largest((h for h in headers if h.group == each.group), scan):
-            yield each, used
+        own = (header for header in headers if header.group == each.group)
+        if used := largest(own, scan, ordered=ordered):
+            yield Use(step=each, header=used, twins=twins(used, scan))
 
 
 def _made(
     governed: Session,
     kept: HeaderFolder,
     headers: Sequence[SharedHeader],
-    users: Sequence[tuple[Compile, SharedHeader]],
+    users: Sequence[Use],
     environment: Mapping[str, str],
     say: Say,
 ) -> Iterator[SharedHeader]:
     """Have the headers made that compiles use, with a sample of each; yield those that are good."""
     known = {header.name for header in kept.kept()}
     yield from (header for header in headers if header.name in known)
-    samples = {header.name: each for each, header in reversed(users) if header.name not in known}
-    wanted = [header for header in headers if header.name in samples]
+    samples = {use.header.name: use.step for use in reversed(users)}
+    wanted = [h for h in headers if h.name in samples and h.name not in known]
     if not wanted:
         return
     words = ["ninja", "-f", str(kept.write_ninja(wanted, samples)), "-k", "0"]

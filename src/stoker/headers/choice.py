@@ -1,42 +1,40 @@
 """Chooses the headers that compiles share. Pure.
 
 A shared header is the set of headers that some sources have in common: the intersection of what
-they include, so that none of its users gets a declaration that it would not have without it. Up to
-five such sets are chosen, and each source uses the largest one that fits it.
+they include, so that none of its users gets a declaration that it would not have without it. Some
+such sets are chosen, and each source uses the largest one that fits it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from stoker.knowledge.shared_headers import header_rules
 from stoker.model.headers import Inclusion, Scan, SharedHeader
+from stoker.model.value import Value
 
 Items = frozenset[str]
 
 
 def choose_sets(
-    scans: Sequence[Scan], served: Sequence[int], *, most: int
+    scans: Sequence[Scan], served: Sequence[int], *, most: int, ordered: bool
 ) -> Iterator[tuple[Items, Scan]]:
     """Yield up to ``most`` sets of headers, each with the scan of a source that includes all of
-    them. ``served`` is the size of the header that each source can use already.
+    them. ``served`` is the size of the header that each source can use already; ``ordered`` asks
+    for users that include the set in the same order.
 
     Greedy: each set is the one that saves most in addition to those before it. The sources that
     include a given header are the candidates for users of a set.
     """
     masks = _users_by_item(scans)
-    sizes = _sizes_by_mask(scans, masks)
-    rules, best = header_rules(), list(served)
-    common = {users: _size_of_common(users, sizes) for users in _candidates(sizes)}
+    best, candidates = list(served), list(_candidates(scans, masks, ordered=ordered))
     for _ in range(most):
-        gains = {users: _gain(users, size, best) for users, size in common.items()}
-        users = max(gains, key=gains.__getitem__, default=0)
-        if not users or gains[users] <= 0 or common[users] < rules.limits.bytes:
+        gains = [_gain(candidate, best) for candidate in candidates]
+        if max(gains, default=0) <= 0:
             return
-        numbers = list(_numbers(users))
-        for number in numbers:
-            best[number] = max(best[number], common[users])
-        items = frozenset(item for item, mask in masks.items() if mask & users == users)
-        yield items, _typical(items, [scans[number] for number in numbers])
+        chosen = candidates[gains.index(max(gains))]
+        for number in chosen.users:
+            best[number] = max(best[number], chosen.size)
+        yield chosen.items, _typical(chosen.items, [scans[number] for number in chosen.users])
 
 
 def header_text(items: Items, scan: Scan, folders: Iterable[str]) -> str:
@@ -56,13 +54,18 @@ def header_text(items: Items, scan: Scan, folders: Iterable[str]) -> str:
     return "".join(f"#include <{name}>\n" for name in dict.fromkeys(filter(None, names)))
 
 
-def fits(header: SharedHeader, scan: Scan) -> bool:
+def fits(header: SharedHeader, scan: Scan, *, ordered: bool) -> bool:
     """Return whether a source can use the header: it includes all of it, with the same text, before
     any declaration, and under no macro that the header mentions.
+
+    Order decides about details of an object, such as which template is instantiated before a class
+    has its attributes. ``ordered`` asks for the same one.
     """
     inclusions = {inclusion.item: inclusion for inclusion in scan.inclusions}
     items = {inclusion.item for inclusion in header.scan.inclusions}
     if not items <= inclusions.keys():
+        return False
+    if ordered and _order(items, scan) != _order(items, header.scan):
         return False
     if not all(_is_leading(inclusions[item], items, inclusions) for item in items):
         return False
@@ -73,10 +76,17 @@ def fits(header: SharedHeader, scan: Scan) -> bool:
     )
 
 
-def largest(headers: Iterable[SharedHeader], scan: Scan) -> SharedHeader | None:
+def twins(header: SharedHeader, scan: Scan) -> tuple[str, ...]:
+    """Return what a source includes besides the header with the text of a file in it."""
+    own = {inclusion.item for inclusion in header.scan.inclusions}
+    texts = {inclusion.text for inclusion in header.scan.inclusions}
+    return tuple(i.path for i in scan.inclusions if i.item not in own and i.text in texts - {""})
+
+
+def largest(headers: Iterable[SharedHeader], scan: Scan, *, ordered: bool) -> SharedHeader | None:
     """Return the largest header that a source can use."""
     by_size = sorted(headers, key=lambda header: header.scan.size, reverse=True)
-    return next((header for header in by_size if fits(header, scan)), None)
+    return next((header for header in by_size if fits(header, scan, ordered=ordered)), None)
 
 
 def _is_leading(inclusion: Inclusion, items: set[str], inclusions: Mapping[str, Inclusion]) -> bool:
@@ -113,11 +123,39 @@ def _sizes_by_mask(scans: Sequence[Scan], masks: Mapping[str, int]) -> dict[int,
     return sizes
 
 
-def _candidates(sizes: Mapping[int, int]) -> list[int]:
-    limits = header_rules().limits
-    large = (users for users in sizes if users.bit_count() >= limits.users)
-    weight = {users: users.bit_count() * sizes[users] for users in large}
-    return sorted(weight, key=weight.__getitem__, reverse=True)[: limits.candidates]
+class _Candidate(Value, frozen=True, kw_only=True):
+    """A set of headers and the numbers of the sources that could use it."""
+
+    items: Items
+    users: tuple[int, ...]
+    size: int
+
+
+def _candidates(
+    scans: Sequence[Scan], masks: Mapping[str, int], *, ordered: bool
+) -> Iterator[_Candidate]:
+    """Yield the sets that are shared most; if ``ordered``, one for each order of inclusion."""
+    limits, sizes = header_rules().limits, _sizes_by_mask(scans, masks)
+    large = [users for users in sizes if users.bit_count() >= limits.users]
+    weights = {u: u.bit_count() * _size_of_common(u, sizes) for u in large}
+    heaviest = sorted(weights, key=weights.__getitem__, reverse=True)
+    for mask in heaviest[: limits.orders if ordered else limits.candidates]:
+        size = _size_of_common(mask, sizes)
+        if size < limits.bytes:
+            continue
+        items = frozenset(item for item, users in masks.items() if users & mask == mask)
+        groups: dict[Items | tuple[str, ...], list[int]] = {}
+        for number in _numbers(mask):
+            key = _order(items, scans[number]) if ordered else items
+            groups.setdefault(key, []).append(number)
+        for users in groups.values():
+            if len(users) >= limits.users:
+                yield _Candidate(items=items, users=tuple(users), size=size)
+
+
+def _order(items: Collection[str], scan: Scan) -> tuple[str, ...]:
+    """Return the order in which a source includes the items. That of the system's is no matter."""
+    return tuple(i.item for i in scan.inclusions if i.item in items and not i.of_system)
 
 
 def _size_of_common(users: int, sizes: Mapping[int, int]) -> int:
@@ -125,22 +163,17 @@ def _size_of_common(users: int, sizes: Mapping[int, int]) -> int:
 
 
 def _typical(items: Items, scans: Sequence[Scan]) -> Scan:
-    """Return a scan with the most usual order of the items. Order decides about details of an
-    object, such as which template is instantiated before a class has its attributes.
-    """
-    orders = [
-        tuple(i.item for i in scan.inclusions if i.item in items and not i.of_system)
-        for scan in scans
-    ]
+    """Return a scan with the most usual order of the items."""
+    orders = [_order(items, scan) for scan in scans]
     usual, _ = Counter(orders).most_common(1)[0]
     return scans[orders.index(usual)]
 
 
-def _gain(users: int, size: int, best: Sequence[int]) -> float:
+def _gain(candidate: _Candidate, best: Sequence[int]) -> float:
     """Return what a set saves beyond what its users save already, less the cost of making it."""
     cost = header_rules().cost
-    saved = sum(max(0, size - best[number]) for number in _numbers(users))
-    return (1 - cost.use) * saved - cost.make * size
+    saved = sum(max(0, candidate.size - best[number]) for number in candidate.users)
+    return (1 - cost.use) * saved - cost.make * candidate.size
 
 
 def _numbers(users: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.headers.commands import making_command, sample_command
-from stoker.model.headers import Compile, HeaderUse, SharedHeader
+from stoker.model.headers import Compile, HeaderUse, SharedHeader, Use
 from stoker.model.value import UNDECODABLE
 from stoker.outside.files import remove_tree, write_whole
 from stoker.outside.folders import cache, private_folder, short_name
@@ -91,9 +91,7 @@ class HeaderFolder:
             return "cannot be used"
         return None if one == other else "changes an object"
 
-    def write_uses(
-        self, headers: Iterable[SharedHeader], users: Iterable[tuple[Compile, SharedHeader]]
-    ) -> None:
+    def write_uses(self, headers: Iterable[SharedHeader], users: Iterable[Use]) -> None:
         """Write what the launcher reads, and remove headers that are out of date."""
         others = {header.name: header for header in self.kept()}
         headers = tuple((others | {header.name: header for header in headers}).values())
@@ -101,8 +99,9 @@ class HeaderFolder:
         if uses.exists():
             remove_tree(uses)
         uses.mkdir(mode=0o700)
-        for step, header in users:
-            words = (header.name, step.folder, *step.words)
+        for use in users:
+            step, twins = use.step, (twin.replace(" ", "\\ ") for twin in use.twins)
+            words = (use.header.name, " ".join(twins), step.folder, *step.words)
             name = f"{_hashed(step.folder, step.output):016x}"
             (uses / name).write_bytes(b"".join(map(_ended, words)))
         for header in headers:

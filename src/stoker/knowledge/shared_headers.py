@@ -15,9 +15,11 @@ class Cost(Row, frozen=True, kw_only=True):
 
 class Limits(Row, frozen=True, kw_only=True):
     headers: int
+    ordered: int
     users: int
     bytes: int
     candidates: int
+    orders: int
 
 
 class _Language(Row, frozen=True, kw_only=True):

@@ -50,6 +50,11 @@ class Inclusion(Value, frozen=True, kw_only=True):
     def of_system(self) -> bool:
         return self.item == self.path
 
+    @property
+    def text(self) -> str:
+        """The digest of the text; empty for a header of the system."""
+        return self.item.removeprefix(self.path)
+
 
 class Macros(Value, frozen=True, kw_only=True):
     """Names that a file outside the system's folders defines or undefines, after ``position``
@@ -82,6 +87,16 @@ class SharedHeader(Value, frozen=True, kw_only=True):
     text: str  # the source of the header: its #include lines
     scan: Scan
     words: frozenset[str] = frozenset()
+
+
+class Use(Value, frozen=True, kw_only=True):
+    """A compile with the header that it uses. gcc takes a file for one in the header if its
+    content is the same, and does not list it: ``twins`` are the paths of such files.
+    """
+
+    step: Compile
+    header: SharedHeader
+    twins: tuple[str, ...] = ()
 
 
 class HeaderUse(Value, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Scans of sources, and the headers that are chosen from them."""
 
-from stoker.headers.choice import choose_sets, fits, header_text, largest
+from stoker.headers.choice import choose_sets, header_text, largest, twins
+from stoker.headers.choice import fits as fits_in_order
 from stoker.headers.scanning import read_folders, read_scan, words_in
 from stoker.model.headers import Scan, SharedHeader
 
@@ -21,6 +22,10 @@ def text(*files: str, first: bytes = b"", after: bytes = b"") -> bytes:
         parts.append(b'# 1 "/i/%s" 1\n%s# %d "main.cpp" 2\n' % (file.encode(), content, number + 2))
         parts.append(after)
     return b"".join(parts)
+
+
+def fits(shared: SharedHeader, source: Scan) -> bool:
+    return fits_in_order(shared, source, ordered=False)
 
 
 def header(*files: str) -> SharedHeader:
@@ -55,12 +60,26 @@ def test_a_header_is_the_same_whatever_else_was_included_before() -> None:
 def test_sets_are_what_their_users_have_in_common() -> None:
     scans = [scan("large", f"own{n}") for n in range(6)]
     scans += [scan("large", "large2") for _ in range(6)]
-    found = list(choose_sets(scans, [0] * len(scans), most=5))
+    found = list(choose_sets(scans, [0] * len(scans), most=5, ordered=False))
     names = [sorted(item.partition("#")[0] for item in items) for items, _ in found]
     assert sorted(names) == [["/i/large"], ["/i/large", "/i/large2"]]
     served = [1 << 30] * len(scans)
-    assert list(choose_sets(scans, served, most=5)) == []
-    assert list(choose_sets(scans[:3], [0] * 3, most=5)) == []
+    assert list(choose_sets(scans, served, most=5, ordered=False)) == []
+    assert list(choose_sets(scans[:3], [0] * 3, most=5, ordered=False)) == []
+
+
+def test_with_the_same_order_each_order_has_its_own_set() -> None:
+    scans = [scan("large", "large2")] * 5 + [scan("large2", "large")] * 5
+    found = list(choose_sets(scans, [0] * 10, most=5, ordered=True))
+    assert {source.inclusions[0].path for _, source in found} == {"/i/large", "/i/large2"}
+    assert len(list(choose_sets(scans, [0] * 10, most=5, ordered=False))) == 1
+    assert fits_in_order(header("a", "b"), scan("a", "c", "b"), ordered=True)
+    assert not fits_in_order(header("a", "b"), scan("b", "a"), ordered=True)
+
+
+def test_a_file_with_the_text_of_one_in_the_header_is_its_twin() -> None:
+    assert twins(header("a"), scan("a", "b", "large")) == ("/i/b",)
+    assert twins(header("a", "b"), scan("a", "b")) == ()
 
 
 def test_the_text_names_what_a_search_finds() -> None:
@@ -88,8 +107,8 @@ def test_a_macro_that_the_header_mentions_excludes_it() -> None:
 
 def test_a_source_uses_the_largest_header_that_fits() -> None:
     small, large, wrong = header("a"), header("a", "b"), header("a", "b", "c")
-    assert largest((small, wrong, large), scan("a", "b", "d")) == large
-    assert largest((wrong,), scan("a")) is None
+    assert largest((small, wrong, large), scan("a", "b", "d"), ordered=True) == large
+    assert largest((wrong,), scan("a"), ordered=True) is None
 
 
 def test_only_gcc_says_where_it_searches() -> None:
