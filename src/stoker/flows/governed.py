@@ -252,7 +252,9 @@ class Session:
         return use if self._chain.engine is not Engine.NONE or use.languages else None
 
     def close(self) -> None:
-        """Stop what would outlive the run."""
+        """Stop what would outlive the run, and release what it holds."""
+        if self.headers:
+            self.headers.close()
         if self._sccache.running:
             self._sccache.stop()
 

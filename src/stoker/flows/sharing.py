@@ -23,6 +23,7 @@ from stoker.model.errors import StokerError
 from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader, Use
 from stoker.outside import parallel, process
 from stoker.outside.folders import current_folder
+from stoker.outside.locks import BusyError
 from stoker.source.ninja import read_edges
 
 Say = Callable[[str], None]
@@ -67,7 +68,11 @@ def share_headers(
     plain = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     if generated := generated_sources(read_edges(folder), "all"):
         governed.run(["ninja", "-C", str(folder), *generated], env=environment, output=_drop)
-    kept = HeaderFolder(folder)
+    try:
+        kept = governed.headers = HeaderFolder(folder)
+    except BusyError:
+        say("shared headers are not used: another run of this build folder uses them")
+        return {}
     compiles = ninja_compiles(folder, words, plain, without=kept.refused())
     scanned = list(_scanned(compiles, kept, plain))
     ordered = governed.sharing is not HeaderSharing.ALWAYS
@@ -82,7 +87,6 @@ def share_headers(
     kept.write_uses(headers, users)
     if not users:
         return {}
-    governed.headers = kept
     say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
     return {"STOKER_HEADERS": str(kept.path)} | ({} if ordered else {"STOKER_HEADERS_LOUD": "1"})
 

@@ -7,7 +7,7 @@ contains has changed.
 
 import shlex
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import msgspec
 from stoker.headers.commands import making_command, sample_command
 from stoker.model.headers import Compile, HeaderUse, SharedHeader, Use
 from stoker.model.value import UNDECODABLE
+from stoker.outside import locks
 from stoker.outside.files import remove_tree, write_whole
 from stoker.outside.folders import cache, private_folder, short_name
 
@@ -39,11 +40,18 @@ def header_name(group: Iterable[str], text: str) -> str:
 
 
 class HeaderFolder:
-    """The files of the shared headers of one build folder."""
+    """The files of the shared headers of one build folder. A lock keeps other runs out of it until
+    ``close``; BusyError if another run has it.
+    """
 
     def __init__(self, build: Path):
-        private_folder(cache() / "headers")
-        self.path = private_folder(cache() / "headers" / short_name(str(build)))
+        path = private_folder(cache() / "headers") / short_name(str(build))
+        self._lock = ExitStack()
+        self._lock.enter_context(locks.held(path.with_name(f"{path.name}.lock")))
+        self.path = private_folder(path)
+
+    def close(self) -> None:
+        self._lock.close()
 
     def kept(self) -> tuple[SharedHeader, ...]:
         """Return the headers of an earlier run that are newer than all that they contain."""
@@ -110,8 +118,12 @@ class HeaderFolder:
         self._remove_others({header.name for header in headers})
         write_whole(self.path / "headers", msgspec.msgpack.encode(headers))
 
-    def use(self) -> HeaderUse:
-        """Return how often the launcher used headers, and how often it had to do without."""
+    def use(self) -> HeaderUse | None:
+        """Return how often the launcher used headers, and how often it had to do without; ``None``
+        if no compile could use one.
+        """
+        if not any(self.path.glob("uses/*")):
+            return None
         used, refused = (
             sum(path.stat().st_size for path in self.path.glob(f"*.{kind}"))
             for kind in ("used", "refused")

@@ -11,6 +11,7 @@ class Kind(StrEnum):
     SOURCES = "sources"
     TOOLCHAINS = "toolchains"
     CONTAINERS = "containers"
+    HEADERS = "headers"
     HISTORY = "history"
 
 

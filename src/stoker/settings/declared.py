@@ -174,8 +174,8 @@ _GOVERN = (
     Declared(
         name="shared_headers",
         help="Precompile headers that C and C++ sources have in common, without a change to the "
-        "project. auto: if a sample of objects and all warnings stay the same; always: also if "
-        "warnings differ.",
+        "project. auto: if warnings, order and a sample of objects stay the same; always: also if "
+        "order and warnings differ.",
         default="off",
         choices=("auto", "off", "always"),
         group=Group.GOVERN,
