@@ -37,10 +37,11 @@ def headers_of(
         for group in _groups(sample, commands):
             scanned = [(c, scan) for c in group if (scan := scan_of(c, environment))]
             if scanned:
-                headers = list(chosen_headers(scanned, kept, environment))
+                headers = list(chosen_headers(scanned, kept, environment, ordered=True))
                 found |= _made(sample, scanned, headers, kept, place, make)
     finally:
         remove_tree(kept.path)
+        kept.close()
     return found
 
 
@@ -71,7 +72,7 @@ def _made(
     found: dict[str, str] = {}
     good: dict[str, bool] = {}
     for each, scan in scanned:
-        header = largest(headers, scan) if each.output in outputs else None
+        header = largest(headers, scan, ordered=True) if each.output in outputs else None
         if header is None:
             continue
         path = place / f"{header.name}.hpp"
