@@ -198,7 +198,7 @@ static bool is_written(const struct rule *rule, struct dependency word)
 }
 
 /* Adds the words of a text up to the end of its first line, without the shared header itself and
- * without repetitions. Returns where the text goes on. */
+ * without repetitions. Returns the rest of the text. */
 static const char *add_words(struct rule *rule, const char *at)
 {
     size_t own = strlen(folder);
