@@ -100,7 +100,8 @@ def main() -> None:
     if arguments.simulate:
         seeds = [int(seed) for seed in arguments.seeds.split(",")]
         memories = arguments.memory.split(",")
-        name, found = "accelerate-simulated", simulated(arguments.cpus, memories, seeds)
+        name = f"accelerate-simulated-{'-'.join(memories)}"
+        found = simulated(arguments.cpus, memories, seeds)
     elif arguments.history:
         name, found = REAL.stem, compared(arguments.history)
     elif arguments.links:

@@ -147,8 +147,13 @@ class Predictor:
     def effects(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured, else by shipped figures."""
         known = self._effects.get((step.role, step.source), {})
-        peak = self._amounts(step, *self._samples_for(step)).peak
-        return tuple(known.get(effect.mode, effect) for effect in shipped_effects(peak))
+        shipped = shipped_effects(self._amounts(step, *self._samples_for(step)).peak)
+        fast, lean, low = shipped
+        if learned := known.get(Mode.LEAN):
+            # What is not garbage in the lean mode is none in the low mode either.
+            live = max(1.0, learned.memory / lean.memory)
+            low = replace(low, memory=min(1.0, low.memory * live))
+        return tuple(known.get(each.mode, each) for each in (fast, lean, low))
 
     def _learned_effects(self, step: Step) -> Iterator[ModeEffect]:
         """Yield what modes change of a step that was measured in them and in the default mode. Only
