@@ -8,12 +8,14 @@ all be wrong in the same direction, so theirs add up.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import inf, sqrt
 
+from msgspec.structs import replace
+
 from stoker.govern import profile
 from stoker.model.govern import Basis, Prediction, Request, Running, State
+from stoker.model.value import Value
 
 _SHORTEST = 0.25  # seconds
 _GROWTH = 1.03  # factor from one stretch's end to the next
@@ -21,7 +23,7 @@ _GROWTH = 1.03  # factor from one stretch's end to the next
 # youngest step, costs less than idle CPUs.
 _CAUTION = 0.25
 _LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
-_COARSE = 8  # every eighth stretch is checked first, because most conflicts last longer than that
+_PRIOR = Basis.PRIOR
 
 
 def _ends() -> tuple[float, ...]:
@@ -34,26 +36,21 @@ def _ends() -> tuple[float, ...]:
 _ENDS = _ends()
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """What one step takes in the stretches from ``first`` to ``last``, which it starts at ``begin``
-    and leaves at ``end``, in seconds from now. ``margin`` is a share of its memory.
+class _Claim(Value, frozen=True, kw_only=True):
+    """What one step takes in the stretches from ``first`` to ``last``. ``margin`` is a share of its
+    memory.
     """
 
     first: int
     last: int
-    begin: float
-    end: float
     slots: int
     memory: profile.Expected
-    spread: float
     margin: float
     independent: bool
 
     def share(self, begin: float, end: float) -> tuple[float, float]:
         """Return its memory and the variance of that between two times."""
-        end = min(self.end, end)
-        memory = self.memory((begin - self.begin) / self.spread, (end - self.begin) * self.spread)
+        memory = self.memory(begin, end)
         margin = memory * self.margin
         return (memory, margin * margin) if self.independent else (memory + margin, 0.0)
 
@@ -62,54 +59,92 @@ class Forecast:
     """What the running steps will use. A step that is admitted is added, so that the next check
     includes it.
 
-    A stretch is summed when it is first looked at. Most checks fail early, and looking at every
-    stretch for every decision would cost a simulation most of its time.
+    Stretches are summed when they are first looked at, alone or as a span of 2, 4, 8 and so on. A
+    span counts with the most that each step uses anywhere in it, so most spans that have room are
+    recognized without looking at their parts. Where even the highest predictions of all steps fit
+    together, which is the rule on machines with enough memory, nothing is summed at all.
     """
 
     def __init__(self, state: State, room: float, *, spare_trials: bool = False):
         """Prepare a forecast. ``room`` is the memory that steps may use. With ``spare_trials`` a
         step on trial counts with its current memory if its prediction does not fit.
         """
+        self._state = state
         self._room = room
-        self._cpus = state.cpus
-        self._pace = state.pace
+        self._spare_trials = spare_trials
+        self.remote = sum(step.request.remote for step in state.running)
+        self._busy = sum(step.request.slots_of(state.cpus) for step in state.running)
+        self._highest = sum(map(_highest, state.running))
+        self._added: list[Request] = []
+        self._until: list[float] = []  # the ends of the stretches, once they are looked at
+        self._claims: list[_Claim] = []
+        # Memory, variance and slots of each span that was looked at, by first stretch and length.
+        self._sums: dict[tuple[int, int], tuple[float, float, int]] = {}
+        self._reserved: Request | None = None
+        self._tight = 0  # the stretch at which the latest check failed
+
+    def _look_ahead(self) -> None:
+        """Compute what the running and the added steps will take, when that is first needed."""
+        if self._until:
+            return
+        state = self._state
         positions = [(step, *_position(step, state)) for step in state.running]
         lives = (profile.remaining(prediction, ages[0]) for _, prediction, ages, _ in positions)
         self._until = _stretches(state, lives)
-        self._claims: list[_Claim] = []
-        # Memory, variance and slots of each stretch that was looked at.
-        self._sums: list[tuple[float, float, int] | None] = [None] * len(self._until)
-        self._reserved: Request | None = None
-        self._tight = 0  # the stretch at which the latest check failed
-        self.remote = sum(step.request.remote for step in state.running)
-        for step, prediction, ages, spread in sorted(positions, key=lambda each: each[0].on_trial):
-            claim = self._running_claim(step, prediction, ages, spread)
-            if spare_trials and step.on_trial and not self._has_room(claim):
-                claim = replace(claim, memory=profile.Expected(step.current), margin=0.0)
+        self._tight = bisect_left(self._until, state.tight_at - state.now)
+        for position in sorted(positions, key=lambda each: each[0].on_trial):
+            step, claim = position[0], self._running_claim(*position)
+            if self._spare_trials and step.on_trial and not self._has_room(claim):
+                claim = replace(claim, memory=profile.flat(step.current), margin=0.0)
             self._take(claim)
+        for request in self._added:
+            self._take(self._claim(request, 0))
 
     @property
     def free_slots(self) -> int:
-        return self._cpus - self._slots(0)
+        return self._state.cpus - self._busy
 
     def highest(self, within: float = inf) -> float:
         """Return the most memory expected within so many seconds, margins included."""
+        self._look_ahead()
         last = bisect_left(self._until, within)
-        sums = (self._sum(index) for index in range(last + 1))
+        sums = (self._sum(index, 1) for index in range(last + 1))
         return max(memory + sqrt(variance) for memory, variance, _ in sums)
 
     def fits(self, request: Request) -> bool:
         """Return whether the step can start now."""
+        if not self._state.running and not self._added:
+            return True  # a step that runs alone always fits
+        if request.slots_of(self._state.cpus) > self.free_slots:
+            return False
+        if self._highest + _high(request.prediction) <= self._room and not self._reserved:
+            return True
+        self._look_ahead()
         claim = self._claim(request, 0)
-        if self._reserved and self._has_room(claim):
-            self._keep_place(self._reserved)
-            self._reserved = None
+        if not self._has_room(claim):
+            return False
+        if not self._reserved:
+            return True
+        self._keep_place(self._reserved)
+        self._reserved, self._highest = None, inf
         return self._has_room(claim)
 
     def add(self, request: Request) -> None:
         """Count a step that starts now."""
-        self._take(self._claim(request, 0))
         self.remote += request.remote
+        self._busy += request.slots_of(self._state.cpus)
+        self._highest += _high(request.prediction)
+        self._added.append(request)
+        if self._until:
+            self._take(self._claim(request, 0))
+
+    @property
+    def tight_at(self) -> float:
+        """The time at which the latest check failed: the middle of that stretch."""
+        if not self._tight:
+            return 0.0
+        begin, end = self._until[self._tight - 1], self._until[self._tight]
+        return self._state.now + (begin if end == inf else (begin + end) / 2)
 
     def reserve(self, request: Request) -> None:
         """Keep a place for a step at the earliest time at which it can start.
@@ -128,19 +163,16 @@ class Forecast:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
 
     def _claim(self, request: Request, first: int) -> _Claim:
-        begin = self._until[first - 1] if first else 0.0
-        margin, independent = _margin(request, 1.0)
-        prediction = profile.paced(request.prediction, self._pace)
-        spread = profile.spread_of(prediction, self._pace)
-        end = begin + profile.remaining(prediction, 0.0) * spread
+        begin = self._begin(first)
+        margin, independent = _margin(request.prediction, 1.0)
+        prediction = profile.paced(request.prediction, self._state.pace)
+        spread = profile.spread_of(prediction, self._state.pace)
+        memory = profile.expected(prediction, spread)
         return _Claim(
             first=first,
-            last=bisect_left(self._until, end),
-            begin=begin,
-            end=end,
-            slots=request.slots_of(self._cpus),
-            memory=profile.expected(prediction),
-            spread=spread,
+            last=bisect_left(self._until, begin + profile.remaining(prediction, 0.0) * spread),
+            slots=request.slots_of(self._state.cpus),
+            memory=profile.delayed(memory, begin) if first else memory,
             margin=margin,
             independent=independent,
         )
@@ -148,64 +180,75 @@ class Forecast:
     def _running_claim(
         self, step: Running, prediction: Prediction, ages: profile.Ages, spread: float
     ) -> _Claim:
-        margin, independent = _margin(step.request, profile.to_come(prediction, ages[0]))
+        margin, independent = _margin(prediction, profile.to_come(prediction, ages[0]))
         end = profile.remaining(prediction, ages[0]) * spread
         return _Claim(
             first=0,
             last=bisect_left(self._until, end),
-            begin=0.0,
-            end=end,
-            slots=step.request.slots_of(self._cpus),
-            memory=profile.expected_from(prediction, ages, step.current),
-            spread=spread,
+            slots=step.request.slots_of(self._state.cpus),
+            memory=profile.expected_from(prediction, ages, step.current, spread),
             margin=margin,
             independent=independent,
         )
 
     def _has_room(self, claim: _Claim) -> bool:
-        first, last = claim.first, claim.last
-        if first <= self._tight <= last and not self._fits_at(claim, self._tight):
+        tight = self._tight
+        if claim.first <= tight <= claim.last and not self._fits_in(claim, tight, 1):
             return False
-        for index in chain(range(first, last, _COARSE), range(first, last + 1)):
-            if not self._fits_at(claim, index):
-                self._tight = index
-                return False
-        return True
+        return self._fits_between(claim, 0, 1 << len(self._until).bit_length())
 
-    def _fits_at(self, claim: _Claim, index: int) -> bool:
-        taken, variance, slots = self._sum(index)
-        if not slots and not taken:
-            return True  # a step that runs alone always fits
-        if slots + claim.slots > self._cpus:
+    def _fits_between(self, claim: _Claim, first: int, length: int) -> bool:
+        """Return whether a claim fits into each stretch of a span; look at its halves if it does
+        not fit into the span as a whole.
+        """
+        outside = first > claim.last or first + length <= claim.first
+        if outside or self._fits_in(claim, first, length):
+            return True
+        if length == 1:
+            self._tight = first
             return False
-        memory, own = claim.share(self._begin(index), self._until[index])
+        half = length // 2
+        return self._fits_between(claim, first, half) and self._fits_between(
+            claim, first + half, half
+        )
+
+    def _fits_in(self, claim: _Claim, first: int, length: int) -> bool:
+        taken, variance, slots = self._sum(first, length)
+        if not slots and not taken:
+            return True
+        if slots + claim.slots > self._state.cpus:
+            return False
+        memory, own = claim.share(self._begin(first), self._end(first, length))
         return taken + memory + sqrt(variance + own) <= self._room
 
     def _take(self, claim: _Claim) -> None:
         self._claims.append(claim)
-        for index in range(claim.first, claim.last + 1):
-            if known := self._sums[index]:
-                memory, variance = claim.share(self._begin(index), self._until[index])
-                self._sums[index] = known[0] + memory, known[1] + variance, known[2] + claim.slots
+        for (first, length), (taken, variance, slots) in self._sums.items():
+            if claim.first < first + length and first <= claim.last:
+                memory, own = claim.share(self._begin(first), self._end(first, length))
+                self._sums[first, length] = taken + memory, variance + own, slots + claim.slots
 
-    def _sum(self, index: int) -> tuple[float, float, int]:
-        """Return memory, variance and slots of all claims in one stretch."""
-        if known := self._sums[index]:
+    def _sum(self, first: int, length: int) -> tuple[float, float, int]:
+        """Return the memory, variance and slots of all claims in a span."""
+        if known := self._sums.get((first, length)):
             return known
         memory, variance, slots = 0.0, 0.0, 0
-        begin, end = self._begin(index), self._until[index]
+        begin, end = self._begin(first), self._end(first, length)
         for claim in self._claims:
-            if claim.first <= index <= claim.last:
+            if claim.first < first + length and first <= claim.last:
                 each, own = claim.share(begin, end)
                 memory, variance, slots = memory + each, variance + own, slots + claim.slots
-        self._sums[index] = memory, variance, slots
+        self._sums[first, length] = memory, variance, slots
         return memory, variance, slots
 
     def _slots(self, index: int) -> int:
         return sum(claim.slots for claim in self._claims if claim.first <= index <= claim.last)
 
-    def _begin(self, index: int) -> float:
-        return self._until[index - 1] if index else 0.0
+    def _begin(self, first: int) -> float:
+        return self._until[first - 1] if first else 0.0
+
+    def _end(self, first: int, length: int) -> float:
+        return self._until[first + length - 1] if first + length < len(self._until) else inf
 
 
 def _stretches(state: State, running: Iterable[float]) -> list[float]:
@@ -228,11 +271,23 @@ def _position(step: Running, state: State) -> tuple[Prediction, profile.Ages, fl
     return prediction, profile.lived(prediction, step.age(state.now), step.peak, spread), spread
 
 
-def _margin(request: Request, to_come: float) -> tuple[float, bool]:
+def _margin(prediction: Prediction, to_come: float) -> tuple[float, bool]:
     """Return the margin as a share of the step's memory, and whether it is independent of other
     steps. The more of a step has been seen, the less is uncertain.
     """
-    prediction = request.prediction
-    width = max(0.0, prediction.high / prediction.peak - 1) if prediction.peak else 0.0
+    width = prediction.high / prediction.peak - 1 if prediction.high > prediction.peak > 0 else 0.0
     caution = _CAUTION if prediction.learned else 1.0
-    return width * to_come * caution, prediction.basis is not Basis.PRIOR
+    return width * to_come * caution, prediction.basis is not _PRIOR
+
+
+def _high(prediction: Prediction) -> int:
+    """Return the most memory of a step that has not started, margin included."""
+    return max(prediction.high, prediction.peak)
+
+
+def _highest(step: Running) -> float:
+    """Return the most memory of a running step at any time, margin included."""
+    prediction, current = step.request.prediction, step.current
+    if current <= prediction.peak:
+        return _high(prediction)
+    return (current + max(0, current - prediction.high)) * (1 + _margin(prediction, 1.0)[0])

@@ -214,6 +214,7 @@ class Governor:
         self._linkers: dict[int, LinkerChoice] = {}  # by run
         self._nvcc_threads = nvcc_threads
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
+        self._tight_at = 0.0
         self._learned = False
         self._distributed = False
         self._reconsidered = 0.0
@@ -418,6 +419,7 @@ class Governor:
         if self._queue and self._queue[0].id != self._first[0]:
             self._first = self._queue[0].id, now
         decision = self._policy.decide(self.state(now))
+        self._tight_at = decision.tight_at or self._tight_at
         self._explain(decision, now)
         for identity in decision.pause:
             self._pause(self._entries[identity], now)
@@ -563,6 +565,7 @@ class Governor:
             running=running,
             waiting=self._queue,
             first_for=now - self._first[1],
+            tight_at=self._tight_at,
         )
 
     @property

@@ -150,7 +150,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
         admitted = tuple(self._admitted(state, forecast, held, wide))
         on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
         modes = self._modes(state, (*admitted, *on_trial)) | wide
-        return Decision(admit=admitted, on_trial=on_trial, held=held, modes=modes)
+        return Decision(
+            admit=admitted, on_trial=on_trial, held=held, modes=modes, tight_at=forecast.tight_at
+        )
 
     def _start_first(self, state: State) -> Decision:
         """Start the most urgent step whatever it needs, so that something always runs."""

@@ -10,9 +10,10 @@ profile it is expected to use its peak throughout. The longer a step has run, th
 measurements count, and the less the prediction counts.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, zip_longest
 from math import ceil, inf
 
 from msgspec.structs import replace
@@ -33,6 +34,8 @@ _SLOWEST = 2.5  # a step that is slower than predicted by more than this does no
 
 Profile = tuple[int, ...]
 Ages = tuple[float, float]  # seconds of a predicted life that have passed: at least, at most
+# What a step is expected to use: the most bytes between two times, in seconds from now.
+Expected = Callable[[float, float], float]
 
 
 class Recorder:
@@ -102,57 +105,68 @@ def climbed(mean: float, share: float) -> float:
     return float(share ** max(0.0, 1 / mean - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a step is expected to use: called with two times, returns the most bytes between them.
+def flat(memory: float) -> Expected:
+    """Expect the same memory throughout."""
+    return lambda begin, end: memory  # noqa: ARG005 - as Expected is called
 
-    Times are seconds from now. The forecast makes this call tens of times for each running step
-    whenever the policy looks for a step to admit, so it does as little as possible.
+
+def delayed(expected: Expected, by: float) -> Expected:
+    """Expect the same of a step that starts later."""
+    return lambda begin, end: expected(max(0.0, begin - by), end - by)
+
+
+def expected(prediction: Prediction, spread: float = 1.0) -> Expected:
+    """Return the expected memory of a step that starts now; ``spread`` is the factor by which it
+    may be faster or slower than predicted.
     """
-
-    peak: float
-    profile: Profile = ()
-    seconds: float = 1.0
-    ages: Ages = (0.0, 0.0)
-    scale: float = 1.0
-    floor: float = 0.0
-    floor_until: float = 0.0
-
-    def __call__(self, begin: float, end: float) -> float:
-        level = self.peak
-        if profile := self.profile:
-            parts, seconds = len(profile), self.seconds
-            first, last = (self.ages[0] + begin) / seconds * parts, (self.ages[1] + end) / seconds
-            first = min(parts - _TAIL, first)
-            last = last * parts if last < 1.0 else parts
-            level = self.scale * (level * (max(profile[int(first) : int(last) + 1]) / 100))
-        return self.floor if begin < self.floor_until and level < self.floor else level
-
-
-def expected(prediction: Prediction) -> Expected:
-    """Return the expected memory of a step that starts now."""
     if not prediction.profile or not prediction.seconds:
-        return Expected(prediction.peak)
-    return Expected(prediction.peak, prediction.profile, prediction.seconds)
+        return flat(prediction.peak)
+    return _following(prediction, (0.0, 0.0), spread)
 
 
-def expected_from(prediction: Prediction, ages: Ages, current: int) -> Expected:
+def expected_from(
+    prediction: Prediction, ages: Ages, current: int, spread: float = 1.0
+) -> Expected:
     """Return the expected memory of a step that runs, for as long as it runs."""
     left = to_come(prediction, ages[0])
     if current > prediction.peak:  # it has exceeded its prediction and may grow as much again
-        return Expected(current + max(0, current - prediction.high) * left)
-    least, most = (prediction.peak * share for share in _shares(prediction, *ages))
+        return flat(current + max(0, current - prediction.high) * left)
+    if not prediction.profile or not prediction.seconds:
+        return flat(prediction.peak)
+    least, most = _levels(prediction, *ages)
     scale = 1.0 if current >= least else 1 - (1 - current / least) * (1 - left)
-    profile = prediction.profile if prediction.seconds else ()
-    return Expected(
-        peak=prediction.peak,
-        profile=profile,
-        seconds=prediction.seconds or 1.0,
-        ages=ages,
-        scale=scale,
-        floor=current,
-        floor_until=inf if current > most else _MOMENT,
-    )
+    return _following(prediction, ages, spread, scale, current, inf if current > most else _MOMENT)
+
+
+def _following(
+    prediction: Prediction,
+    ages: Ages,
+    spread: float,
+    scale: float = 1.0,
+    floor: float = 0.0,
+    floor_until: float = 0.0,
+) -> Expected:
+    """Expect the profile from ages of a step on, times ``scale``, and at least ``floor`` until some
+    time.
+
+    The forecast calls the result tens of times for each running step whenever the policy looks for
+    a step to admit. Therefore it is a closure without calls of min and max, which take most of
+    the time otherwise.
+    """
+    peak, profile, seconds = prediction.peak, prediction.profile, prediction.seconds or 1.0
+    parts, (least, most) = len(profile), ages
+    tail = parts - _TAIL
+
+    def most_between(begin: float, end: float) -> float:
+        begin /= spread
+        first, last = (least + begin) / seconds * parts, (most + end * spread) / seconds
+        seen = profile[
+            int(first) if first < tail else tail : int(last * parts) + 1 if last < 1.0 else parts
+        ]
+        level = scale * (peak * (max(seen) / 100))
+        return floor if begin < floor_until and level < floor else level
+
+    return most_between
 
 
 def paced(prediction: Prediction, pace: Pace) -> Prediction:
@@ -178,23 +192,24 @@ def lived(prediction: Prediction, age: float, peak: int, spread: float) -> Ages:
     least, most = age / spread, age * spread
     if not profile or not seconds or not prediction.learned or not prediction.peak:
         return least, most
-    percent = 100 * peak / prediction.peak
-    first = _first_above(profile, percent / (1 + _ALIKE))
-    earliest = first * seconds / len(profile)
-    latest = _first_above(profile, percent / (1 - _ALIKE), first) * seconds / len(profile)
+    percent, highest = 100 * peak / prediction.peak, _highest_so_far(profile)
+    earliest = _first_above(highest, percent / (1 + _ALIKE)) * seconds / len(profile)
+    latest = _first_above(highest, percent / (1 - _ALIKE)) * seconds / len(profile)
     if earliest < seconds:
         least, most = max(least, earliest), max(most, earliest)
     bound = max(latest + _DELAY, age / _SLOWEST)
     return min(least, bound), min(most, bound)
 
 
-def _first_above(profile: Profile, percent: float, start: float = 0) -> float:
-    """Return the first part from ``start`` on that exceeds the level; infinity if none does."""
-    if start < len(profile):
-        for part in range(int(start), len(profile)):
-            if profile[part] > percent:
-                return part
-    return inf
+@lru_cache(maxsize=4096)
+def _highest_so_far(profile: Profile) -> Profile:
+    return tuple(accumulate(profile, max))
+
+
+def _first_above(highest: Profile, percent: float) -> float:
+    """Return the first part of a life that exceeds the level; infinity if none does."""
+    part = bisect_right(highest, percent)
+    return part if part < len(highest) else inf
 
 
 def remaining(prediction: Prediction, age: float) -> float:
@@ -211,13 +226,11 @@ def to_come(prediction: Prediction, age: float) -> float:
     return min(1.0, max(0.0, (1 - age / prediction.seconds) * prediction.waves))
 
 
-def _shares(prediction: Prediction, begin: float, end: float) -> tuple[float, float]:
-    """Return the least and the most share of the peak between two ages."""
-    profile, seconds = prediction.profile, prediction.seconds
-    if not profile or not seconds:
-        return 0.0, 1.0
+def _levels(prediction: Prediction, begin: float, end: float) -> tuple[float, float]:
+    """Return the least and the most memory between two ages."""
+    profile, seconds = prediction.profile, prediction.seconds or 1.0
     parts = len(profile)
     first = int(min(begin / seconds * parts, parts - _TAIL))
     last = int(min(end / seconds * parts, parts))
     seen = profile[first : last + 1]
-    return min(seen) / 100, max(seen) / 100
+    return prediction.peak * (min(seen) / 100), prediction.peak * (max(seen) / 100)

@@ -203,6 +203,10 @@ class Basis(StrEnum):
     PRIOR = "shipped figures"
 
 
+# A constant, because to look up a member of an enum takes longer than the comparison.
+_ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE)
+
+
 class Prediction(Value, frozen=True, kw_only=True):
     """What a step will need. ``high`` is passed by few steps, ``peak`` by about half of them."""
 
@@ -216,7 +220,7 @@ class Prediction(Value, frozen=True, kw_only=True):
     @property
     def learned(self) -> bool:
         """Whether the prediction is about this step itself, not about similar steps."""
-        return self.basis in (Basis.EXACT, Basis.SOURCE)
+        return self.basis in _ABOUT_THE_STEP
 
 
 class Request(Value, frozen=True, kw_only=True):
@@ -344,6 +348,7 @@ class State(Value, frozen=True, kw_only=True):
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
     first_for: float = 0.0  # seconds for which the first of ``waiting`` has been the most urgent
+    tight_at: float = 0.0  # of the last decision
 
     @property
     def other_usage(self) -> int:
@@ -397,6 +402,8 @@ class Decision(Value, frozen=True, kw_only=True):
     reason: Reason = Reason.SHORTAGE
     held: dict[int, Reason] = {}
     modes: dict[int, ModeChoice] = {}  # of admitted steps that do not run in the mode they ask for
+    # When memory would be short if one more step started. The next decision looks there first.
+    tight_at: float = 0.0
 
 
 class Bounds(Value, frozen=True, kw_only=True):
