@@ -22,6 +22,20 @@ def _sizes(_: click.Context, parameter: click.Parameter, value: str) -> tuple[in
     return tuple(size for size in sizes if size)
 
 
+def _distributions(
+    _: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[tuple[int, int] | None, ...]:
+    """Return workers and jobs of each; none stands for a build without workers."""
+    sizes: list[tuple[int, int] | None] = []
+    for word in value.split(",") if value else ["none"]:
+        workers, jobs = (whole_number(part, _MOST_DIGITS) for part in word.partition("x")[::2])
+        if word != "none" and not (workers and jobs):
+            wrong = f"--{parameter.name} {value}: not workers and jobs"
+            raise UsageError(wrong, hints=["try 4x16 for 4 workers with 16 jobs each"])
+        sizes.append((workers, jobs) if workers and jobs else None)
+    return tuple(sizes)
+
+
 def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     return tuple(value.split(","))
 
@@ -60,6 +74,20 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     metavar="PERCENT",
     help="Change each peak at random by up to this percentage.",
 )
+@click.option(
+    "--distribute",
+    callback=_distributions,
+    metavar="WORKERSxJOBS,...",
+    help="Let workers compile C and C++, such as 4x16,16x16; none stands for no workers.",
+)
+@click.option(
+    "--bandwidth",
+    type=click.FloatRange(1, 1e6),
+    default=1000,
+    show_default=True,
+    metavar="MBIT",
+    help="Megabits a second that this machine's link to the workers carries.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     source: str,
@@ -68,23 +96,35 @@ def command(
     policies: tuple[str, ...],
     cold: bool,
     scatter: float,
+    distribute: tuple[tuple[int, int] | None, ...],
+    bandwidth: float,
     as_json: bool,
 ) -> int:
     """Predict how long a measured build takes on another machine or under another policy.
 
     RUN is a number from `stoker history`; TRACE is a file that `stoker history --export` wrote. All
-    combinations of the CPUs, memory sizes and policies are simulated. The exit status is 1 if a
-    step runs out of memory in a simulation.
+    combinations of the CPUs, memory sizes, workers and policies are simulated. The exit status is 1
+    if a step runs out of memory in a simulation.
 
     \b
     stoker simulate 12 --cpus 16,64 --memory 64G,128G
+    stoker simulate 12 --cpus 16 --memory 32G --distribute none,4x16,16x16
     """
     from stoker.flows.simulating import SimulationOptions, simulate_build
+    from stoker.model.govern import Distribution
     from stoker.report.console import print_json, show
     from stoker.report.simulation import simulation_page
 
     options = SimulationOptions(
-        cpus=cpus, memory=memory, policies=policies, cold=cold, scatter=scatter / 100
+        cpus=cpus,
+        memory=memory,
+        policies=policies,
+        cold=cold,
+        scatter=scatter / 100,
+        distributions=tuple(
+            size and Distribution(workers=size[0], jobs=size[1], bandwidth=bandwidth * 1e6 / 8)
+            for size in distribute
+        ),
     )
     trace, results = simulate_build(source, options)
     if as_json:

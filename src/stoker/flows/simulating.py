@@ -9,7 +9,7 @@ from stoker.govern.policies import make_policy
 from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.govern import SimulationResult, StepRecord, Trace
+from stoker.model.govern import Distribution, SimulationResult, StepRecord, Trace
 from stoker.model.runs import Outcome
 from stoker.model.units import whole_number
 from stoker.model.value import Value
@@ -19,13 +19,14 @@ _MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits
 
 
 class SimulationOptions(Value, frozen=True, kw_only=True):
-    """Every number of CPUs is tried with every amount of memory and every policy."""
+    """Every number of CPUs is tried with every amount of memory, distribution and policy."""
 
     cpus: tuple[int, ...]
     memory: tuple[int, ...]
     policies: tuple[str, ...] = ("adaptive",)
     cold: bool = False  # no measurement of the steps is known in advance
     scatter: float = 0.0  # peaks differ from what is known by up to this share
+    distributions: tuple[Distribution | None, ...] = (None,)
 
 
 def simulate_build(
@@ -41,9 +42,17 @@ def simulate_build(
 def _results(
     steps: Sequence[StepRecord], known: Sequence[StepRecord], options: SimulationOptions
 ) -> list[SimulationResult]:
+    machines = product(options.cpus, options.memory, options.distributions, options.policies)
     return [
-        simulate(steps, make_policy(policy, cpus=cpus), cpus=cpus, memory=memory, history=known)
-        for cpus, memory, policy in product(options.cpus, options.memory, options.policies)
+        simulate(
+            steps,
+            make_policy(policy, cpus=cpus),
+            cpus=cpus,
+            memory=memory,
+            history=known,
+            distribution=distribution,
+        )
+        for cpus, memory, distribution, policy in machines
     ]
 
 

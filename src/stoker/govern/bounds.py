@@ -1,19 +1,27 @@
 """Lower bounds of a build's duration on a machine, for any scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from stoker.model.govern import Bounds, StepRecord
 
 
-def bounds(steps: Sequence[StepRecord], *, cpus: int, memory: int) -> Bounds:
+def bounds(
+    steps: Sequence[StepRecord],
+    *,
+    cpus: int,
+    memory: int,
+    others: Mapping[str, float] | None = None,
+) -> Bounds:
     """Return the bounds for steps with the durations of an uncontended run. A step whose memory
-    integral is unknown adds nothing to the memory term.
+    integral is unknown adds nothing to the memory term. ``others`` are lower bounds of other
+    resources, by name.
     """
     lower = {
         "the longest path": critical_path(steps),
         "CPUs": cpu_bound(steps, cpus),
         "memory": memory_bound(steps, memory),
+        **(others or {}),
     }
     reserving = {"peaks of memory": max(_area(steps, memory), _widths(steps, cpus, memory))}
     every = {**lower, **reserving}

@@ -409,7 +409,8 @@ class Governor:
         self.changed = True
         free = reading.limit - reading.used
         for entry in self._holding.values():
-            entry.least_free = min(entry.least_free, free)
+            if free < entry.least_free:
+                entry.least_free = free
 
     def decide(self, now: float) -> None:
         """Ask the policy, and tell the launchers."""

@@ -78,13 +78,14 @@ class Adaptive(Value, frozen=True, kw_only=True):
             decision = self._admit(state)
             started = decision.admit or decision.on_trial
             return decision if started else self._start_first(state)
-        if (oldest := _oldest(state)) and oldest.is_paused:
+        paused = _paused(state)
+        if paused and (oldest := _oldest(state)) and oldest.is_paused:
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
             return self._relieve(state, excess)
-        if resumed := tuple(self._resumed(state)):
+        if paused and (resumed := tuple(self._resumed(state))):
             return Decision(resume=resumed)
-        if idle := tuple(self._idle(state)):
+        if paused and (idle := tuple(self._idle(state))):
             return Decision(kill=idle, reason=Reason.LONG_PAUSE)
         return self._admit(state)
 
@@ -139,12 +140,13 @@ class Adaptive(Value, frozen=True, kw_only=True):
             yield step.id
 
     def _admit(self, state: State) -> Decision:
-        busy = sum(step.request.slots_of(state.cpus) for step in state.running)
-        if not state.waiting or (busy >= state.cpus and not state.distributed):
+        if not state.waiting:
+            return Decision()
+        forecast = Forecast(state, self._room(state), spare_trials=True)
+        if forecast.free_slots <= 0 and not state.distributed:
             return Decision()
         if state.pressure > self.stalled:
             return Decision(held=_all(state, Reason.PRESSURE))
-        forecast = Forecast(state, self._room(state), spare_trials=True)
         held: dict[int, Reason] = {}
         wide: dict[int, ModeChoice] = {}
         admitted = tuple(self._admitted(state, forecast, held, wide))
@@ -204,17 +206,20 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def _candidates(self, state: State) -> Iterator[Request]:
         """Yield the waiting steps in the modes in which they would run."""
         for request in state.waiting:
-            choice = self._mode(state, request) if request.effects else None
-            yield request.in_mode(choice.mode) if choice else request
+            yield self._in_its_mode(state, request) if request.effects else request
+
+    def _in_its_mode(self, state: State, request: Request) -> Request:
+        choice = self._mode(state, request)
+        return request.in_mode(choice.mode) if choice else request
 
     def _startable(
         self, state: State, forecast: Forecast, held: dict[int, Reason]
     ) -> Iterator[Request]:
-        """Yield the waiting steps for which a CPU or a worker is free."""
+        """Yield the waiting steps of a distributed build for which a CPU or a worker is free."""
         for request in self._candidates(state):
             if request.remote and not request.has_place(forecast.remote):
                 held[request.id] = Reason.WORKERS
-            elif request.remote or not state.distributed or forecast.free_slots > 0:
+            elif request.remote or forecast.free_slots > 0:
                 yield request
 
     def _admitted(
@@ -233,7 +238,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
-        for request in self._startable(state, forecast, held):
+        waiting = self._startable(state, forecast, held) if state.distributed else None
+        for request in waiting or self._candidates(state):
             peak, learned = request.prediction.peak, request.prediction.learned
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY
@@ -267,24 +273,23 @@ class Adaptive(Value, frozen=True, kw_only=True):
         free now, but whose worst case does not. If one is killed, only idle CPU time is lost.
         """
         first = state.waiting[0]
-        if first.id not in admitted and state.first_for > self.endurance:
+        unknown = [each for each in state.waiting if _is_tried(each) and each.id not in admitted]
+        passed = first.id not in admitted and state.first_for > self.endurance
+        if passed or not unknown:
             return
         new = [request for request in self._candidates(state) if request.id in admitted]
         unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
         room -= sum(request.prediction.peak for request in new)
-        for request in self._candidates(state):
+        for request in unknown:
             if free <= 0 or unsettled <= 0:
                 return
-            known = request.prediction.learned or request.ooms or request.id in admitted
-            killable = request.restarts and not request.remote  # a trial may end in a kill
-            needs = _usual(request)
-            if known or not killable or needs > room or request.slots_of(state.cpus) > free:
-                continue
-            free -= request.slots_of(state.cpus)
-            room -= needs
-            unsettled -= 1
-            yield request.id
+            needs, slots = _usual(self._in_its_mode(state, request)), request.slots_of(state.cpus)
+            if needs <= room and slots <= free:
+                free -= slots
+                room -= needs
+                unsettled -= 1
+                yield request.id
 
     def _unsettled(self, state: State) -> int:
         """Return how many steps of unknown size may start, so that a first build has no burst."""
@@ -341,6 +346,12 @@ def _most(request: Request) -> float:
 def _of_unknown_size(request: Request) -> bool:
     """Return whether only shipped figures are known of a step that does not run on a worker."""
     return request.prediction.basis is Basis.PRIOR and not request.remote
+
+
+def _is_tried(request: Request) -> bool:
+    """Return whether a step may start on trial, which may end in a kill."""
+    known = request.prediction.learned or request.ooms
+    return not known and request.restarts and not request.remote
 
 
 def _usual(request: Request) -> int:

@@ -97,10 +97,12 @@ class Predictor:
         self._effects: defaultdict[tuple[Role, str], dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         self._paces: deque[float] = deque(maxlen=_PACES)
+        self._pace: Pace | None = None  # computed when it is next needed
         for row in rows:
             self.learn(row)
         # Only steps of this run show how fast the machine is now.
         self._paces = deque(_ASSUMED_PACES, maxlen=_PACES)
+        self._pace = None
 
     def learn(self, row: StepRecord) -> None:
         """Learn from the error of the last prediction, then from the record itself."""
@@ -114,6 +116,7 @@ class Predictor:
         here = step.role is not Role.REMOTE
         if here and expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
             self._paces.append(max(row.seconds, _SHORTEST) / expected.seconds)
+            self._pace = None
         sample = _Sample(
             peak=row.peak / prior_of(step).peak,
             seconds=row.seconds / nvcc_rounds(step),
@@ -188,6 +191,11 @@ class Predictor:
     @property
     def pace(self) -> Pace:
         """Return how long steps whose duration was known take on this machine now."""
+        if self._pace is None:
+            self._pace = self._measured_pace()
+        return self._pace
+
+    def _measured_pace(self) -> Pace:
         ratios, usual = sorted(self._paces), median(self._paces)
         left_out = int(len(ratios) * _OUTLIERS)
         fast, slow = ratios[left_out], ratios[-1 - left_out]

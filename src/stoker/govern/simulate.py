@@ -2,13 +2,13 @@
 
 The memory of a step follows a ``Shape``, by default its recorded profile. When the steps together
 exceed the machine's memory, the kernel kills the largest one. Steps slow each other down only if
-they need more CPUs than there are. Not simulated: caches, disks, memory bandwidth, and the time
-that a kill takes.
+they need more CPUs than there are, or send more over the link to the workers than it carries. Not
+simulated: caches, disks, memory bandwidth, the time that a kill takes, and the memory of workers.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from math import ceil
 from random import Random
 
@@ -20,9 +20,10 @@ from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
+from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
 from stoker.model.events import AnyEvent, StepPauses
-from stoker.model.govern import Gc, Mode, ModeEffect, SimulationResult, StepRecord
+from stoker.model.govern import Distribution, Gc, Mode, ModeEffect, SimulationResult, StepRecord
 from stoker.model.runs import Attempt, Outcome
 from stoker.plan.chain import window as build_window
 
@@ -36,6 +37,7 @@ _INTERVAL = 0.25  # seconds between two readings of the meter
 _INSTANTS = 2 * PARTS  # at which a shape is sampled
 _SHORTEST = 1.0  # seconds; the governor records no profile of a shorter step
 _RUN = 1
+_HERE = Place.HERE
 _ASK = Ask(version=VERSION, run=_RUN, directory="", cpus=1, command=())
 
 
@@ -50,7 +52,11 @@ def recorded(record: StepRecord, share: float) -> float:
 def climbing(record: StepRecord, share: float) -> float:
     """Climb steeply at first, then slowly until the end, with the measured mean."""
     mean = record.mean or TYPICAL_SHARE * record.peak
-    return record.peak * climbed(mean / record.peak, share) if mean else 0.0
+    return record.peak * _climbed(mean / record.peak, share) if mean else 0.0
+
+
+# Steps whose mean is not known all climb in the same way.
+_climbed = lru_cache(maxsize=4 * _INSTANTS)(climbed)
 
 
 def flat(record: StepRecord, share: float) -> float:  # noqa: ARG001 - a shape
@@ -102,13 +108,18 @@ def simulate(
     window: int | None = None,
     gc: Gc = Gc.AUTO,
     effects: Effects | None = None,
+    distribution: Distribution | None = None,
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
     the number of steps that the build tool starts at once; ``effects`` is what modes really change
-    of a step, by default what is shipped.
+    of a step, by default what is shipped. With a ``distribution``, workers compile C and C++.
     """
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
+    stages: dict[int, Stages] = {}
+    if distribution:
+        known = (*known, *at_workers(known, distribution)[0])
+        actual, stages = at_workers(actual, distribution)
     simulation = _Simulation(
         actual,
         policy,
@@ -116,34 +127,40 @@ def simulate(
         memory=memory,
         predictor=Predictor(known),
         shape=shape,
-        window=window or build_window(cpus),
+        window=window or build_window(cpus, slots=distribution.places if distribution else 0),
         gc=gc,
         effects=effects or (lambda record: shipped_effects(record.peak)),
+        distribution=distribution,
+        stages=stages,
     )
     return simulation.run()
 
 
 class _Process:
-    """The command of one attempt; ``done`` is how many seconds of its work are done."""
+    """The command of one attempt; ``done`` is how many seconds of its work are done, and ``end``
+    when the work at its present place ends.
+    """
 
-    def __init__(self, record: StepRecord, started: float):
+    def __init__(self, record: StepRecord, stages: Stages = ()):
         self.record = record
-        self.started = started
+        self.seconds = record.seconds
+        self.cpus = record.step.targets_at_once
         self.done = 0.0
         self.paused = False
         self.memory = self.peak = 0
+        self._later = iter(stages or ((Place.HERE, record.seconds),))
+        self.end = 0.0
+        self.move_on()
 
-    @property
-    def left(self) -> float:
-        return self.record.seconds - self.done
-
-    def use(self, memory: float) -> None:
-        self.memory = round(memory)
-        self.peak = max(self.peak, self.memory)
+    def move_on(self) -> bool:
+        """Begin the next stage, if there is one."""
+        self.place, seconds = next(self._later, (Place.HERE, 0.0))
+        self.end += seconds
+        return seconds > 0
 
     def usage(self) -> Usage:
         """Return what its launcher reports at the end."""
-        share = self.done / self.record.seconds if self.record.seconds else 0.0
+        share = self.done / self.seconds if self.seconds else 0.0
         return Usage(
             wall_us=round(self.done * 1e6),
             cpu_us=round(self.record.cpu_seconds * share * 1e6),
@@ -170,9 +187,13 @@ class _Simulation:
         window: int,
         gc: Gc,
         effects: Effects,
+        distribution: Distribution | None,
+        stages: Mapping[int, Stages],
     ):
         self._steps = steps
         self._effects = effects
+        self._distribution = distribution
+        self._stages = stages
         self._policy = policy
         self._cpus = cpus
         self._memory = memory
@@ -195,6 +216,7 @@ class _Simulation:
         self._asked = 0  # steps that have asked and not ended
         self._finished: set[str] = set()
         self._processes: dict[int, _Process] = {}
+        self._used = 0
         self._to_kill: list[int] = []
         self._now = 0.0
         self._highest = 0
@@ -229,8 +251,20 @@ class _Simulation:
             lost_seconds=self._lost,
             failed=tuple(self._failed),
             modes=dict(self._modes),
-            bounds=bounds(self._steps, cpus=self._cpus, memory=self._memory),
+            bounds=bounds(
+                self._steps, cpus=self._cpus, memory=self._memory, others=self._other_bounds()
+            ),
+            distribution=self._distribution,
         )
+
+    def _other_bounds(self) -> dict[str, float]:
+        if self._distribution is None:
+            return {}
+        stages = self._stages.values()
+        return {
+            "the link": seconds_at(Place.LINK, stages),
+            "the workers": seconds_at(Place.WORKER, stages) / self._distribution.places,
+        }
 
     # -- what the governor tells -----------------------------------------------------------------
 
@@ -241,7 +275,7 @@ class _Simulation:
             case "run":
                 mode, threads = mode_of(field.decode() for field in fields[1:])
                 record = in_mode(self._steps[index], mode, self._effects, threads)
-                self._processes[index] = _Process(record, self._now)
+                self._processes[index] = _Process(record, self._stages.get(index, ()))
             case "pause":
                 self._processes[index].paused = True
             case "resume":
@@ -280,62 +314,84 @@ class _Simulation:
             if self._finished.issuperset(record.needs):
                 self._asked += 1
                 path = partial(self._paths.__getitem__, record.step.output)
-                self._governor.asked(index, _ASK, record.step, path, self._now)
+                self._governor.asked(index, self._request(index), record.step, path, self._now)
             else:
                 blocked.append(index)
         self._to_come.extendleft(reversed(blocked))
 
+    def _request(self, index: int) -> Ask:
+        if self._distribution is None or index not in self._stages:
+            return _ASK
+        return replace(_ASK, remote=True, cpus=self._distribution.places)
+
     def _read_meter(self) -> None:
-        used = sum(process.memory for process in self._processes.values())
         kills = {_RUN: self._oom_kills}
-        self._governor.read(
-            MemoryReading(limit=self._memory, used=used, oom_kills=kills), self._now
-        )
+        reading = MemoryReading(limit=self._memory, used=self._used, oom_kills=kills)
+        self._governor.read(reading, self._now)
 
     def _stop_killed(self) -> None:
         for index in self._to_kill:
-            self._governor.stopped(index, self._processes.pop(index).usage(), self._now)
+            self._governor.stopped(index, self._take_away(index).usage(), self._now)
         self._to_kill.clear()
 
+    def _take_away(self, index: int) -> _Process:
+        process = self._processes.pop(index)
+        self._used -= process.memory
+        return process
+
     def _pass_time(self) -> None:
-        """Advance to the next reading or the next end of a step, whichever comes first."""
-        active = [
-            (index, process) for index, process in self._processes.items() if not process.paused
-        ]
+        """Advance to the next reading or the next end of a stage, whichever comes first."""
+        active = [process for process in self._processes.values() if not process.paused]
         if not active:
             raise AssertionError(f"{self._policy.name} lets nothing run")
-        wanted = sum(min(process.record.step.targets_at_once, self._cpus) for _, process in active)
-        speed = min(1.0, self._cpus / wanted)
-        next_end = min(process.left for _, process in active) / speed
+        speeds = self._speeds(active)
+        next_end = min((process.end - process.done) / speeds[process.place] for process in active)
         passed = max(0.0, min(_INTERVAL, next_end))
         self._now += passed
-        for _, process in active:
-            process.done += passed * speed
+        for process in active:
+            process.done += passed * speeds[process.place]
+
+    def _speeds(self, active: Sequence[_Process]) -> tuple[float, float, float]:
+        """Return the speed at each place: CPUs and the link are shared."""
+        busy, transfers = 0, 0
+        for process in active:
+            if process.place is _HERE:
+                busy += min(process.cpus, self._cpus)
+            elif process.place is Place.LINK:
+                transfers += 1
+        return min(1.0, self._cpus / max(1, busy)), 1.0 / max(1, transfers), 1.0
 
     def _finish(self) -> None:
-        ended = [index for index, process in self._processes.items() if process.left <= 1e-9]
-        for index in ended:
-            usage = self._processes.pop(index).usage()
-            self._governor.ended(index, Done(status=0, signal=0, usage=usage, tail=b""), self._now)
-            self._end(index)
+        running = self._processes.items()
+        at_end = [index for index, process in running if process.end - process.done <= 1e-9]
+        for index in at_end:
+            if not self._processes[index].move_on():
+                usage = self._take_away(index).usage()
+                done = Done(status=0, signal=0, usage=usage, tail=b"")
+                self._governor.ended(index, done, self._now)
+                self._end(index)
 
     def _use_memory(self) -> None:
+        used, shape, grown, now = 0, self._shape, self._governor.grown, self._now
         for index, process in self._processes.items():
-            process.use(self._shape(process.record, process.done / process.record.seconds))
-            self._governor.grown(index, process.memory, process.peak, self._now)
+            memory = round(shape(process.record, process.done / process.seconds))
+            process.memory = memory
+            if memory > process.peak:
+                process.peak = memory
+            used += memory
+            grown(index, memory, process.peak, now)
+        self._used = used
 
     def _kill_largest(self) -> None:
         """Kill the largest step while memory is exceeded, as the kernel does."""
-        used = sum(process.memory for process in self._processes.values())
-        while used > self._memory:
+        while self._used > self._memory:
             largest = max(self._processes, key=lambda index: self._processes[index].memory)
-            process = self._processes.pop(largest)
-            used -= process.memory
+            process = self._take_away(largest)
             self._oom_kills += 1
             self._read_meter()
             done = Done(status=0, signal=9, usage=process.usage(), tail=b"")
             self._governor.ended(largest, done, self._now)
-        self._highest = max(self._highest, used)
+        self._highest = max(self._highest, self._used)
 
 
 def in_mode(record: StepRecord, mode: Mode, effects: Effects, threads: int = 1) -> StepRecord:

@@ -420,6 +420,20 @@ class Bounds(Value, frozen=True, kw_only=True):
         return max(self.lower, self.reserving)
 
 
+class Distribution(Value, frozen=True, kw_only=True):
+    """Simulated workers that compile C and C++, each so many jobs at once, and the bytes a second
+    that the link of the machine that builds carries.
+    """
+
+    workers: int
+    jobs: int
+    bandwidth: float
+
+    @property
+    def places(self) -> int:
+        return self.workers * self.jobs
+
+
 class SimulationResult(Value, frozen=True, kw_only=True):
     """The result of a simulated build on one machine under one policy."""
 
@@ -435,3 +449,4 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     failed: tuple[str, ...]  # outputs that failed because memory ran out too often
     bounds: Bounds
     modes: dict[Mode, int] = {}  # steps in each mode but the default one
+    distribution: Distribution | None = None

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.govern import SimulationResult, Trace
+from stoker.model.govern import Distribution, SimulationResult, Trace
 from stoker.model.units import size
 from stoker.report.console import Listing
 
 _COLUMNS = (
     ">CPUs",
     ">memory",
+    ">workers",
     "policy",
     ">time",
     ">saves",
@@ -25,7 +26,7 @@ _COLUMNS = (
     ">failed",
 )
 # Columns that are left out where no row has a figure, so that the table fits 80 columns.
-_IF_ANY = (">saves", ">paused", ">preempted", ">OOM kills", ">failed")
+_IF_ANY = (">workers", ">saves", ">paused", ">preempted", ">OOM kills", ">failed")
 
 
 def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> RenderableType:
@@ -43,6 +44,10 @@ def _has_any(rows: Sequence[Sequence[str]], column: int) -> bool:
     return any(row[column] not in ("", "0") for row in rows)
 
 
+def _workers(distribution: Distribution | None) -> str:
+    return f"{distribution.workers} x {distribution.jobs}" if distribution else ""
+
+
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
     """Return a row of the table. ``saves`` is relative to the first row; the bound is the larger
     one.
@@ -52,6 +57,7 @@ def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[s
     return (
         str(result.cpus),
         size(result.memory),
+        _workers(result.distribution),
         result.policy,
         f"{result.wall_seconds:,.0f} s",
         f"{saved:.0%}" if result is not first else "",

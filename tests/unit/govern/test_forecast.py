@@ -287,6 +287,24 @@ def test_who_is_added_is_seen_by_the_next() -> None:
     assert forecast.fits(make.request(4, 5 * GB, seconds=20))  # gone before it is needed
 
 
+@given(make.states(), st.booleans())
+def test_what_fits_into_spans_fits_into_each_stretch(state: State, spare_trials: bool) -> None:
+    """The short cuts of the search decide as if it looked at every stretch."""
+    forecast = Forecast(state, state.limit, spare_trials=spare_trials)
+    for request in state.waiting:
+        slow = Forecast(state, state.limit, spare_trials=spare_trials)
+        slow._look_ahead()
+        for each in forecast._added:
+            slow._take(slow._claim(each, 0))
+        claim = slow._claim(request, 0)
+        each_fits = all(
+            slow._fits_in(claim, index, 1) for index in range(claim.first, claim.last + 1)
+        )
+        assert forecast.fits(request) == (each_fits or not (state.running or forecast._added))
+        if each_fits:
+            forecast.add(request)
+
+
 def test_a_place_is_kept_at_the_time_there_is_one() -> None:
     busy = make.running(make.request(1, 5 * GB, seconds=100), current=5 * GB)
     forecast = Forecast(make.state(now=0, steps=[busy]), 8 * GB)

@@ -502,10 +502,10 @@ def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> 
     asked = 0
     span = profiles.expected
 
-    def counted(prediction: Prediction) -> profiles.Expected:
+    def counted(prediction: Prediction, spread: float) -> profiles.Expected:
         nonlocal asked
         asked += 1
-        return span(prediction)
+        return span(prediction, spread)
 
     heavy = [make.request(i, 3 * GB + i % 97, path=float(i)) for i in range(5000)]
     busy = [make.running(make.request(9000 + i, GB), current=GB) for i in range(6)]
@@ -513,6 +513,12 @@ def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> 
     decision = ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy))
     assert decision == Decision(held={request.id: Reason.MEMORY for request in heavy})
     assert 0 < asked < 100
+
+
+@given(make.states(), st.floats(0, 1000))
+def test_where_memory_was_short_before_changes_no_decision(state: State, ahead: float) -> None:
+    decision = ADAPTIVE.decide(replace(state, tight_at=state.now + ahead))
+    assert replace(decision, tight_at=0.0) == replace(ADAPTIVE.decide(state), tight_at=0.0)
 
 
 # -- reasons --------------------------------------------------------------------------------------
