@@ -45,14 +45,24 @@ def main() -> None:
 def worker() -> subprocess.Popen[bytes]:
     """Start a distccd that accepts this machine only; it ends with the ``with`` block."""
     words = ["distccd", "--daemon", "--no-detach", "--allow", "127.0.0.1", "--listen", "127.0.0.1"]
-    words += ["--port", str(PORT), "--jobs", "2", "--log-stderr", "--log-level", "error"]
+    words += [
+        "--port",
+        str(PORT),
+        "--jobs",
+        "2",
+        "--nice",
+        "0",
+        "--log-stderr",
+        "--log-level",
+        "error",
+    ]
 
     class Worker(subprocess.Popen[bytes]):
         def __exit__(self, *_: object) -> None:
             self.terminate()
             self.wait()
 
-    started = Worker([*words, "--enable-tcp-insecure"])
+    started = Worker(words)
     time.sleep(1)
     return started
 
@@ -66,6 +76,7 @@ def measured(file: str, command: Sequence[str], directory: Path, folder: Path) -
         "DISTCC_HOSTS": f"127.0.0.1:{PORT}/2,lzo",
         "DISTCC_FALLBACK": "0",
         "DISTCC_VERBOSE": "1",
+        "DISTCC_IO_TIMEOUT": "3000",
     }
     client, memory, log = cost(
         ["distcc", *compile_words, "-o", str(folder / "there.o")],

@@ -375,11 +375,12 @@ class _Simulation:
         used, shape, grown, now = 0, self._shape, self._governor.grown, self._now
         for index, process in self._processes.items():
             memory = round(shape(process.record, process.done / process.seconds))
-            process.memory = memory
-            if memory > process.peak:
-                process.peak = memory
             used += memory
-            grown(index, memory, process.peak, now)
+            if memory != process.memory:  # a launcher reports only changes
+                process.memory = memory
+                if memory > process.peak:
+                    process.peak = memory
+                grown(index, memory, process.peak, now)
         self._used = used
 
     def _kill_largest(self) -> None:

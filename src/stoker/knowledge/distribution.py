@@ -1,7 +1,7 @@
 """What a compile on a worker costs the machine that builds, as measured with a real distcc.
 
-`benchmarks/distribute_client.py` measures it. The simulator applies the medians to every compile of a
-trace, in proportion to its duration.
+`benchmarks/distribute_client.py` measures it. The simulator applies the medians to every compile of
+a trace, in proportion to its duration.
 """
 
 from functools import cache
