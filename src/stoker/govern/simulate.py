@@ -9,6 +9,7 @@ simulated: caches, disks, memory bandwidth, the time that a kill takes, and the 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from math import ceil
 from random import Random
 
@@ -22,6 +23,7 @@ from stoker.govern.profile import PARTS, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
 from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
+from stoker.knowledge.distribution import client_costs
 from stoker.model.events import AnyEvent, StepPauses
 from stoker.model.govern import Distribution, Gc, Mode, ModeEffect, SimulationResult, StepRecord
 from stoker.model.runs import Attempt, Outcome
@@ -145,6 +147,7 @@ class _Process:
         self.record = record
         self.seconds = record.seconds
         self.cpus = record.step.targets_at_once
+        self.is_remote = bool(stages)
         self.done = 0.0
         self.paused = False
         self.memory = self.peak = 0
@@ -341,7 +344,7 @@ class _Simulation:
 
     def _pass_time(self) -> None:
         """Advance to the next reading or the next end of a stage, whichever comes first."""
-        active = [process for process in self._processes.values() if not process.paused]
+        active = self._active()
         if not active:
             raise AssertionError(f"{self._policy.name} lets nothing run")
         speeds = self._speeds(active)
@@ -350,6 +353,17 @@ class _Simulation:
         self._now += passed
         for process in active:
             process.done += passed * speeds[process.place]
+
+    def _active(self) -> list[_Process]:
+        """Return the processes that work. A distributor runs few preprocessors at once; others wait
+        for their turn.
+        """
+        active = [process for process in self._processes.values() if not process.paused]
+        if self._distribution is None:
+            return active
+        here = (each for each in active if each.is_remote and each.place is _HERE)
+        waiting = set(islice(here, max(self._cpus, client_costs().preprocessors), None))
+        return [process for process in active if process not in waiting]
 
     def _speeds(self, active: Sequence[_Process]) -> tuple[float, float, float]:
         """Return the speed at each place: CPUs and the link are shared."""

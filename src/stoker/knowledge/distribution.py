@@ -18,6 +18,7 @@ class ClientCosts(Row, frozen=True, kw_only=True):
     object_per_second: float  # bytes from the worker
     peak: int  # bytes of memory while it preprocesses
     rest: int  # bytes while the worker compiles
+    preprocessors: int  # that run at once on a machine with fewer CPUs
     basis: str
 
 

@@ -37,7 +37,7 @@ def test_workers_compile_beside_one_another_and_the_client_preprocesses() -> Non
     alone = build(steps[:1], workers(1)).wall_seconds
     assert alone == pytest.approx(100 * (costs.cpu_share + costs.worker_share))
     together = build(steps, workers(8)).wall_seconds
-    # All preprocess on the one CPU at the same time, then each has a worker.
+    # All preprocess at once on the one CPU, then each has a worker.
     assert together == pytest.approx(100 * (8 * costs.cpu_share + costs.worker_share), rel=0.01)
 
 
