@@ -16,7 +16,7 @@ from stoker.govern.dependencies import Dependencies
 from stoker.govern.history import History
 from stoker.govern.phases import Phase, phase_file, read_phases
 from stoker.govern.policies import make_policy
-from stoker.govern.simulate import simulate
+from stoker.govern.simulate import simulate, with_cache_hits, with_nvcc_threads
 from stoker.model.analysis import (
     BuildFacts,
     LibrarySize,
@@ -49,6 +49,9 @@ _MACHINES = (
     ("twice the CPUs", 2.0, 1.0),
     ("twice the CPUs and memory", 2.0, 2.0),
 )
+# And rows on the same machine: the share of compiles that a cache has, and the threads of nvcc.
+_HITS = 0.9
+_NVCC_THREADS = 4
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,11 +232,25 @@ def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:
     machines = [(name, max(1, round(cpus * c)), int(memory * m)) for name, c, m in _MACHINES]
     hours = {name: machine.hour for name, machine in prices.machines.items()}
     machines += [(name, m.cpus, m.memory_bytes) for name, m in prices.machines.items()]
-    for name, count, amount in dict.fromkeys(machines):
-        say(f"simulating {len(found.steps)} steps on {name}")
+    cases = [(*machine, found.steps) for machine in dict.fromkeys(machines)]
+    cases += [(name, cpus, memory, steps) for name, steps in _other_builds(found.steps)]
+    for name, count, amount, steps in cases:
+        say(f"simulating {len(steps)} steps: {name}")
         policy = make_policy("adaptive", cpus=count)
-        result = simulate(found.steps, policy, cpus=count, memory=amount, history=found.steps)
+        result = simulate(steps, policy, cpus=count, memory=amount, history=steps)
         cost = prices.cost(result.wall_seconds, cpus=count, memory=amount)
         if name in hours:
             cost = result.wall_seconds / 3600 * hours[name]
         yield WhatIf(name=name, result=result, cost=cost)
+
+
+def _other_builds(steps: tuple[StepRecord, ...]) -> Iterator[tuple[str, tuple[StepRecord, ...]]]:
+    """Yield builds of the same source on the same machine that differ in their steps. The names say
+    what is assumed.
+    """
+    hits = with_cache_hits(steps, share=_HITS, seed=1)
+    if hits and len(hits) < len(steps):
+        yield f"a compiler cache with {_HITS:.0%} hits, which take no time", hits
+    threads = with_nvcc_threads(steps, _NVCC_THREADS)
+    if threads != steps:
+        yield f"nvcc --threads {_NVCC_THREADS} for sources with several GPU targets", threads

@@ -25,7 +25,15 @@ from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.distribution import client_costs
 from stoker.model.events import AnyEvent, StepPauses
-from stoker.model.govern import Distribution, Gc, Mode, ModeEffect, SimulationResult, StepRecord
+from stoker.model.govern import (
+    Distribution,
+    Gc,
+    Mode,
+    ModeEffect,
+    Role,
+    SimulationResult,
+    StepRecord,
+)
 from stoker.model.runs import Attempt, Outcome
 from stoker.plan.chain import window as build_window
 
@@ -40,6 +48,7 @@ _INSTANTS = 2 * PARTS  # at which a shape is sampled
 _SHORTEST = 1.0  # seconds; the governor records no profile of a shorter step
 _RUN = 1
 _HERE = Place.HERE
+_CACHED = (Role.C, Role.CXX, Role.CUDA)
 _ASK = Ask(version=VERSION, run=_RUN, directory="", cpus=1, command=())
 
 
@@ -77,6 +86,35 @@ def scattered(steps: Sequence[StepRecord], *, by: float, seed: int) -> tuple[Ste
 def _scaled(step: StepRecord, factor: float) -> StepRecord:
     integral = None if step.byte_seconds is None else step.byte_seconds * factor
     return replace(step, peak=round(step.peak * factor), byte_seconds=integral)
+
+
+def with_cache_hits(
+    steps: Sequence[StepRecord], *, share: float, seed: int
+) -> tuple[StepRecord, ...]:
+    """Return the steps that are left if a compiler cache has this share of the compiles, drawn at
+    random. A hit takes no time.
+    """
+    random = Random(seed)
+    hits = {
+        step.step.output for step in steps if step.step.role in _CACHED and random.random() < share
+    }
+    return tuple(
+        replace(step, needs=tuple(need for need in step.needs if need not in hits))
+        for step in steps
+        if step.step.output not in hits
+    )
+
+
+def with_nvcc_threads(steps: Sequence[StepRecord], threads: int) -> tuple[StepRecord, ...]:
+    """Return the steps as if each compile of CUDA for several GPU targets asked for so many
+    threads, which the governor does not change.
+    """
+    return tuple(
+        replace(with_threads(step, threads), mode=Mode.DEFAULT)
+        if step.step.role is Role.CUDA and len(step.step.archs) > 1
+        else step
+        for step in steps
+    )
 
 
 def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...]:

@@ -13,7 +13,17 @@ from governed_steps import GB
 from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.profile import PARTS, Profile
-from stoker.govern.simulate import Shape, climbing, flat, measured, recorded, scattered, simulate
+from stoker.govern.simulate import (
+    Shape,
+    climbing,
+    flat,
+    measured,
+    recorded,
+    scattered,
+    simulate,
+    with_cache_hits,
+    with_nvcc_threads,
+)
 from stoker.model.govern import Decision, Role, SimulationResult, State, StepRecord
 
 
@@ -378,3 +388,29 @@ def test_scattered_peaks_stay_within_their_share() -> None:
     ratios = [new.peak / old.peak for new, old in zip(other, steps, strict=True)]
     assert 0.9 <= min(ratios) < 0.95
     assert 1.05 < max(ratios) <= 1.1
+
+
+# -- other builds of the same source -------------------------------------------------------------
+
+
+def test_a_warm_cache_leaves_links_and_the_compiles_that_it_lacks() -> None:
+    compiles = tuple(make.record(f"{n}.o") for n in range(200))
+    link = make.record("app", role=Role.LINK, needs=[step.step.output for step in compiles])
+    left = with_cache_hits((*compiles, link), share=0.9, seed=1)
+    assert 5 < len(left) - 1 < 40
+    assert left[-1].needs == tuple(step.step.output for step in left[:-1])
+    assert with_cache_hits((*compiles, link), share=0.0, seed=1) == (*compiles, link)
+    result = simulate(left, Adaptive(), cpus=4, memory=8 * GB, history=left)
+    assert result.wall_seconds >= 10 * (len(left) - 1) / 4
+
+
+def test_threads_of_nvcc_need_memory_and_save_time() -> None:
+    one = make.record("one.cu", seconds=90, role=Role.CUDA)
+    several = replace(
+        one, step=replace(one.step, key="two", archs=("80", "86", "90"), output="two")
+    )
+    same, wide = with_nvcc_threads((one, several), 3)
+    assert same == one
+    assert wide.peak == 3 * several.peak
+    assert wide.seconds < several.seconds / 2
+    assert wide.step.targets_at_once == 3
