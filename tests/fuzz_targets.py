@@ -29,6 +29,7 @@ from stoker.artifact.engine.packing import rewrite
 from stoker.artifact.engine.wheel import open_wheel
 from stoker.artifact.fatbin import read_regions
 from stoker.artifact.library import device_regions, read_library
+from stoker.artifact.linkage import linkage_of
 from stoker.artifact.unpacked import unpacked
 from stoker.build.acquire import naming
 from stoker.build.acquire.archive import unpack
@@ -114,6 +115,8 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
         for _ in relocations.read_symbols(file, kind, everywhere):
             pass
     read_local_functions(file)
+    with suppress(StokerError):
+        linkage_of(file)
     wrappers.read_wrappers(file)
     edit = ElfEdit(rpath="$ORIGIN/../lib", needed={"libc.so.6": "libd.so.7"}, soname="x.so")
     make_patch(file, edit)

@@ -16,7 +16,7 @@ from stoker.artifact.table import Table
 from stoker.knowledge.compiler_modes import symbols_of_linkers
 from stoker.model.value import Value
 
-_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMBOL, _INDEX = struct.Struct("<IBBHQQ"), struct.Struct("<H")
 _VERSION_INDEXES, _VERSIONS_DEFINED = 0x6FFFFFFF, 0x6FFFFFFD  # types of section
 _STACK = 0x6474E551  # a type of segment
 _FLAGS, _FLAGS_1, _TEXT_RELOCATIONS, _SYMBOLIC, _BIND_NOW = 30, 0x6FFFFFFB, 22, 16, 24  # tags
@@ -46,10 +46,13 @@ class Linkage(Value, frozen=True, kw_only=True):
 def read_linkage(path: Path) -> Linkage:
     """Read a 64-bit program or library."""
     with open_file(path) as reader:
-        file = Elf(reader)
-        if not file.is_wide_and_little:
-            raise reader.error("only 64-bit little-endian files can be compared")
-        return Linkage(facts=_facts(file), exported=frozenset(_exported(file)))
+        return linkage_of(Elf(reader))
+
+
+def linkage_of(file: Elf) -> Linkage:
+    if not file.is_wide_and_little:
+        raise file.reader.error("only 64-bit little-endian files can be compared")
+    return Linkage(facts=_facts(file), exported=frozenset(_exported(file)))
 
 
 def differences(before: Linkage, after: Linkage) -> tuple[str, ...]:
@@ -107,9 +110,10 @@ def _exported(file: Elf) -> Iterator[str]:
     if symbols is None:
         return
     versions, indexes = _defined_versions(file), _section(file, _VERSION_INDEXES)
-    marks = struct.iter_unpack("<H", _content(file, indexes)) if indexes else iter(())
+    marks = _INDEX.iter_unpack(_content(file, indexes, _INDEX.size)) if indexes else iter(())
     own = symbols_of_linkers() | set(versions.values())
-    for name, kind, other, home, _, size in _SYMBOL.iter_unpack(_content(file, symbols)):
+    content = _content(file, symbols, _SYMBOL.size)
+    for name, kind, other, home, _, size in _SYMBOL.iter_unpack(content):
         (mark,) = next(marks, (1,))
         binding, of_type = kind >> 4, kind & 15
         if not home or binding not in _BINDINGS:
@@ -131,8 +135,9 @@ def _defined_versions(file: Elf) -> dict[int, str]:
     if section is None:
         return {}
     table = Table(file.reader, "<", section.offset, _content(file, section))
-    found, position = {}, 0
-    for _ in range(section.info):
+    found: dict[int, str] = {}
+    position, following = 0, -1
+    while following and len(found) < section.info:
         _, flags, index, _, _, names, following = table.record("HHHHIII", position)
         name, _ = table.record("II", position + names)
         if not flags & 1:  # the base definition is the name of the file
@@ -145,7 +150,7 @@ def _section(file: Elf, kind: int) -> Section | None:
     return next((part for part in file.sections if part.type == kind and part.file_size), None)
 
 
-def _content(file: Elf, section: Section) -> bytes:
-    if section.file_size > _LARGEST:
+def _content(file: Elf, section: Section, entry: int = 1) -> bytes:
+    if section.file_size > _LARGEST or section.file_size % entry:
         raise file.reader.error(f"a table of {section.file_size} bytes", section.offset)
     return file.reader.read(section.offset, section.file_size)
