@@ -261,7 +261,9 @@ class Request(Value, frozen=True, kw_only=True):
             return self
         before, after = self._effect(self.mode, self.threads), self._effect(mode, threads)
         memory, known = after.memory / before.memory, self.prediction
-        seconds = known.seconds and known.seconds * after.seconds / before.seconds
+        longer = after.seconds / before.seconds
+        seconds = known.seconds and known.seconds * longer
+        own = self.path if known.seconds is None else known.seconds  # its part of the path
         peak, high = round(known.peak * memory), round(known.high * memory)
         # nvcc climbs to its peak once for each group of targets, so the profile is another one.
         profile = known.profile if threads == self.threads else ()
@@ -270,6 +272,7 @@ class Request(Value, frozen=True, kw_only=True):
             mode=mode,
             threads=threads,
             slots=self.slots * threads // self.threads,
+            path=max(0.0, self.path + own * (longer - 1)),
             prediction=replace(known, peak=peak, high=high, profile=profile, seconds=seconds),
         )
 

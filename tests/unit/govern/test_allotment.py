@@ -1,5 +1,6 @@
 """How many CPUs the last steps get."""
 
+import pytest
 from msgspec.structs import replace
 
 import governed_steps as make
@@ -69,6 +70,19 @@ def test_threads_are_used_only_if_the_build_ends_earlier() -> None:
     assert threads(state(request(1), longer)) == {}
     running = Running(request=longer, started=0.0, current=GB)
     assert threads(state(request(1), running=(running,))) == {}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_step_that_runs_with_threads_ends_earlier(*, known: bool) -> None:
+    """Otherwise the next step would seem to have time."""
+    first, second = request(1, 20), request(2, 11)
+    if not known:
+        first = replace(first, prediction=replace(first.prediction, seconds=None))
+    wide = first.in_mode(Mode.THREADS, 4)
+    assert wide.path == pytest.approx(20 * 1.4 / 4.4)
+    assert wide.in_mode(Mode.DEFAULT).path == pytest.approx(20)
+    running = Running(request=wide, started=0.0, current=GB)
+    assert threads(state(second, running=(running,))) == {2: 2}
 
 
 def test_all_steps_that_end_last_get_more_cpus_or_none() -> None:
