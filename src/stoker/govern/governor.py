@@ -727,6 +727,5 @@ def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:
     """Return the critical-path seconds of a step, never less than its own duration. Without any
     measurement the step that usually takes longest comes first.
     """
-    known = prediction.seconds
-    usual = usual_seconds(step.role, step.source) * step.rounds if known is None else known
-    return max(path(), usual)
+    usual = 0.0 if prediction.learned else usual_seconds(step.role, step.source) * step.rounds
+    return max(path(), prediction.seconds or 0.0, usual)
