@@ -63,11 +63,7 @@ def recorded(record: StepRecord, share: float) -> float:
 def climbing(record: StepRecord, share: float) -> float:
     """Climb steeply at first, then slowly until the end, with the measured mean."""
     mean = record.mean or TYPICAL_SHARE * record.peak
-    return record.peak * _climbed(mean / record.peak, share) if mean else 0.0
-
-
-# Steps whose mean is not known all climb in the same way.
-_climbed = lru_cache(maxsize=4 * _INSTANTS)(climbed)
+    return record.peak * climbed(mean / record.peak, share) if mean else 0.0
 
 
 def flat(record: StepRecord, share: float) -> float:  # noqa: ARG001 - a shape
@@ -127,7 +123,7 @@ def _measured(step: StepRecord, shape: Shape) -> StepRecord:
         step = with_threads(step, 1)
     if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
         return step
-    instants = [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
+    instants = _instants(step, shape)
     most = max(instants)
     profile: tuple[int, ...] = ()
     if most and step.seconds >= _SHORTEST:
@@ -135,6 +131,21 @@ def _measured(step: StepRecord, shape: Shape) -> StepRecord:
         profile = tuple(ceil(100 * max(pair) / most) for pair in pairs)
     integral = step.seconds * sum(instants) / _INSTANTS
     return replace(step, byte_seconds=integral, profile=profile)
+
+
+def _instants(step: StepRecord, shape: Shape) -> list[float]:
+    """Return the memory of a step at regular times of its life."""
+    climbs = shape is climbing or (shape is recorded and not step.profile)
+    if not climbs or not step.peak:
+        return [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
+    mean = step.mean or TYPICAL_SHARE * step.peak
+    return [step.peak * share for share in _climb(mean / step.peak)]
+
+
+@lru_cache(maxsize=256)
+def _climb(mean: float) -> tuple[float, ...]:
+    """Return shares of the peak; steps whose mean is not known all climb in the same way."""
+    return tuple(climbed(mean, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS))
 
 
 def simulate(
