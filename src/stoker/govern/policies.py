@@ -272,6 +272,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """Yield steps that were never measured and whose usual need fits into the memory that is
         free now, but whose worst case does not. If one is killed, only idle CPU time is lost.
         """
+        if free <= 0:
+            return
         first = state.waiting[0]
         unknown = [each for each in state.waiting if _is_tried(each) and each.id not in admitted]
         passed = first.id not in admitted and state.first_for > self.endurance
