@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--scans", type=Path, help="keep the scans in this file, and use them")
     parser.add_argument("--any-order", action="store_true", help="as --shared-headers always")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=RESULTS / "headers.json")
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     compiles = ninja_compiles(arguments.build, ["ninja", "-C", str(arguments.build)], os.environ)
     group, size = Counter(each.group for each in compiles).most_common(1)[0]
@@ -62,8 +62,9 @@ def main() -> None:
     for turn, (each, scan) in enumerate(scanned[: arguments.sample]):
         rows.append(compared(each, scan, used[each.output], folder, turn))
         print(rows[-1], flush=True)
-        found |= {"rows": rows, **totals(rows, found["headers"], size)}
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+        found |= {"rows": rows, **totals(rows, found["headers"], size, ordered=ordered)}
+        path = arguments.json or RESULTS / f"headers-{found['sharing']}.json"
+        path.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps({name: value for name, value in found.items() if name != "rows"}, indent=2))
 
 
@@ -168,12 +169,14 @@ def timed(command: Sequence[str], folder: str) -> tuple[float, str]:
         return round(usage.ru_utime + usage.ru_stime, 2), said.read().decode(errors="replace")
 
 
-def totals(rows: Sequence[dict[str, object]], headers: object, size: int) -> dict[str, object]:
-    """Return the sums. A compile that prints something with the header counts with both times,
-    because the launcher repeats it.
+def totals(
+    rows: Sequence[dict[str, object]], headers: object, size: int, *, ordered: bool
+) -> dict[str, object]:
+    """Return the sums. A compile that the launcher repeats counts with both times: one that fails
+    and, with ``auto``, one that prints something.
     """
     users = [row for row in rows if row["header"] is not None]
-    good = [row for row in users if row["silent"] and not row["failed"]]
+    good = [row for row in users if not row["failed"] and (row["silent"] or not ordered)]
     plain = sum(float(str(row["without_s"])) for row in rows)
     spent = sum(
         float(str(row.get("with_s", 0))) + (0 if row in good else float(str(row["without_s"])))
