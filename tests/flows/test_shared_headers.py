@@ -102,6 +102,14 @@ def test_a_source_with_a_warning_is_compiled_without_and_left_alone_later(
     assert project.results() == project.plain_results()
 
 
+def test_always_accepts_what_a_compile_prints(project: Project) -> None:
+    project.add("warns", "#include <common.h>\nstatic int unused() { return last(1); }\n")
+    finished = project.build.run("ninja", options=("--shared-headers", "always"))
+    assert finished.out.count(b"defined but not used") == 1
+    assert "6 compiles used 1" in finished.err
+    assert "0 were repeated without" in finished.err
+
+
 def test_a_warning_of_a_header_appears_for_each_source(project: Project) -> None:
     project.write_header("int last(int);\nstatic int in_header() { return 1; }")
     finished = project.build.run("ninja", options=OPTIONS)

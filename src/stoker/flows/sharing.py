@@ -213,7 +213,7 @@ def _made(
     words = ["ninja", "-f", str(kept.write_ninja(wanted, samples)), "-k", "0"]
     governed.run(words, env=environment, cwd=Path(wanted[0].group[0]), output=_drop)
     for header in wanted:
-        if problem := kept.problem(header):
+        if problem := kept.problem(header, exact=governed.sharing is HeaderSharing.AUTO):
             say(f"a shared header of {len(header.scan.inclusions)} headers {problem}: not used")
         else:
             yield header

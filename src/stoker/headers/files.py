@@ -89,15 +89,17 @@ class HeaderFolder:
         write_whole(path, "\n".join(lines) + "\n")
         return path
 
-    def problem(self, header: SharedHeader) -> str | None:
-        """Return why a header that ninja was to make cannot be used."""
+    def problem(self, header: SharedHeader, *, exact: bool) -> str | None:
+        """Return why a header that ninja was to make cannot be used. ``exact`` asks for a sample
+        with the same object.
+        """
         if not self._made(header.name).exists():
             return "cannot be made"
         try:
             one, other = (path.read_bytes() for path in self._samples(header.name))
         except OSError:
             return "cannot be used"
-        return None if one == other else "changes an object"
+        return "changes an object" if exact and one != other else None
 
     def write_uses(self, headers: Iterable[SharedHeader], users: Iterable[Use]) -> None:
         """Write what the launcher reads, and remove headers that are out of date."""
