@@ -149,3 +149,13 @@ def test_a_cache_excludes_shared_headers_and_the_run_says_so(
     assert finished.status == 0
     assert "shared headers are not used: " in finished.err
     assert "--cache none" in finished.err
+
+
+def test_a_build_that_starts_ccache_itself_is_told_why_nothing_is_shared(
+    project: Project, need: Need
+) -> None:
+    """PyTorch's CMake files do that where ccache is installed."""
+    ninja = project.build.folder / "build.ninja"
+    ninja.write_text(ninja.read_text().replace("command = ", f"command = {need('ccache')} "))
+    finished = project.build.run("ninja", options=OPTIONS)
+    assert "commands that start ccache use no shared headers" in finished.err

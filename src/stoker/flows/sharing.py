@@ -19,6 +19,7 @@ from stoker.headers.commands import (
 from stoker.headers.files import HeaderFolder, header_name
 from stoker.headers.scanning import read_folders, read_scan, words_in, words_of_file
 from stoker.knowledge.shared_headers import header_rules
+from stoker.knowledge.tools import names
 from stoker.model.errors import StokerError
 from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader, Use
 from stoker.outside import parallel, process
@@ -73,7 +74,11 @@ def share_headers(
     except BusyError:
         say("shared headers are not used: another run of this build folder uses them")
         return {}
-    compiles = ninja_compiles(folder, words, plain, without=kept.refused())
+    lines, refused = _listed(words, plain), kept.refused()
+    if wrapper := next(filter(names("wrappers").__contains__, map(_program, lines)), None):
+        say(f"commands that start {wrapper} use no shared headers: configure the build without it")
+    found = compiles_in(lines, str(folder.resolve()))
+    compiles = [each for each in found if each.output not in refused]
     scanned = list(_scanned(compiles, kept, plain))
     ordered = governed.sharing is not HeaderSharing.ALWAYS
     headers = [
@@ -92,16 +97,20 @@ def share_headers(
 
 
 def ninja_compiles(
-    folder: Path,
-    words: Sequence[str],
-    environment: Mapping[str, str],
-    without: frozenset[str] = frozenset(),
+    folder: Path, words: Sequence[str], environment: Mapping[str, str]
 ) -> list[Compile]:
     """Return the compiles that ninja would start now."""
+    return list(compiles_in(_listed(words, environment), str(folder.resolve())))
+
+
+def _listed(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the commands that ninja would start now."""
     environment = {**environment, "NINJA_STATUS": ""}
-    listed = process.run([*words, "-n", "-v"], timeout=None, env=environment)
-    found = compiles_in(listed.stdout.splitlines(), str(folder.resolve()))
-    return [each for each in found if each.output not in without]
+    return process.run([*words, "-n", "-v"], timeout=None, env=environment).stdout.splitlines()
+
+
+def _program(line: str) -> str:
+    return Path(line.partition(" ")[0]).name
 
 
 def _scanned(
