@@ -111,7 +111,7 @@ def test_the_file_is_written_and_named(stoker: Stoker, stoker_home: Path, tmp_pa
     run = write_run(stoker_home, "one", generated_attempts(5))
     done = stoker("report", str(run), "-o", "page.html")
     assert (done.returncode, done.stdout) == (0, "page.html\n")
-    assert "simulating 5 steps on twice the memory" in done.stderr
+    assert "simulating 5 steps: twice the memory" in done.stderr
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
