@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conftest import find_tool
 from governed import STOKER, Build, Finished, at_terminal, finished, wait_until
 from memory_groups import MakeGroup
 from stoker.model.govern import Role
@@ -348,8 +349,8 @@ COMPILE = "gcc -c a.c -o a.o"
     ids=lambda words: " ".join(words)[:40],
 )
 def test_what_starts_a_compiler(project: Project, start: tuple[str, ...]) -> None:
-    if start and not shutil.which(start[0]):
-        pytest.skip(f"{start[0]} is not on the PATH")
+    if start:
+        find_tool(start[0])
     project.write(a_c="int a;\n", words="-c a.c -o a.o\n", Start_java=JAVA)
     whole = ("-c" in start[:2] and start[0] != sys.executable) or "xargs" in start
     done = project.build.run(*start, *(() if whole else COMPILE.split()))

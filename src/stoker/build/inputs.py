@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+from stoker.model.errors import StorageError
+from stoker.outside.files import sha256_of
+
 # Files and folders that git, editors and Python keep in a tree.
 _LEFT_OUT = (".git", "__pycache__")
 _LEFT_OUT_ENDS = (".egg-info", ".pyc", ".swp", "~")
@@ -22,9 +25,8 @@ def digest(value: Any) -> str:
 def file_digest(path: Path) -> str:
     """Return the digest of a file's content, or an empty text if it cannot be read."""
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
+        return sha256_of(path)
+    except StorageError:
         return ""
 
 

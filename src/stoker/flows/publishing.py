@@ -26,11 +26,12 @@ from stoker.deliver.slim.selection import LICENCE, PRIVATE, is_nvidia_distributi
 from stoker.deliver.verify.tested import Verification, WheelUnderTest
 from stoker.flows.verifying import read_and_verify
 from stoker.model.distribution import read_version
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Severity
 from stoker.model.published import WHEEL_VARIANTS, PublishedWheel
 from stoker.model.value import Value
 from stoker.outside import folders
+from stoker.outside.files import sha256_of
 from stoker.outside.temporary import folder_of_process
 
 _MOST_HINTS = 3
@@ -117,7 +118,7 @@ def _wheel_variant(upload: Upload, properties: tuple[str, ...], work: Path) -> U
     entry = msgspec.structs.replace(
         wheel,
         file=path.name,
-        sha256=_digest(path),
+        sha256=sha256_of(path),
         size=path.stat().st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         version=version,
@@ -179,7 +180,7 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
     status = path.stat()
     identity = Identity(
         file=path.name,
-        sha256=_digest(path),
+        sha256=sha256_of(path),
         size=status.st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
@@ -194,14 +195,6 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
         make_entry(identity, tested.facts, recorded), published=_moment(datetime.now(UTC))
     )
     return Upload(wheel=entry, source=path, metadata=metadata), verification
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _moment(time: datetime) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +13,7 @@ from stoker.model.headers import HeaderSharing
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
+from stoker.outside.process import children_cpu_s
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
 _JOBS_APART = ("-j", "--jobs", "--parallel")
@@ -39,7 +39,7 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
         Broadcast(what, str(current_folder())) as broadcast,
         session(options, what=what, show=broadcast.through(show)) as governed,
     ):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = children_cpu_s()
         try:
             environment = governed.environment(os.environ)
             environment |= _shared_headers(governed, command, environment, broadcast.through(show))
@@ -80,11 +80,9 @@ def _shared_headers(
     return share_headers(governed, *found, environment, say)
 
 
-def _unseen(before: resource.struct_rusage, summary: RunSummary | None) -> float:
+def _unseen(before: float, summary: RunSummary | None) -> float:
     """Return the CPU time of the command that belongs to no step; 0 if it is a small part."""
     if summary is None:
         return 0.0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    whole = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    unseen = whole - summary.cpu_s - summary.steps * _LAUNCHER_SECONDS
+    unseen = children_cpu_s() - before - summary.cpu_s - summary.steps * _LAUNCHER_SECONDS
     return unseen if unseen > max(_UNSEEN_SECONDS, _UNSEEN_SHARE * summary.cpu_s) else 0.0

@@ -25,6 +25,7 @@ from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader, Use
 from stoker.outside import parallel, process
 from stoker.outside.folders import current_folder
 from stoker.outside.locks import BusyError
+from stoker.plan.chain import ungoverned
 from stoker.source.ninja import read_edges
 
 Say = Callable[[str], None]
@@ -66,7 +67,7 @@ def share_headers(
     if reason := governed.headers_problem:
         say(f"shared headers are not used: {reason}")
         return {}
-    plain = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
+    plain = ungoverned(environment)
     if generated := generated_sources(read_edges(folder), "all"):
         governed.run(["ninja", "-C", str(folder), *generated], env=environment, output=_drop)
     try:

@@ -4,7 +4,6 @@ folder, one at a time and governed.
 
 import hashlib
 import os
-import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,8 +48,10 @@ from stoker.model.tuning import (
 )
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
+from stoker.outside.files import sha256_of
 from stoker.outside.folders import cache, private_folder
 from stoker.outside.temporary import folder_of_process
+from stoker.plan.chain import ungoverned
 from stoker.plan.tuning import (
     advise,
     best_linker,
@@ -68,7 +69,6 @@ _COMPILES = (Role.C, Role.CXX, Role.CUDA)
 _COMPILE_ONLY = {"-c", "--compile", "-dc", "--device-c"}
 _LONGEST_LINE = 100_000  # bytes of words above which they go into a response file
 _TAIL = 4000  # bytes of output that a failed command keeps
-_CHUNK = 1 << 20
 _TIMEOUT_S = 120.0
 _SHORTEST_S = 0.5  # the launcher samples memory too rarely to know the peak of a shorter step
 
@@ -306,14 +306,15 @@ class _Bench:
 
         def make(words: Sequence[str], folder: Path) -> bool:
             nonlocal spent
-            before = _cpu_of_children()
+            before = process.children_cpu_s()
             status = governed.run(words, env=environment, cwd=folder, output=lambda _: None)
-            spent += _cpu_of_children() - before
+            spent += process.children_cpu_s() - before
             return status == 0
 
         self._say("shared headers")
-        plain = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
-        found = headers_of(self.sample, self._commands, self._temporary, make, plain)
+        found = headers_of(
+            self.sample, self._commands, self._temporary, make, ungoverned(environment)
+        )
         for index, step in enumerate(self.sample):
             if path := found.get(step.output):
                 self.ways[index] = (*self.ways[index], shared_header(path))
@@ -367,13 +368,13 @@ class _Bench:
         output: Path,
     ) -> Measurement:
         said = bytearray()
-        cpu, began = _cpu_of_children(), time.monotonic()
+        cpu, began = process.children_cpu_s(), time.monotonic()
         status = governed.run(words, env=env, cwd=directory, output=said.extend)
-        wall, cpu = time.monotonic() - began, _cpu_of_children() - cpu
+        wall, cpu = time.monotonic() - began, process.children_cpu_s() - cpu
         empty = Measurement(step=0, trial="", round=0)
         if status or not output.is_file():
             return replace(empty, problem=_first_error(bytes(said[-_TAIL:])))
-        size, digest = output.stat().st_size, _device_code(output) or _digest(output)
+        size, digest = output.stat().st_size, _device_code(output) or sha256_of(output)
         return replace(empty, wall_s=wall, cpu_s=cpu, size=size, digest=digest)
 
     def add_peaks(self, run: int | None) -> None:
@@ -409,11 +410,6 @@ def _plain(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"CCACHE_CONFIGPATH": "/dev/null"}
 
 
-def _cpu_of_children() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def _shortened(words: Sequence[str], place: Path) -> Sequence[str]:
     """Put the words of a long command into a response file, as its build tool did."""
     if sum(map(len, words)) < _LONGEST_LINE:
@@ -423,14 +419,6 @@ def _shortened(words: Sequence[str], place: Path) -> Sequence[str]:
     file = place / "words.rsp"
     file.write_text("".join(f'"{word}"\n' for word in quoted), errors="surrogateescape")
     return [program, f"@{file}"]
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 def _device_code(path: Path) -> str:

@@ -408,7 +408,7 @@ class Daemon:
             raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         if fields[3:]:
-            self._governor.link_with(run, _linkers(fields[3]))
+            self._governor.modes.link_with(run, _linkers(fields[3]))
         peer.run, self._clients[run], self._had_clients = run, peer, True
         self._roots[run] = directory
         self._kept[run] = self._history.start_run(_text(command), _text(directory))

@@ -16,17 +16,24 @@ through ``send`` and events through ``emit``.
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from math import exp
 
 from msgspec.structs import replace
 
-from stoker.govern.command_line import link_identity
 from stoker.govern.evidence import Surroundings, ran_out_of_memory
-from stoker.govern.policy import BusyCpus, Policy, Queue, WaitClock, after_oom, after_preemption
+from stoker.govern.modes import Modes, failed_by_mode, forced_by, without_modes
+from stoker.govern.policy import (
+    BusyCpus,
+    Contention,
+    Policy,
+    Queue,
+    WaitClock,
+    after_oom,
+    after_preemption,
+)
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
-from stoker.knowledge.compiler_modes import error_names, mode_options
+from stoker.knowledge.compiler_modes import mode_options
 from stoker.knowledge.memory_priors import usual_seconds
 from stoker.model.events import (
     AnyEvent,
@@ -43,14 +50,10 @@ from stoker.model.govern import (
     Collector,
     Decision,
     Gc,
-    LinkerChoice,
-    Mode,
     ModeChoice,
-    ModeEffect,
     Prediction,
     Reason,
     Request,
-    Role,
     Running,
     State,
     Step,
@@ -142,30 +145,6 @@ class Slope:
         return (value - before) / (now - then) if now > then else 0.0
 
 
-class Contention:
-    """The share of CPUs that were lately idle because steps waited for memory."""
-
-    _SPAN = 30.0  # seconds after which a share counts with a third of its weight
-
-    def __init__(self) -> None:
-        self.share = 0.0
-        self._idle = 0.0
-        self._since = 0.0
-
-    def note(self, now: float, idle: float) -> None:
-        """Note the share of CPUs that is idle from now on because memory is short."""
-        weight = 1 - exp(-max(0.0, now - self._since) / self._SPAN)
-        self.share += (self._idle - self.share) * weight
-        self._idle, self._since = idle, now
-
-
-_ALLOWED = {
-    Gc.OFF: (),
-    Gc.AUTO: (Collector.FREE,),
-    Gc.ALWAYS: (Collector.FREE, Collector.RECORDED),
-}
-
-
 class Governor:
     """Decides which steps run, through its policy, and keeps the phase of every step.
 
@@ -210,10 +189,7 @@ class Governor:
         self._contention = Contention()
         self.work_left = 0.0  # seconds of all steps that are left, as far as known
         self._busy = BusyCpus()
-        self._collectors = _ALLOWED[gc]
-        self._linkers: dict[int, LinkerChoice] = {}  # by run
-        self._nvcc_threads = nvcc_threads
-        self._refusing: set[str] = set()  # compilers that do not know the options of a mode
+        self.modes = Modes(predictor, gc=gc, nvcc_threads=nvcc_threads)
         self._tight_at = 0.0
         self._learned = False
         self._distributed = False
@@ -221,11 +197,6 @@ class Governor:
         self.changed = True  # whether anything that affects a decision changed since the last one
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
-
-    def link_with(self, run: int, choice: LinkerChoice) -> None:
-        """Set the linkers of a run; without a choice no command line has to be looked at."""
-        if choice.measured or choice.every is not Mode.DEFAULT:
-            self._linkers[run] = choice
 
     # -- what launchers say ----------------------------------------------------------------------
 
@@ -245,9 +216,9 @@ class Governor:
             path=_seconds(path, prediction, step),
             restarts=not ask.custom,
             places=ask.cpus if ask.remote else None,
-            mode=self._linker(ask),
-            effects=self._effects(step),
-            faster=self._faster(step),
+            mode=self.modes.linker(ask),
+            effects=self.modes.effects(step),
+            faster=self.modes.faster(step),
         )
         self._next += 1
         self._distributed |= ask.remote
@@ -260,22 +231,6 @@ class Governor:
                 at=now, step=request.id, run=ask.run, title=entry.title, needs=prediction.high
             )
         )
-
-    def _effects(self, step: Step) -> tuple[ModeEffect, ...]:
-        allowed = step.role is not Role.CUDA and step.collector in self._collectors
-        known = allowed and step.compiler not in self._refusing
-        return self._predictor.effects(step) if known else ()
-
-    def _faster(self, step: Step) -> tuple[ModeEffect, ...]:
-        free = step.role is Role.CUDA and step.collector is Collector.FREE and step.threads == 1
-        known = free and self._nvcc_threads and step.compiler not in self._refusing
-        return self._predictor.faster(step) if known else ()
-
-    def _linker(self, ask: Ask) -> Mode:
-        choice = self._linkers.get(ask.run)
-        if choice is None or ask.custom:
-            return Mode.DEFAULT
-        return choice.of(link_identity(ask.command, ask.directory))
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
@@ -292,7 +247,7 @@ class Governor:
         if failed and entry.request.restarts and self._ran_out(entry, done):
             self._out_of_memory(entry, done, now)
             return True
-        if failed and self._failed_by_mode(entry, done):
+        if failed and failed_by_mode(entry.request.mode, done.tail):
             self._refused(entry, done, now)
             return True
         if failed:
@@ -361,27 +316,22 @@ class Governor:
         self._send(entry.connection, encode("again"))
         self._wait_again(entry, request, done.usage, Outcome.OOM, now)
 
-    def _failed_by_mode(self, entry: _Entry, done: Done) -> bool:
-        """Return whether a failed step may succeed as the user wrote it; any link may."""
-        mode = entry.request.mode
-        return mode.is_linker or (mode is not Mode.DEFAULT and error_names(mode) in done.tail)
-
     def _refused(self, entry: _Entry, done: Done, now: float) -> None:
         """Run the step again as the user wrote it. A compiler that does not know the options of a
         mode gets none from now on.
         """
         links = entry.request.mode.is_linker
         if not links:
-            self._refusing.add(entry.step.compiler)
+            self.modes.refuse(entry.step)
         entry.killed = self._intervention(Reason.LINK_FAILED if links else Reason.REFUSED, now)
-        request = _plain(entry.request)
+        request = without_modes(entry.request)
         self._record(entry, done.usage, Outcome.REFUSED, done.status)
         self._send(entry.connection, encode("again"))
         self._wait_again(entry, request, done.usage, Outcome.REFUSED, now)
         for waiting in list(self._queue):
             modes = waiting.effects or waiting.faster
-            if modes and self._entries[waiting.id].step.compiler in self._refusing:
-                plain = _plain(waiting)
+            if modes and self.modes.refuses(self._entries[waiting.id].step):
+                plain = without_modes(waiting)
                 self._entries[waiting.id].request = plain
                 self._queue.add(plain)
 
@@ -491,7 +441,7 @@ class Governor:
         self._queue.remove(entry.request.id)
         if choice:
             entry.request = entry.request.in_mode(choice.mode, choice.threads)
-        entry.mode_reason = choice.reason if choice else _forced(entry.request)
+        entry.mode_reason = choice.reason if choice else forced_by(entry.request)
         self._holding[entry.request.id] = entry
         entry.phase = Phase.RUNNING
         entry.running = Running(request=entry.request, started=now, on_trial=on_trial)
@@ -612,7 +562,7 @@ class Governor:
     def forget(self, run: int) -> None:
         """Forget the counts of a run that ended, because its number may be used again."""
         del self._done[run], self._repeats[run]
-        self._linkers.pop(run, None)
+        self.modes.forget(run)
 
     @property
     def busy(self) -> bool:
@@ -709,18 +659,6 @@ class Governor:
         self._entries.pop(entry.request.id, None)
         self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
-
-
-def _plain(request: Request) -> Request:
-    """Return the request of a step that runs as the user wrote it."""
-    return replace(request.in_mode(Mode.DEFAULT), effects=(), faster=())
-
-
-def _forced(request: Request) -> Reason | None:
-    """Return why a step asks for another mode: its linker, or it ran out of memory before."""
-    if request.mode is Mode.DEFAULT:
-        return None
-    return Reason.LINKER if request.mode.is_linker else Reason.TOO_LARGE
 
 
 def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:

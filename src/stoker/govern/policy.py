@@ -5,6 +5,7 @@ Pure: the time is in the state, and the same state always gets the same decision
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from math import exp
 from typing import Protocol, overload
 
 from msgspec.structs import replace
@@ -101,6 +102,23 @@ class BusyCpus:
     def seconds(self, now: float) -> float:
         """Return the seconds until now in which no CPU was free."""
         return self._total + (max(0.0, now - self._since) if self.now else 0.0)
+
+
+class Contention:
+    """The share of CPUs that were lately idle because steps waited for memory."""
+
+    _SPAN = 30.0  # seconds after which a share counts with a third of its weight
+
+    def __init__(self) -> None:
+        self.share = 0.0
+        self._idle = 0.0
+        self._since = 0.0
+
+    def note(self, now: float, idle: float) -> None:
+        """Note the share of CPUs that is idle from now on because memory is short."""
+        weight = 1 - exp(-max(0.0, now - self._since) / self._SPAN)
+        self.share += (self._idle - self.share) * weight
+        self._idle, self._since = idle, now
 
 
 class WaitClock:

@@ -1,6 +1,7 @@
 """Writes outputs that appear whole or not at all: under a temporary name, then renamed."""
 
 import glob
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,15 @@ from typing import BinaryIO
 from stoker.model.errors import StorageError
 
 _ASIDE = ".stoker-"  # in the name of what is being made or deleted
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 digest of a file's content."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def write_whole(path: Path, content: bytes | str, *, private: bool = False) -> None:

@@ -27,6 +27,12 @@ _LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
 Argument = str | os.PathLike[str]
 
 
+def children_cpu_s() -> float:
+    """Return the CPU seconds of all child processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 class CommandResult(Value, frozen=True, kw_only=True):
     """How a program ended. ``status`` is negative for a signal, and ``None`` after a timeout."""
 

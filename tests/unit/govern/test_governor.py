@@ -695,7 +695,7 @@ MOLD = b"-fuse-ld=mold"
 
 
 def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
-    world.governor.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.governor.modes.link_with(100, LinkerChoice(every=Mode.MOLD))
     world.ask(7, source="liba.so", command=LINK)
     world.ask(8, source="b.cpp", command=("g++", "-c", "b.cpp"))
     world.ask(9, run=101, source="libb.so", command=LINK)
@@ -708,7 +708,7 @@ def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
 
 def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:
     measured = {link_identity(LINK, "/b"): Mode.LLD}
-    world.governor.link_with(100, LinkerChoice(measured=measured))
+    world.governor.modes.link_with(100, LinkerChoice(measured=measured))
     world.ask(7, source="liba.so", command=(*LINK, "new.o"))
     world.ask(8, source="libb.so", command=("g++", "-shared", "-o", "libb.so", "a.o"))
     world.governor.decide(1.0)
@@ -718,7 +718,7 @@ def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:
 
 def test_a_link_that_fails_is_repeated_with_the_default_linker(world: World) -> None:
     """Only its messages count then."""
-    world.governor.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.governor.modes.link_with(100, LinkerChoice(every=Mode.MOLD))
     world.ask(source="liba.so", command=LINK)
     world.governor.decide(1.0)
     assert world.governor.ended(7, done(status=1, tail=b"mold: unknown option"), 2.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import missing
+from conftest import find_tool, missing
 from unit.launcher.preloaded import Preloaded, build
 
 Need = Callable[[str], str]
@@ -438,9 +438,7 @@ public class Start {
 
 @pytest.mark.parametrize("mechanism", ["POSIX_SPAWN", "VFORK", "FORK"])
 def test_java(preloaded: Preloaded, mechanism: str) -> None:
-    java = shutil.which("java")
-    if not java:
-        pytest.skip("java is not on the PATH")
+    java = find_tool("java")
     (preloaded.folder / "Start.java").write_text(JAVA)
     option = f"-Djdk.lang.Process.launchMechanism={mechanism}"
     preloaded.output(java, option, "Start.java", *COMPILE.split())
@@ -449,9 +447,7 @@ def test_java(preloaded: Preloaded, mechanism: str) -> None:
 
 def test_cargo(preloaded: Preloaded) -> None:
     """rustc is often a link to rustup, which starts the real one."""
-    cargo = shutil.which("cargo")
-    if not cargo:
-        pytest.skip("cargo is not on the PATH")
+    cargo = find_tool("cargo")
     crate = preloaded.folder / "crate"
     (crate / "src").mkdir(parents=True)
     (crate / "Cargo.toml").write_text('[package]\nname = "crate"\nversion = "1.0.0"\n')

@@ -4,7 +4,6 @@ Each is a folder with a record and the tree, and a lock file beside it: exclusiv
 made, shared while it is built. The next process completes or replaces what a killed one left.
 """
 
-import hashlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from stoker.model.errors import CommandError, MissingError, StorageError, UsageE
 from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks
+from stoker.outside.files import sha256_of
 from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
@@ -150,7 +150,7 @@ def _wanted(named: Named, say: Say) -> _Wanted:
 
 def _of_archive(named: Named) -> _Wanted:
     archive = Path(named.place)
-    digest = _digest(archive)
+    digest = sha256_of(archive)
 
     def make(work: Path, _: int) -> Record:
         return Record(
@@ -170,7 +170,7 @@ def _of_index(named: Named, say: Say) -> _Wanted:
         places = index.read_index()
         file = index.find(named.place, version, places)
         archive = index.download(file, work, places, say=say)
-        digest = _digest(archive)
+        digest = sha256_of(archive)
         tree = _unpacked(archive, work)
         archive.unlink()
         return Record(
@@ -229,14 +229,6 @@ def _unpacked(archive: Path, work: Path) -> str:
     into = work / "unpacked"
     into.mkdir()
     return str(unpack(archive, into).relative_to(work))
-
-
-def _digest(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {file}: {error.strerror}") from error
 
 
 def _stem(name: str) -> str:
