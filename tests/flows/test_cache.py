@@ -120,7 +120,7 @@ def test_a_remote_that_cannot_be_used_is_reported_and_left_out(
             (f"redis://127.0.0.1:{free_port()}", "does not answer"),
             (f"redis://:wrong@{address}", "refuses the login"),
             (f"redis://{address}", "refuses"),
-            (f"file://{project.root}/common.h/cache", "cannot be written"),
+            (f"file://{project.root}/common.h/cache", "is not a folder"),
         ):
             done = build.run("true", options=["--cache-remote", url], **project.environment)
             assert done.status == 0, done
@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_written_is_reported_and_the_build_does_without(
     words = ("ninja", "-C", str(project.root / "out"))
     done = build.run(*words, **project.environment | {"CCACHE_DIR": place})
     assert done.status == 0, done
-    assert done.err.count("cannot be written; the build continues without it") == 1, done
+    assert done.err.count("is not a folder; the build continues without it") == 1, done
     assert "3 steps" in done.err
 
 

@@ -44,7 +44,12 @@ def other(build: Build, tmp_path: Path) -> Build:
     return other
 
 
-def test_a_run_imports_only_what_it_needs(build: Build) -> None:
+def test_a_run_imports_only_what_it_needs(build: Build, tmp_path: Path) -> None:
+    # Runs of other tests that end or are killed at the same time leave the same.
+    left = tmp_path / f"stoker-{os.getuid()}-steps"
+    (left / "run-1-killed" / "steps").mkdir(parents=True, mode=0o700)
+    (left / "run-2-ended.lock").touch()
+    build.environment["TMPDIR"] = str(tmp_path)
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "stoker", "run", "--", "true"],
         cwd=build.folder,
@@ -57,6 +62,7 @@ def test_a_run_imports_only_what_it_needs(build: Build) -> None:
     imported = {line.rpartition("|")[2].strip() for line in lines}
     assert "stoker.govern.client" in imported
     assert imported & NEEDLESS == set()
+    assert list(left.iterdir()) == []
 
 
 def test_a_run_in_which_nothing_asks_has_no_governor(build: Build) -> None:

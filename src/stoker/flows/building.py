@@ -33,6 +33,7 @@ from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.outside.files import folder_problem
 from stoker.plan.planning import make_plan
 from stoker.plan.record import plan_json, without_secrets
 from stoker.plan.subject import Subject
@@ -138,10 +139,8 @@ def _work_folder(subject: Subject, apart: str) -> Path:
 
 def check_writable(out: Path) -> None:
     """Raise StorageError if the output folder cannot be written, before anything is built."""
-    nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        why = "it is not writable" if nearest.is_dir() else f"{nearest} is not a folder"
-        raise StorageError(f"cannot write in {out}: {why}", hints=["another folder: --out DIR"])
+    if problem := folder_problem(out):
+        raise StorageError(problem, hints=["another folder: --out DIR"])
 
 
 class _BuildRun:

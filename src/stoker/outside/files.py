@@ -158,13 +158,21 @@ def size_on_disk(folder: Path) -> int:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a folder and what is in it; what cannot be deleted stays."""
-    try:
-        folder.rmdir()  # most are empty, and shutil takes a while to import
-    except OSError:
-        import shutil
+    """Delete a folder and what is in it; what cannot be deleted stays. No link is followed."""
+    with suppress(OSError):  # it may not exist
+        # Every run does this, and shutil takes a while to import.
+        for _, subfolders, names, place in os.fwalk(folder, topdown=False):
+            for name in (*names, *subfolders):
+                _remove(name, place)
+        folder.rmdir()
 
-        shutil.rmtree(folder, ignore_errors=True)
+
+def _remove(name: str, folder: int) -> None:
+    with suppress(OSError):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError:
+            os.rmdir(name, dir_fd=folder)
 
 
 def room_on_disk(path: Path) -> tuple[int, int]:
@@ -177,5 +185,6 @@ def folder_problem(folder: Path) -> str | None:
     """Return why nothing can be written in a folder, which need not exist yet; None if it can."""
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        return f"{folder} cannot be written"
+        why = "it is not writable" if nearest.is_dir() else f"{nearest} is not a folder"
+        return f"cannot write in {folder}: {why}"
     return None
