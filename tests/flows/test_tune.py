@@ -3,15 +3,18 @@
 import hashlib
 import json
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from governed import STOKER
+from governed import STOKER, wait_until
+from stoker.govern.history import History
 from stoker.govern.linkers import TunedLink, keep_links, linker_version
 from stoker.model.govern import Mode
+from stoker.model.runs import Run
 
 Need = Callable[[str], str]
 
@@ -32,7 +35,7 @@ UNITS = ("one", "two", "three")
 def folder(tmp_path: Path, stoker_home: Path, need: Need) -> Path:
     for program in ("ninja", "gcc", "ccache", "ld.gold"):
         need(program)
-    assert stoker_home.parent  # its history is that of this test
+    assert stoker_home.is_dir()  # its history is that of this test
     folder = tmp_path / "build"
     folder.mkdir()
     lines = [f"build {unit}.o: cc {unit}.c" for unit in UNITS]
@@ -55,6 +58,11 @@ def content(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
+def recorded() -> tuple[Run, ...]:
+    with History() as history:
+        return history.runs()
+
+
 def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
     subprocess.run(["ninja", "-C", folder], check=True)
     before = content(folder)
@@ -73,6 +81,7 @@ def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
     assert (rows["gold"]["same"], rows["gold"]["differences"]) == (1, [])
     assert "round 2 of 2" in done.stderr
     assert all(measured["wall_s"] and measured["cpu_s"] for measured in found["measurements"])
+    assert recorded() == ()
 
     # Whether gold is faster depends on the machine; if it is, `--linker auto` uses it.
     version = linker_version(Mode.GOLD) or ""
@@ -84,6 +93,19 @@ def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
     assert b".note.gnu.gold-version" in (folder / "liball.so").read_bytes()
     done = stoker("plan", "cpu", "--linker", "auto")
     assert re.search("linker +gold +`stoker tune` has measured 1 link", done.stdout)
+
+
+def test_an_interrupted_one_leaves_no_steps_in_the_history(folder: Path) -> None:
+    subprocess.run(["ninja", "-C", folder], check=True)
+    begun, linker, rules = folder / "begun", folder / "gcc", folder / "build.ninja"
+    linker.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    linker.chmod(0o755)
+    rules.write_text(rules.read_text().replace("gcc -shared", f"{linker} -shared"))
+    with subprocess.Popen([STOKER, "tune", folder], stderr=subprocess.PIPE, text=True) as run:
+        wait_until(begun.exists, "a link is measured")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 128 + signal.SIGTERM
+    assert recorded() == ()
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,11 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
         with session(
             options, what=f"stoker tune {folder}", show=lambda _: None, folder=parent
         ) as governed:
-            bench.measure(governed)
-            summary = governed.finish(0)
-    bench.add_peaks(summary.run if summary else None)
+            try:
+                bench.measure(governed)
+            finally:
+                summary = governed.finish(0)
+                bench.take_peaks(summary.run if summary else None)
     return _tuning(folder, wanted, bench)
 
 
@@ -377,12 +379,17 @@ class _Bench:
         size, digest = output.stat().st_size, _device_code(output) or sha256_of(output)
         return replace(empty, wall_s=wall, cpu_s=cpu, size=size, digest=digest)
 
-    def add_peaks(self, run: int | None) -> None:
-        """Add what the governor has measured: the peak of each step, and its time without waits."""
+    def take_peaks(self, run: int | None) -> None:
+        """Take what the governor has measured out of the history, where it would change predictions
+        of builds: the peak of each step, and its time without waits.
+        """
+        if run is None:
+            return
         records = {}
         with suppress(StorageError), History() as history:
-            attempts = history.attempts(run) if run else ()
+            attempts = history.attempts(run)
             records = {attempt.record.step.output: attempt.record for attempt in attempts}
+            history.forget([run])
         short = {
             found.step
             for found, output in zip(self.measurements, self._outputs, strict=True)
