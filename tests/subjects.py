@@ -169,7 +169,7 @@ TOOLS = {"cxx": "13.2.0", "cmake": "3.31.0", "ninja": "1.12.1", "git": "2.39.5"}
 
 
 def tools(**versions: Tool | None) -> tuple[Tool, ...]:
-    """Return the usual tools; ``tools(cmake=None)`` lacks one, ``tools(mold=...)`` adds one."""
+    """Return the usual tools; ``tools(cmake=None)`` lacks one, ``tools(gold=...)`` adds one."""
     usual: dict[str, Tool | None] = {name: tool(name, version) for name, version in TOOLS.items()}
     return tuple(found for found in (usual | versions).values() if found)
 

@@ -64,7 +64,7 @@ _READ_BY_BUILDS = (
     *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
 )
 # Tools whose version changes what CMake finds and how it compiles.
-_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache", "mold", "lld")
+_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
 
 
 class Staging:

@@ -10,6 +10,9 @@ from pathlib import Path
 import msgspec
 
 from stoker.knowledge.compiler_modes import linker_programs
+from stoker.knowledge.packages import install_command
+from stoker.machine.file_tree import FileTree
+from stoker.machine.system import read_system
 from stoker.model.errors import MissingError, StokerError, StorageError
 from stoker.model.govern import Linker, LinkerChoice, Mode
 from stoker.model.value import Value
@@ -44,7 +47,8 @@ def choose_linkers(wanted: Linker) -> LinkerChoice:
         return _measured([link for kept in _kept() for link in kept.links])
     mode = Mode(wanted.value)
     if linker_version(mode) is None:
-        hints = [f"install {wanted}, or use --linker default"]
+        install = install_command(wanted.value, read_system(FileTree(), os.environ))
+        hints = [*(f"  $ {line}" for line in install), "to link by default: --linker default"]
         raise MissingError(f"there is no program '{linker_programs()[mode]}'", hints=hints)
     return LinkerChoice(every=mode, why=f"--linker {wanted}")
 

@@ -7,12 +7,9 @@ from stoker.model.variant import Backend
 
 
 class FeatureRow(Row, frozen=True, kw_only=True):
-    """Either a CMake ``option`` or a ``linker``."""
-
     name: str
     help: str
-    option: str | None = None
-    linker: str | None = None
+    option: str  # of CMake
     backends: tuple[Backend, ...] = ()
     library: str | None = None
     python_package: str | None = None

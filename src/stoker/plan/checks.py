@@ -151,7 +151,7 @@ def _features_exist(subject: Subject) -> None:
         if feature.on and row.backends and subject.variant.backend not in row.backends:
             backends = " or ".join(row.backends)
             raise UsageError(f"feature {row.name} needs {backends}, not {subject.variant.backend}")
-        if row.option and subject.tree and not _settable(subject, row.option):
+        if subject.tree and not _settable(subject, row.option):
             near = nearest(row.option, [option.name for option in subject.tree.options])
             hints = [f"nearest options: {', '.join(near)}"] if near else []
             raise UsageError(

@@ -29,7 +29,7 @@ def known_names(subject: Subject) -> frozenset[str]:
         names |= {option.name for option in subject.tree.options}
         names |= set(subject.tree.variables)
     else:
-        names |= {row.option for row in features().values() if row.option}
+        names |= {row.option for row in features().values()}
     return frozenset(names)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from stoker.knowledge.cpus import cpu_flags
-from stoker.knowledge.features import features
 from stoker.model.errors import UsageError
 from stoker.model.plan import Origin, Setting
 from stoker.model.variant import Sanitizer
@@ -23,11 +22,8 @@ def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator
     compile_flags = (*_cpu_flags(subject), *sanitize)
     for name in ("CFLAGS", "CXXFLAGS") if compile_flags else ():
         yield _joined(subject, name, compile_flags, origin)
-    linker = _linker(subject)
-    link_flags = (*((f"-fuse-ld={linker}",) if linker else ()), *sanitize)
-    if link_flags:
-        origin = subject.origin("features" if linker else "sanitizer")
-        yield _joined(subject, "LDFLAGS", link_flags, origin)
+    if sanitize:
+        yield _joined(subject, "LDFLAGS", sanitize, subject.origin("sanitizer"))
 
 
 def _joined(subject: Subject, name: str, flags: tuple[str, ...], origin: Origin) -> Setting:
@@ -51,10 +47,3 @@ def _cpu_flags(subject: Subject) -> tuple[str, ...]:
             hints=["name a lower CPU level, or set CC and CXX to a newer compiler"],
         )
     return flags
-
-
-def _linker(subject: Subject) -> str | None:
-    asked = [f.name for f in subject.variant.features if f.on and features()[f.name].linker]
-    if len(asked) > 1:
-        raise UsageError(f"two linkers: {' and '.join(asked)}; choose one")
-    return features()[asked[0]].linker if asked else None

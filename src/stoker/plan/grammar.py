@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
 from stoker.knowledge.cuda import cuda_archs, cuda_releases
 from stoker.knowledge.features import blas_libraries, features
@@ -252,6 +253,8 @@ def _unknown_words(text: str, words: list[str]) -> UsageError:
     where = "" if text.casefold() == word else f" in variant '{text}'"
     near = nearest(squeeze(word), names) or nearest(named[0], names)
     hints = [f"did you mean {' or '.join(near)}?"] if near else []
+    if word in {mode.value for mode in linker_programs()}:
+        hints = [f"a setting chooses the linker: --linker {word}"]
     message = f"unknown {'words' if named[1:] else 'word'} '{word}'{where}"
     return UsageError(message, hints=[*hints, "`stoker variants` lists the words"])
 

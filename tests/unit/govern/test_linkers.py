@@ -55,5 +55,8 @@ def test_a_linker_that_is_not_installed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match=r"there is no program 'ld\.mold'"):
+    with pytest.raises(MissingError, match=r"there is no program 'ld\.mold'") as refused:
         choose_linkers(Linker.MOLD)
+    *install, other = refused.value.hints
+    assert all(hint.endswith(" mold") for hint in install)
+    assert other.endswith("--linker default")

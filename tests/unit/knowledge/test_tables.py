@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stoker import knowledge
+from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.cpus import cpu_levels, cpu_products, microarchitectures
 from stoker.knowledge.cuda import cuda_archs, cuda_releases
 from stoker.knowledge.estimates import estimates
@@ -212,9 +213,8 @@ def test_libraries_of_features_and_blas_are_rows_of_libraries() -> None:
     assert {row.library for row in blas_libraries().values() if row.library} <= known
 
 
-def test_a_feature_is_an_option_or_a_linker() -> None:
+def test_a_feature_is_one_word_with_a_help() -> None:
     for row in features().values():
-        assert (row.option is None) != (row.linker is None), row.name
         assert re.fullmatch("[a-z]+", row.name), "it is one word of a variant's name"
         assert row.help
         assert not row.name.startswith("no") or row.name.removeprefix("no") not in features()
@@ -227,7 +227,7 @@ def test_no_feature_is_called_like_a_part_of_a_variant() -> None:
 
 def test_linkers_are_programs_that_are_looked_for() -> None:
     known = {program.name for program in programs()}
-    assert {row.linker for row in features().values() if row.linker} <= known
+    assert {mode.value for mode in linker_programs()} <= known
 
 
 def test_blas_libraries_belong_to_families_and_systems_that_exist() -> None:

@@ -35,11 +35,11 @@ def test_a_cpu_level_is_flags_for_c_and_cxx(tree: SourceTree | None) -> None:
 
 def test_the_users_own_flags_stay_in_front_and_nothing_is_said_twice() -> None:
     exported = {"CXXFLAGS": "-g -mfma", "LDFLAGS": "-Wl,-O1"}
-    planned = plan("cpu-avx2-mold", exported=exported)
+    planned = plan("cpu-avx2-ubsan", exported=exported)
     environment = environment_of(planned)
-    assert environment["CXXFLAGS"] == "-g -mfma -mavx2 -mf16c"
-    assert environment["CFLAGS"] == "-mavx2 -mfma -mf16c"
-    assert environment["LDFLAGS"] == "-Wl,-O1 -fuse-ld=mold"
+    assert environment["CXXFLAGS"] == "-g -mfma -mavx2 -mf16c -fsanitize=undefined"
+    assert environment["CFLAGS"] == "-mavx2 -mfma -mf16c -fsanitize=undefined"
+    assert environment["LDFLAGS"] == "-Wl,-O1 -fsanitize=undefined"
     whys = {setting.name: setting.why for setting in planned.environment}
     assert whys["CXXFLAGS"]
     assert not whys["CFLAGS"]
@@ -50,24 +50,6 @@ def test_flags_that_are_quoted_stay_whole() -> None:
     mine = "-DGREETING='two  words' -O2"
     environment = environment_of(plan("cpu-avx2", exported={"CXXFLAGS": mine}))
     assert environment["CXXFLAGS"] == f"{mine} -mavx2 -mfma -mf16c"
-
-
-@pytest.mark.parametrize(
-    ("words", "link"),
-    [
-        ("cpu-mold", "-fuse-ld=mold"),
-        ("cpu-lld", "-fuse-ld=lld"),
-        ("cpu-nomold-lld", "-fuse-ld=lld"),
-    ],
-)
-def test_a_linker(words: str, link: str) -> None:
-    assert environment_of(plan(words))["LDFLAGS"] == link
-
-
-def test_two_linkers_are_one_too_many() -> None:
-    with pytest.raises(UsageError, match="two linkers"):
-        plan("cpu-mold-lld")
-    assert "LDFLAGS" not in environment_of(plan("cpu-nomold-nolld"))
 
 
 @pytest.mark.parametrize("tree", [extension_tree(), cmake_tree()])
@@ -88,12 +70,6 @@ def test_pytorch_has_options_for_two_sanitizers() -> None:
     environment = environment_of(plan("cpu-ubsan", tree=pytorch_tree()))
     assert environment["CXXFLAGS"] == environment["LDFLAGS"] == "-fsanitize=undefined"
     assert not {"USE_ASAN", "USE_TSAN"} & set(environment)
-
-
-def test_everything_together_keeps_its_order() -> None:
-    environment = environment_of(plan("cpu-avx2-ubsan-mold", tree=cmake_tree()))
-    assert environment["CXXFLAGS"] == "-mavx2 -mfma -mf16c -fsanitize=undefined"
-    assert environment["LDFLAGS"] == "-fuse-ld=mold -fsanitize=undefined"
 
 
 def test_a_compiler_that_cannot_is_refused() -> None:

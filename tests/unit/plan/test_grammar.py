@@ -200,13 +200,13 @@ def test_the_name_holds_every_part_that_is_not_the_default() -> None:
         python="3.12",
         build_type=BuildType.DEBUG,
         sanitizer=Sanitizer.UNDEFINED,
-        features=(Feature(name="mold"), Feature(name="nccl", on=False)),
+        features=(Feature(name="lto"), Feature(name="nccl", on=False)),
         platform=Platform(os="linux", cpu="x86_64"),
     )
     assert name(variant) == (
-        "cu130-sm90a+sm120+ptx-avx512-openblas-py312-debug-ubsan-mold-nonccl-linux_x86_64"
+        "cu130-sm90a+sm120+ptx-avx512-openblas-py312-debug-ubsan-lto-nonccl-linux_x86_64"
     )
-    assert label(variant) == "cu130.sm90a.sm120.ptx.avx512.openblas.py312.debug.ubsan.mold.nonccl"
+    assert label(variant) == "cu130.sm90a.sm120.ptx.avx512.openblas.py312.debug.ubsan.lto.nonccl"
 
 
 def test_the_short_label() -> None:
@@ -238,6 +238,7 @@ def test_the_short_label() -> None:
         ("13.9", "GPU architecture or CUDA version '13.9'", "13.4"),
         ("RTX 4099", "unknown words 'rtx 4099'", "rtx4090"),
         ("NVIDIA GeForce RTX 4099 Laptop GPU", "unknown words 'rtx 4099'", "rtx4090"),
+        ("cpu-mold", "unknown word 'mold'", "--linker mold"),
         ("intel cpu", "unknown word 'intel'", "stoker variants"),
         ("linux-x86_46", "linux", "linuxx8664"),
         ("rocm6-gfx942", "rocm6", "rocm6.4"),

@@ -163,10 +163,9 @@ def test_the_build_type(words: str, build_type: str | None) -> None:
 
 
 def test_features_are_options() -> None:
-    environment = environment_of(plan("cu124-sm90-nonccl-tests-nokineto-mold", tree=OLD))
+    environment = environment_of(plan("cu124-sm90-nonccl-tests-nokineto", tree=OLD))
     assert environment["USE_NCCL"] == environment["USE_KINETO"] == "0"
     assert environment["BUILD_TEST"] == "1"
-    assert environment["LDFLAGS"] == "-fuse-ld=mold"
 
 
 def test_every_option_reaches_the_front_end_by_the_environment() -> None:

@@ -57,11 +57,11 @@ def test_only_parts_that_were_asked_for_have_an_origin() -> None:
 
 
 def test_features_add_up() -> None:
-    variant, _ = wanted("cpu-nokineto", features=(("mold", FILE), ("nogloo", COMMAND_LINE)))
+    variant, _ = wanted("cpu-nokineto", features=(("lto", FILE), ("nogloo", COMMAND_LINE)))
     assert variant.features == (
         Feature(name="gloo", on=False),
         Feature(name="kineto", on=False),
-        Feature(name="mold"),
+        Feature(name="lto"),
     )
 
 

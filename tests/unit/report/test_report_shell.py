@@ -52,7 +52,7 @@ NASTY = {
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("words", ["cu124-sm80+sm90+ptx-avx512", "cpu-debug-mold"])
+@pytest.mark.parametrize("words", ["cu124-sm80+sm90+ptx-avx512", "cpu-debug-asan"])
 def test_the_plan_of_a_shell_is_the_plan(
     shell: str, words: str, tmp_path: Path, need: Callable[[str], str]
 ) -> None:

@@ -14,7 +14,7 @@ GOOD = """\
 [defaults]
 variant = "native"
 source = "../pytorch"   # a comment
-features = ["nonccl", "mold"]
+features = ["nonccl", "lto"]
 
 [defaults.define]
 USE_KINETO = false
@@ -54,7 +54,7 @@ def test_a_good_file(tmp_path: Path) -> None:
     }
     assert [(said.value, said.where) for said in file.defaults.features] == [
         ("nonccl", "stoker.toml:5"),
-        ("mold", "stoker.toml:5"),
+        ("lto", "stoker.toml:5"),
     ]
     assert file.defaults.defines == {
         "USE_KINETO": Located(value="OFF", where="stoker.toml:8"),

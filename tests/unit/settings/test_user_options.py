@@ -212,9 +212,9 @@ def test_a_name_may_come_from_anywhere() -> None:
 
 def test_the_command_lines_features_and_defines_come_last() -> None:
     chosen = gathered(
-        NAMED, {}, {"variant": "server"}, features=["mold"], defines={"B": "3", "C": "3"}
+        NAMED, {}, {"variant": "server"}, features=["lto"], defines={"B": "3", "C": "3"}
     )
-    assert [found.value for found in chosen.features] == ["nccl", "nonccl", "mold"]
+    assert [found.value for found in chosen.features] == ["nccl", "nonccl", "lto"]
     assert {name: found.value for name, found in chosen.defines.items()} == {
         "A": "1",
         "B": "3",

@@ -23,7 +23,6 @@ _CHECKS: tuple[_Check, ...] = (
     compilers.driver,
     tools.cmake,
     tools.ninja,
-    tools.linker,
     tools.python,
     tools.requirements,
     libraries.switched_off,

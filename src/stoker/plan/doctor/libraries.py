@@ -31,7 +31,7 @@ def switched_off(planned: PlannedBuild) -> Iterator[Finding]:
 
 
 def _would_be_on(planned: PlannedBuild, row: FeatureRow) -> bool:
-    if not (row.library or row.python_package) or row.option is None:
+    if not (row.library or row.python_package):
         return False
     if row.backends and planned.subject.variant.backend not in row.backends:
         return False

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from stoker.knowledge.features import features
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.plan import is_on
@@ -45,16 +44,6 @@ def ninja(planned: PlannedBuild) -> Iterator[Finding]:
     parts = tuple(int(part) for part in tool.version.split(".")[:2] if part.isdigit())
     says = "takes part in make's job server" if parts >= (1, 13) else "no job server"
     yield ok("ninja", f"ninja {tool.version}", f"{tool.path}; {says}")
-
-
-def linker(planned: PlannedBuild) -> Iterator[Finding]:
-    for feature in planned.subject.variant.features:
-        linker = features()[feature.name].linker
-        if not feature.on or linker is None:
-            continue
-        tool = planned.subject.toolbox.tool(linker)
-        if tool is None or tool.problem:
-            yield error("linker-missing", _problem(linker, tool), fix=planned.install(linker))
 
 
 def _tool_missing(planned: PlannedBuild, name: str, tool: Tool | None) -> Finding:

@@ -29,8 +29,8 @@ def settings(subject: Subject) -> Iterator[Setting]:
     if vendor:
         yield option("BLA_VENDOR", vendor, subject.origin("blas"))
     for feature in variant.features:
-        if name := features()[feature.name].option:
-            yield option(name, "ON" if feature.on else "OFF", subject.origin(feature.name))
+        name = features()[feature.name].option
+        yield option(name, "ON" if feature.on else "OFF", subject.origin(feature.name))
     for name, value in subject.platform_row.cmake.items():
         yield option(name, value, subject.origin("platform"))
     for name, value in subject.platform_row.environment.items():

@@ -111,8 +111,8 @@ def _build_type(subject: Subject) -> Iterator[Setting]:
 
 def _features(subject: Subject) -> Iterator[Setting]:
     for feature in subject.variant.features:
-        if name := features()[feature.name].option:
-            yield option(name, "1" if feature.on else "0", subject.origin(feature.name))
+        name = features()[feature.name].option
+        yield option(name, "1" if feature.on else "0", subject.origin(feature.name))
 
 
 def _platform(subject: Subject) -> Iterator[Setting]:

@@ -104,22 +104,6 @@ def test_what_a_ninja_can_do(version: str, says: str) -> None:
     assert says in named(doctor("cpu", toolbox=box), "ninja").evidence
 
 
-@pytest.mark.parametrize("linker", ["mold", "lld"])
-def test_a_linker_that_was_asked_for(linker: str) -> None:
-    finding = named(doctor(f"cpu-{linker}"), "linker-missing")
-    assert finding.severity is Severity.ERROR
-    assert finding.fix == (f"apt-get install -y {linker}",)
-    found = toolbox(tools=tools(**{linker: tool(linker, "2.30.0")}))
-    assert "linker-missing" not in names(doctor(f"cpu-{linker}", toolbox=found))
-    assert "linker-missing" not in names(doctor(f"cpu-no{linker}"))
-
-
-def test_a_linker_that_does_not_run_does_not_serve() -> None:
-    broken = toolbox(tools=tools(mold=tool("mold", problem="was killed by signal 4")))
-    errors = names(doctor("cpu-mold", toolbox=broken), Severity.ERROR)
-    assert [name for name in errors if name.startswith("linker")]
-
-
 # -- python ------------------------------------------------------------------------------------
 
 

@@ -94,14 +94,14 @@ def _troubles() -> list[Finding]:
     )
     tree = pytorch_tree(submodules=(Submodule(path="third_party/fmt", present=False),))
     old = toolbox(
-        tools=tools(cxx=tool("cxx", "15.1.0"), cmake=tool("cmake", "4.1.0"), mold=None, ninja=None),
+        tools=tools(cxx=tool("cxx", "15.1.0"), cmake=tool("cmake", "4.1.0"), ninja=None),
         cuda=(toolkit("12.4"), toolkit("12.8", problem="crashed")),
     )
     ancient = toolbox(tools=tools(cxx=tool("cxx", "7.5.0")))
     return [
-        *doctor("cu124-sm90-mold-openblas-py313", machine=machine, toolbox=poor, tree=tree),
+        *doctor("cu124-sm90-openblas-py313", machine=machine, toolbox=poor, tree=tree),
         *doctor("cu130-sm90", machine=machine, toolbox=poor, tree=tree),
-        *doctor("cu124-sm90-mold", toolbox=old, tree=tree),
+        *doctor("cu124-sm90", toolbox=old, tree=tree),
         *doctor("cpu", toolbox=ancient, tree=tree),
         *doctor("cu130", toolbox=poor),
     ]
@@ -140,8 +140,8 @@ def test_errors_have_a_title_and_names_in_kebab_case() -> None:
 )
 def test_packages_by_distribution(system: Any, manager: str) -> None:
     box = toolbox(tools=(), libraries=())
-    findings = doctor("cpu-openblas-mold", machine=linux(os=system), toolbox=box)
-    for name in ("compiler-missing", "blas-missing", "linker-missing"):
+    findings = doctor("cpu-openblas", machine=linux(os=system), toolbox=box)
+    for name in ("compiler-missing", "blas-missing"):
         assert named(findings, name).fix[0].startswith(manager), name
 
 
