@@ -4,10 +4,12 @@
  *   uses/HASH      a compile: the header's name, dependencies that gcc will miss, the folder and the
  *                  words of the command, each ended by a zero byte
  *   NAME.hpp.gch   the header; there is no NAME.hpp, so gcc fails if it rejects the header
- *   NAME.hpp.gch.said  the warnings of the headers in it, which each compile prints as it would without
+ *   NAME.bare.o.said       what gcc prints for the text of the header without precompiling it
+ *   NAME.bare-with.o.said  what it prints for an empty source with the header
  *   NAME.begun     touched before the header was made
  *   NAME.files     what it contains, each path ended by a zero byte
  *   NAME.used      one byte for each compile that used it; NAME.refused for each that had to be repeated
+ *   NAME.lost      the CPU time of the latter with the header, in microseconds, one per line
  *   refused        the outputs of those compiles, one per line
  */
 #define _GNU_SOURCE
@@ -256,22 +258,29 @@ bool headers_used(char **command)
     return whole;
 }
 
+bool headers_usual(const struct output *output)
+{
+    size_t length;
+    char *said = content(place("%s/%s.bare-with.o.said"), &length);
+    bool usual = said && output_is(output, said, length);
+    free(said);
+    return usual;
+}
+
 void headers_print(void)
 {
     size_t length;
-    char *said = content(place("%s/%s.hpp.gch.said"), &length);
-    for (size_t at = 0; said && at < length;) {
-        ssize_t count = write(STDERR_FILENO, said + at, length - at);
-        if (count <= 0)
-            break;
-        at += (size_t)count;
-    }
+    char *said = content(place("%s/%s.bare.o.said"), &length);
+    if (said)
+        output_write(STDERR_FILENO, said, length);
     free(said);
 }
 
-void headers_refused(char **command)
+void headers_refused(char **command, uint64_t cpu_us)
 {
     char line[PATH_MAX + 1];
+    snprintf(line, sizeof line, "%llu\n", (unsigned long long)cpu_us);
+    append(place("%s/%s.lost"), line);
     snprintf(line, sizeof line, "%s\n", value_of(command, "-o"));
     append(place("%s/%s.refused"), ".");
     append(place("%s/refused"), line);

@@ -145,6 +145,10 @@ void output_collect(struct output *output, int stream);
 /* Reads what is in the pipes now, without waiting for processes that still hold them open. */
 void output_drain(struct output *output);
 void output_print(const struct output *output);
+void output_write(int descriptor, const char *bytes, size_t length);
+
+/* Returns whether the output is exactly these bytes, all on one stream. */
+bool output_is(const struct output *output, const char *bytes, size_t length);
 void output_discard(struct output *output);
 
 /* ---- tree.c: a process and its descendants (Linux) -------------------------------------------*/
@@ -226,11 +230,14 @@ char **headers_command(char **asked, char **permitted);
  * failed, so that the command must be repeated without it. */
 bool headers_used(char **command);
 
-/* Prints the warnings that gcc found in the header when it was made. */
+/* Returns whether a command printed only what each command with the header prints. */
+bool headers_usual(const struct output *output);
+
+/* Prints the warnings of the header itself, as gcc gives them without precompiling. */
 void headers_print(void);
 
-/* Notes that a command succeeded only without the header. */
-void headers_refused(char **command);
+/* Notes that a command succeeded only without the header, and the CPU time that it used with it. */
+void headers_refused(char **command, uint64_t cpu_us);
 
 /* ---- step.c: the conversation with the governor (Linux) --------------------------------------*/
 

@@ -53,7 +53,7 @@ bool output_open(struct output *output, const char *folder, int ends[2])
     return true;
 }
 
-static void write_all(int descriptor, const char *bytes, size_t length)
+void output_write(int descriptor, const char *bytes, size_t length)
 {
     while (length > 0) {
         ssize_t count = write(descriptor, bytes, length);
@@ -124,11 +124,20 @@ void output_print(const struct output *output)
             size_t count = fetch(output, at, piece, wanted);
             if (count == 0)
                 return;
-            write_all(DESCRIPTORS[record.stream], piece, count);
+            output_write(DESCRIPTORS[record.stream], piece, count);
             at += (off_t)count;
             record.length -= (uint32_t)count;
         }
     }
+}
+
+bool output_is(const struct output *output, const char *bytes, size_t length)
+{
+    if (length == 0)
+        return output->tail_length == 0;
+    const size_t begin = sizeof(struct record);
+    return !output->passing && output->spilled == 0 && output->last == 0 && output->used == begin + length &&
+           memcmp(held + begin, bytes, length) == 0;
 }
 
 static void keep_tail(struct output *output, const char *bytes, size_t length)
@@ -158,7 +167,7 @@ static void hold(struct output *output, uint32_t stream, const char *bytes, size
         output->spilled = 0;
     }
     if (output->passing) {
-        write_all(DESCRIPTORS[stream], bytes, length);
+        output_write(DESCRIPTORS[stream], bytes, length);
         return;
     }
     struct record record = {.stream = stream};

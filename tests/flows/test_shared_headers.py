@@ -6,10 +6,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from governed import Build
+from governed import STOKER, Build
 from stoker.model.headers import HeaderUse
+from stoker.model.runs import Run
 
 Need = Callable[[str], str]
 PLAIN = ("one", "two", "three", "four", "five")
@@ -55,6 +57,10 @@ class Project:
     def make(self) -> HeaderUse | None:
         return self.build.summary("ninja", options=OPTIONS).shared_headers
 
+    def history(self, *words: str) -> str:
+        command = [STOKER, "history", *words]
+        return subprocess.check_output(command, env=self.build.environment, text=True)
+
     def results(self) -> dict[str, bytes]:
         """Return the objects, and the dependencies that ninja keeps."""
         folder = self.build.folder
@@ -88,6 +94,16 @@ def test_objects_and_dependencies_are_those_of_a_build_without(project: Project)
     assert project.results() == project.plain_results()
 
 
+def test_the_history_knows_what_shared_headers_brought(project: Project) -> None:
+    use = project.make()
+    assert use is not None
+    assert use.cost_s > 0
+    (run,) = msgspec.json.decode(project.history("--json"), type=list[Run])
+    assert run.summary is not None
+    assert run.summary.shared_headers == use
+    assert "shared headers: 5 compiles used 1" in project.history(str(run.id))
+
+
 def test_a_source_with_a_warning_is_compiled_without_and_left_alone_later(
     project: Project,
 ) -> None:
@@ -113,7 +129,25 @@ def test_always_accepts_what_a_compile_prints(project: Project) -> None:
 def test_a_warning_of_a_header_appears_for_each_source(project: Project) -> None:
     project.write_header("int last(int);\nstatic int in_header() { return 1; }")
     finished = project.build.run("ninja", options=OPTIONS)
-    assert finished.out.count(b"in_header() defined") + finished.out.count(b"int in_header()") > 0
+    assert finished.out.count(b"-Wunused-function") == len(PLAIN)
+    assert "5 compiles used 1" in finished.err
+    assert project.results() == project.plain_results()
+
+
+def test_a_warning_that_a_pragma_of_the_header_switches_off_does_not_appear(
+    project: Project,
+) -> None:
+    """gcc forgets the pragma, and warns in each compile that uses the precompiled header."""
+    project.write_header(
+        '#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "-Wsign-compare"\n'
+        "template <class T> bool above(T x) { return x > sizeof(int); }\n"
+        "#pragma GCC diagnostic pop\n"
+        "inline int last(int x) { return above(x); }"
+    )
+    finished = project.build.run("ninja", options=OPTIONS)
+    assert b"warning" not in finished.out
+    assert "5 compiles used 1" in finished.err
+    assert "0 were repeated without" in finished.err
     assert project.results() == project.plain_results()
 
 

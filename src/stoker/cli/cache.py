@@ -10,6 +10,8 @@ from stoker.cli.request import chain_options, request_options, setting_options, 
 from stoker.model.errors import UsageError
 from stoker.settings.declared import Group
 
+_UNCACHED = ("linker", "shared_headers")  # what is added to a command behind the cache
+
 
 @click.group()
 def command() -> None:
@@ -24,7 +26,7 @@ def command() -> None:
 
 
 @command.command(short_help="Show the state.")
-@setting_options(Group.CHAIN, without=("linker",))
+@setting_options(Group.CHAIN, without=_UNCACHED)
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(as_json: bool, **options: Any) -> None:
     """Show where the cache is, its size and age, and whether its remote answers."""
@@ -37,7 +39,7 @@ def status(as_json: bool, **options: Any) -> None:
 
 
 @command.command(short_help="Show the counts.")
-@setting_options(Group.CHAIN, without=("linker",))
+@setting_options(Group.CHAIN, without=_UNCACHED)
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def stats(as_json: bool, **options: Any) -> None:
     """Show what the cache has counted since it was cleared.
@@ -53,7 +55,7 @@ def stats(as_json: bool, **options: Any) -> None:
 
 
 @command.command(short_help="Remove everything.")
-@setting_options(Group.CHAIN, without=("linker",))
+@setting_options(Group.CHAIN, without=_UNCACHED)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(yes: bool, **options: Any) -> None:
     """Remove everything in the local cache and set its counts to zero. The remote stays."""

@@ -50,6 +50,7 @@ def command(
     from stoker.report.console import print_json, show
     from stoker.report.explanation import step_page
     from stoker.report.history import runs_page, steps_page
+    from stoker.report.progress import summary_text
 
     if source is not None:
         run, steps = history.import_trace(source)
@@ -69,3 +70,5 @@ def command(
             show(step_page(attempts))
         else:
             show(steps_page(attempts, len(attempts) if everything else _FEW))
+            if summary := history.summary_of(run):
+                click.echo(summary_text(summary), nl=False)

@@ -43,7 +43,7 @@ from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder
-from stoker.plan.caching import chain_environment
+from stoker.plan.caching import chain_environment, headers_problem
 from stoker.plan.chain import files_for, governed_environment
 from stoker.plan.storage import choose_scratch
 
@@ -188,11 +188,7 @@ class Session:
         """Why compiles of this run cannot use shared headers."""
         if isinstance(self._client, NoGovernor):
             return "the build is not governed"
-        if self._chain.wrapper or self._chain.engine is not Engine.NONE:
-            # A cache changes the command line, and it must not keep what depends on another file.
-            starter = self._chain.wrapper or self._chain.engine
-            return f"{starter} starts the compilers; --cache none allows shared headers"
-        return None
+        return headers_problem(self._chain)
 
     @property
     def out_of_room(self) -> bool:
@@ -214,9 +210,7 @@ class Session:
         self._kills.close()
         dormant = self._client.dormant and not self._client.losses
         summary = self._summary(status, kills) if dormant else self._client.summary
-        if summary and summary.run is not None:
-            self._keep_includes(summary.run)
-        return summary and replace(
+        summary = summary and replace(
             summary,
             cache_hits=hits,
             cache=use,
@@ -224,14 +218,20 @@ class Session:
             linker_why=self._chain.linkers.why,
             shared_headers=self.headers.use() if self.headers else None,
         )
+        if summary and summary.run is not None:
+            self._complete_history(summary.run, summary)
+        return summary
 
-    def _keep_includes(self, run: int) -> None:
-        """Add the headers of all completed steps to the history, for comparisons of runs."""
+    def _complete_history(self, run: int, summary: RunSummary) -> None:
+        """Add the whole summary to the history, and the headers of all completed steps, for
+        comparisons of runs.
+        """
         from stoker.govern.history import History  # a run starts sooner without sqlite3
         from stoker.govern.includes import read_includes
 
         try:
             with History() as history:
+                history.complete_run(run, summary)
                 attempts = history.attempts(run)
                 steps = [each.record.step for each in attempts if each.outcome is Outcome.DONE]
                 began = time.time() - (time.monotonic() - self._began)
@@ -239,7 +239,7 @@ class Session:
                 if includes.steps:
                     history.add_includes(run, includes)
         except StorageError as error:
-            text = f"the headers of this run are not in the history: {error}"
+            text = f"the history of this run is not complete: {error}"
             self._show(Warned(at=time.monotonic() - self._began, text=text))
 
     def _cache_use(self) -> CacheUse | None:

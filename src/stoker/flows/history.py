@@ -6,7 +6,7 @@ from stoker.flows.simulating import find_trace
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import UsageError, unreadable
-from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.outside.files import write_named
 
 _RUNS = ("`stoker history` lists the runs",)
@@ -16,6 +16,12 @@ def runs() -> tuple[Run, ...]:
     """Return all runs, newest first."""
     with History() as history:
         return history.runs()
+
+
+def summary_of(run: int) -> RunSummary | None:
+    """Return the summary of a run; ``None`` if it has not ended or was imported."""
+    with History() as history:
+        return history.find(str(run)).summary
 
 
 def attempts_of(run: int, step: str | None = None) -> tuple[Attempt, ...]:

@@ -39,10 +39,10 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
         Broadcast(what, str(current_folder())) as broadcast,
         session(options, what=what, show=broadcast.through(show)) as governed,
     ):
-        before = children_cpu_s()
         try:
             environment = governed.environment(os.environ)
             environment |= _shared_headers(governed, command, environment, broadcast.through(show))
+            before = children_cpu_s()
             status = governed.run(command, env=environment)
         except StorageError:
             governed.finish(1)

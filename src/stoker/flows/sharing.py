@@ -2,6 +2,7 @@
 governor, and tells the launcher which compile uses which header.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -75,6 +76,7 @@ def share_headers(
     except BusyError:
         say("shared headers are not used: another run of this build folder uses them")
         return {}
+    before = _cpu_s()
     lines, refused = _listed(words, plain), kept.refused()
     if wrapper := next(filter(names("wrappers").__contains__, map(_program, lines)), None):
         say(f"commands that start {wrapper} use no shared headers: configure the build without it")
@@ -91,6 +93,7 @@ def share_headers(
     headers = list(_made(governed, kept, headers, users, environment, say))
     users = [use for use in users if use.header in headers]
     kept.write_uses(headers, users)
+    kept.cost_s = _cpu_s() - before
     if not users:
         return {}
     say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
@@ -108,6 +111,10 @@ def _listed(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return the commands that ninja would start now."""
     environment = {**environment, "NINJA_STATUS": ""}
     return process.run([*words, "-n", "-v"], timeout=None, env=environment).stdout.splitlines()
+
+
+def _cpu_s() -> float:
+    return time.process_time() + process.children_cpu_s()
 
 
 def _program(line: str) -> str:

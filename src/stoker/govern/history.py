@@ -148,6 +148,11 @@ class History:
             (time.time(), msgspec.json.encode(summary).decode(), run),
         )
 
+    def complete_run(self, run: int, summary: RunSummary) -> None:
+        """Store the summary of a run that has ended, with what only its own process knows."""
+        text = msgspec.json.encode(summary).decode()
+        self._write("UPDATE run SET summary = ? WHERE id = ?", (text, run))
+
     def add(self, run: int, attempt: Attempt) -> None:
         step, record = attempt.record.step, attempt.record
         marks = ", ".join("?" for _ in _ATTEMPT_COLUMNS.split(", "))

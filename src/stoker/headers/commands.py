@@ -68,29 +68,42 @@ def scan_command(step: Compile) -> tuple[str, ...]:
 
 def header_scan_command(header: SharedHeader, source: str) -> tuple[str, ...]:
     """Return the same command for the text of a shared header."""
-    _, compiler, language, *flags = header.group
-    language = language.removesuffix("-header")
-    plain = (flag for flag in flags if flag not in _LISTS)
-    return (compiler, *plain, "-w", "-E", "-fdirectives-only", "-x", language, source)
+    words, language = _plain(header.group)
+    return (*words, "-w", "-E", "-fdirectives-only", "-x", language, source)
 
 
 def folders_command(group: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command that prints the compiler's kind and where it searches for headers."""
-    _, compiler, language, *flags = group
-    language = language.removesuffix("-header")
-    plain = (flag for flag in flags if flag not in _LISTS)
-    return (compiler, *plain, "-w", "-E", "-v", "-x", language, "/dev/null")
+    words, language = _plain(group)
+    return (*words, "-w", "-E", "-v", "-x", language, "/dev/null")
 
 
 def making_command(header: SharedHeader, source: str, output: str) -> tuple[str, ...]:
     """Return the command that makes a precompiled header. It lists its headers as its users do,
     because gcc copies that list to the users' dependency files.
     """
-    _, compiler, language, *flags = header.group
-    lists = next((flag for flag in flags if flag in _LISTS), "-MD")
-    plain = (flag for flag in flags if flag not in _LISTS)
+    words, language = _plain(header.group)
+    lists = next((flag for flag in header.group if flag in _LISTS), "-MD")
     listing = (lists, "-MT", output, "-MF", f"{output}.d")
-    return (compiler, *plain, *listing, "-x", language, source, "-o", output)
+    return (*words, *listing, "-x", f"{language}-header", source, "-o", output)
+
+
+def bare_command(header: SharedHeader, source: str, output: str, *, using: bool) -> tuple[str, ...]:
+    """Return a compile of nothing but a header's text: of its source, or if ``using``, of an empty
+    file with the precompiled header, whose path without ``.gch`` is then ``source``.
+    """
+    words, language = _plain(header.group)
+    what = ("-include", source, "-x", language, "/dev/null") if using else ("-x", language, source)
+    return (*words, "-c", *what, "-o", output)
+
+
+def _plain(group: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the compiler of a group with its flags but those about dependency files, and the
+    language of its sources.
+    """
+    _, compiler, language, *flags = group
+    plain = (flag for flag in flags if flag not in _LISTS)
+    return (compiler, *plain), language.removesuffix("-header")
 
 
 def sample_command(step: Compile, output: str, *, header: str | None = None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ folder stays as it is. ninja makes the headers there, and makes one again when a
 contains has changed.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.headers.commands import making_command, sample_command
+from stoker.headers.commands import bare_command, making_command, sample_command
 from stoker.model.headers import Compile, HeaderUse, SharedHeader, Use
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
@@ -27,8 +28,11 @@ rule header
   depfile = $out.d
   deps = gcc
 rule sample
-  command = $compile >$said 2>&1
+  command = $compile >$said 2>&1 && times >$took
 """
+# Compiles that show what a header changes: a source with and without it, the header alone with and
+# without precompiling.
+_SAMPLES = ("with", "without", "bare-with", "bare")
 _FNV_START, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 _decoder = msgspec.msgpack.Decoder(tuple[SharedHeader, ...])
 
@@ -49,17 +53,14 @@ class HeaderFolder:
         self._lock = ExitStack()
         self._lock.enter_context(locks.held(path.with_name(f"{path.name}.lock")))
         self.path = private_folder(path)
+        self.cost_s = 0.0  # CPU time to choose and make the headers in this run
 
     def close(self) -> None:
         self._lock.close()
 
     def kept(self) -> tuple[SharedHeader, ...]:
         """Return the headers of an earlier run that are newer than all that they contain."""
-        try:
-            known = _decoder.decode((self.path / "headers").read_bytes())
-        except (OSError, *UNDECODABLE):
-            return ()
-        return tuple(header for header in known if self._is_fresh(header))
+        return tuple(header for header in self._known() if self._is_fresh(header))
 
     def refused(self) -> frozenset[str]:
         """Return the outputs of compiles that had to be repeated without a header."""
@@ -81,10 +82,8 @@ class HeaderFolder:
             made, source = self._made(header.name), self.write_source(header)
             command = making_command(header, str(source), str(made))
             lines += self._statement("header", made, source, command, begun=header.name)
-            sample = samples[header.name]
-            for path, used in self._samples(header.name).items():
-                command = sample_command(sample, str(path), header=used)
-                lines += self._statement("sample", path, Path(sample.source), command, after=made)
+            for path, command in self._samples(header, samples[header.name]).items():
+                lines += self._statement("sample", path, made, command)
         path = self.path / "headers.ninja"
         write_whole(path, "\n".join(lines) + "\n")
         return path
@@ -96,7 +95,7 @@ class HeaderFolder:
         if not self._made(header.name).exists():
             return "cannot be made"
         try:
-            one, other = (path.read_bytes() for path in self._samples(header.name))
+            one, other, *_ = (self._sample(header, kind).read_bytes() for kind in _SAMPLES)
         except OSError:
             return "cannot be used"
         return "changes an object" if exact and one != other else None
@@ -126,13 +125,23 @@ class HeaderFolder:
         """
         if not any(self.path.glob("uses/*")):
             return None
-        used, refused = (
-            sum(path.stat().st_size for path in self.path.glob(f"*.{kind}"))
-            for kind in ("used", "refused")
+        headers = self._known()
+        uses = {h: _size(self.path / f"{h.name}.used") for h in headers}
+        lost = "".join(path.read_text() for path in self.path.glob("*.lost"))
+        return HeaderUse(
+            headers=len(headers),
+            bytes=sum(_size(self._made(header.name)) for header in headers),
+            used=sum(uses.values()),
+            refused=sum(map(_size, self.path.glob("*.refused"))),
+            saved_s=sum(count * self._saved_s(header) for header, count in uses.items()),
+            cost_s=self.cost_s + sum(map(int, lost.split())) / 1e6,
         )
-        made = list(self.path.glob("*.gch"))
-        size = sum(path.stat().st_size for path in made)
-        return HeaderUse(headers=len(made), bytes=size, used=used, refused=refused)
+
+    def _known(self) -> tuple[SharedHeader, ...]:
+        try:
+            return _decoder.decode((self.path / "headers").read_bytes())
+        except (OSError, *UNDECODABLE):
+            return ()
 
     def _is_fresh(self, header: SharedHeader) -> bool:
         try:
@@ -140,50 +149,80 @@ class HeaderFolder:
             newest = max(Path(header.group[0], path).stat().st_mtime_ns for path in _paths(header))
         except (OSError, ValueError):
             return False
-        return newest < begun and self._made(header.name).exists()
+        made = self._made(header.name), self._sample(header, _SAMPLES[-1])
+        return newest < begun and all(path.exists() for path in made)
 
     def _remove_others(self, names: set[str]) -> None:
         """Remove headers that are not in use, and the counts of the last run."""
         for path in self.path.iterdir():
             name, dot, kind = path.name.partition(".")
             of_header = len(name) == len(header_name((), "")) and dot
-            if of_header and (name not in names or kind in ("used", "refused")):
+            if of_header and (name not in names or kind in ("used", "refused", "lost")):
                 path.unlink()
 
     def _made(self, name: str) -> Path:
         return self.path / f"{name}.hpp.gch"
 
-    def _samples(self, name: str) -> dict[Path, str | None]:
-        """Return the samples of a header, each with the header that it uses."""
-        header = str(self.path / f"{name}.hpp")
-        return {self.path / f"{name}.with.o": header, self.path / f"{name}.without.o": None}
+    def _sample(self, header: SharedHeader, kind: str) -> Path:
+        return self.path / f"{header.name}.{kind}.o"
 
-    @staticmethod
-    def _said(output: Path) -> Path:
-        return output.with_name(f"{output.name}.said")
+    def _samples(self, header: SharedHeader, sample: Compile) -> dict[Path, tuple[str, ...]]:
+        """Return the samples of a header, each with its command: a source and the text of the
+        header alone, with and without the header.
+        """
+        source, used = str(self.write_source(header)), str(self.path / f"{header.name}.hpp")
+        with_, without, bare_with, bare = (self._sample(header, kind) for kind in _SAMPLES)
+        return {
+            with_: sample_command(sample, str(with_), header=used),
+            without: sample_command(sample, str(without)),
+            bare_with: bare_command(header, used, str(bare_with), using=True),
+            bare: bare_command(header, source, str(bare), using=False),
+        }
+
+    def _saved_s(self, header: SharedHeader) -> float:
+        """Return the CPU seconds by which a header makes a compile shorter."""
+        try:
+            *_, using, bare = (
+                _children_s(_beside(self._sample(header, kind), "times").read_text())
+                for kind in _SAMPLES
+            )
+        except (OSError, ValueError, IndexError):
+            return 0.0
+        return bare - using
 
     def _statement(
-        self,
-        rule: str,
-        output: Path,
-        source: Path,
-        command: Iterable[str],
-        *,
-        begun: str = "",
-        after: Path | None = None,
+        self, rule: str, output: Path, after: Path, command: Iterable[str], *, begun: str = ""
     ) -> list[str]:
-        needs = f" | {_escaped(str(after))}" if after else ""
-        variables = {"compile": shlex.join(command), "said": shlex.quote(str(self._said(output)))}
-        if begun:
-            variables["begun"] = shlex.quote(str(self.path / f"{begun}.begun"))
+        variables = {
+            "compile": shlex.join(command),
+            "said": shlex.quote(str(_beside(output, "said"))),
+            "took": shlex.quote(str(_beside(output, "times"))),
+            "begun": shlex.quote(str(self.path / f"{begun}.begun")),
+        }
         return [
-            f"build {_escaped(str(output))}: {rule} {_escaped(str(source))}{needs}",
+            f"build {_escaped(str(output))}: {rule} {_escaped(str(after))}",
             *(f"  {name} = {value.replace('$', '$$')}" for name, value in variables.items()),
         ]
 
 
+def _beside(output: Path, suffix: str) -> Path:
+    return output.with_name(f"{output.name}.{suffix}")
+
+
+def _children_s(printed: str) -> float:
+    """Return the seconds of child processes from what the shell's `times` prints: user and system
+    time of the shell, then those of its children, as in ``0m1.25s``.
+    """
+    times = (re.fullmatch(r"(\d+)m([\d.]+)s", word) for word in printed.splitlines()[1].split())
+    return sum(60 * int(found[1]) + float(found[2]) for found in times if found)
+
+
 def _paths(header: SharedHeader) -> Iterable[str]:
     return dict.fromkeys(inclusion.path for inclusion in header.scan.inclusions)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _escaped(path: str) -> str:

@@ -453,7 +453,8 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
     if use := summary.shared_headers:
         yield (
             f"  shared headers: {use.used} compiles used {use.headers} ({size(use.bytes)}), "
-            f"{use.refused} were repeated without"
+            f"{use.refused} were repeated without: about {duration(use.saved_s)} less CPU time "
+            f"for {duration(use.cost_s)} of scans, headers and repetitions"
         )
 
 

@@ -178,7 +178,7 @@ _GOVERN = (
         "order and warnings differ.",
         default="off",
         choices=("auto", "off", "always"),
-        group=Group.GOVERN,
+        group=Group.CHAIN,
     ),
     Declared(
         name="tmp",
