@@ -106,7 +106,7 @@ class HeaderUse(Value, frozen=True, kw_only=True):
     bytes: int  # of the files
     used: int  # compiles that used one
     refused: int  # compiles that had to be repeated without
-    # CPU seconds: what the compiles would have needed in addition without headers, as estimated from
-    # a compile of each header alone; and what scans, headers and repeated compiles took.
+    # CPU seconds that the compiles would have needed in addition, as estimated from a compile of
+    # each header alone; and those of scans, of making headers and of repeated compiles.
     saved_s: float = 0.0
     cost_s: float = 0.0
