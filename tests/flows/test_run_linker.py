@@ -1,9 +1,13 @@
 """`stoker run --linker`: another linker, without a change to the build."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from builds import Project
+from conftest import Stoker
 from governed import Build
+from stoker.artifact.linkage import differences, read_linkage
 
 Need = Callable[[str], str]
 
@@ -44,3 +48,21 @@ def test_a_missing_linker_is_an_error_before_the_command_runs(build: Build) -> N
     assert done.status == 4
     assert "there is no program 'ld.mold'" in done.err
     assert not (build.folder / "begun").exists()
+
+
+def test_develop_switches_the_linker_without_compiling_anything_else(
+    stoker: Stoker, tmp_path: Path, need: Need
+) -> None:
+    need("ld.gold")
+    project = Project(stoker, tmp_path, "mini-cmake")
+    project.change("CMakeLists.txt", "add_library(sum", "add_library(sum SHARED")
+    project.built(command="develop")
+    (library,) = Path(os.environ["STOKER_HOME"]).rglob("libsum.so")
+    before = read_linkage(library)
+    assert GOLD not in library.read_bytes()
+    project.change("src/mean.cpp", "\n", "\n\n")
+    changed = project.built("--linker", "gold", command="develop")
+    assert changed.ends["configure"] == "skipped"
+    assert changed.compiled() == ["mean.cpp"]
+    assert GOLD in library.read_bytes()
+    assert differences(before, read_linkage(library)) == ()

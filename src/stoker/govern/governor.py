@@ -51,6 +51,7 @@ from stoker.model.govern import (
     Decision,
     Gc,
     ModeChoice,
+    ModeEffect,
     Prediction,
     Reason,
     Request,
@@ -647,11 +648,22 @@ class Governor:
                     pauses=tuple(entry.pauses[-_MOST_PAUSES:]),
                     killed=entry.killed,
                     mode_reason=entry.mode_reason,
-                    effect=entry.request.effect if entry.request.mode.is_collector else None,
+                    effect=self._effect(request, record),
                 ),
             ),
         )
         return record
+
+    def _effect(self, request: Request, record: StepRecord) -> ModeEffect | None:
+        """Return what the mode of an attempt has changed: as predicted for gcc, as measured for a
+        linker; ``None`` if that is unknown.
+        """
+        if request.mode.is_collector:
+            return request.effect
+        before = self._predictor.default_seconds(record.step) if request.mode.is_linker else None
+        if not before or not record.seconds:
+            return None
+        return ModeEffect(mode=request.mode, seconds=record.seconds / before)
 
     def _forget(self, entry: _Entry) -> None:
         self.changed = True

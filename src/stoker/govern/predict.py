@@ -172,6 +172,12 @@ class Predictor:
             memory = _within(bounds, other / max(1, peak))
             yield replace(measured_effect(mode, other), mode=mode, memory=memory)
 
+    def default_seconds(self, step: Step) -> float | None:
+        """Return the seconds that the same command took in the default mode, if it ever ran so."""
+        samples = self._by_key.get(step.key, ())
+        seconds = [sample.seconds for sample in samples if sample.mode is Mode.DEFAULT]
+        return median(seconds) if seconds else None
+
     def faster(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what threads change of a step of nvcc that is predicted with one: as measured,
         else by shipped figures.

@@ -25,6 +25,8 @@ class Tally:
         self._mode_bytes: Counter[Mode] = Counter()
         self._mode_cpu: defaultdict[Mode, float] = defaultdict(float)
         self._threads_saved = 0.0
+        self._links = 0
+        self._link_s = self._default_link_s = 0.0
         self._cpu_seconds = 0.0
         self._peak = 0
         self._pauses = 0
@@ -51,6 +53,8 @@ class Tally:
         self._cpu_seconds += attempt.record.cpu_seconds
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
             self._records.append(uncontended(attempt.record))
+        if attempt.outcome is Outcome.DONE:
+            self._links += attempt.record.step.role is Role.LINK
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
             self._modes[attempt.record.mode] += 1
             self._threads_saved += _saved_by_threads(attempt.record)
@@ -58,9 +62,11 @@ class Tally:
 
     def _add_effect(self, attempt: Attempt) -> None:
         """Add what the mode of the attempt has changed against the default one."""
-        effect = attempt.explanation and attempt.explanation.effect
-        if effect:
-            record = attempt.record
+        effect, record = attempt.explanation and attempt.explanation.effect, attempt.record
+        if effect and effect.mode.is_linker:
+            self._link_s += record.seconds
+            self._default_link_s += record.seconds / effect.seconds
+        elif effect:
             self._mode_bytes[effect.mode] += round(record.peak * (1 - 1 / effect.memory))
             self._mode_cpu[effect.mode] += record.cpu_seconds * (1 - 1 / effect.seconds)
 
@@ -89,6 +95,9 @@ class Tally:
             mode_bytes=dict(self._mode_bytes),
             mode_cpu_s=dict(self._mode_cpu),
             threads_saved_s=self._threads_saved,
+            links=self._links,
+            link_s=self._link_s,
+            default_link_s=self._default_link_s,
         )
 
 

@@ -108,7 +108,12 @@ class RunSummary(Value, frozen=True, kw_only=True):
     # What the modes of gcc's collector changed, as estimated: the sum of peaks, and CPU time.
     mode_bytes: dict[Mode, int] = {}
     mode_cpu_s: dict[Mode, float] = {}
+    links: int = 0  # finished steps that link
     linker_why: str = ""  # why links used another linker, or why they did not
+    # Seconds of links with another linker, and those of the same links with the default one before.
+    # A link that the default linker has not made before counts in neither.
+    link_s: float = 0.0
+    default_link_s: float = 0.0
     threads_saved_s: float = 0.0  # by which threads of nvcc made steps shorter, as estimated
     written_bytes: int | None = None  # to disks; None if the system does not count it
     cache_hits: int | None = None  # compiles whose result a cache had

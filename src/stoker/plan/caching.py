@@ -244,7 +244,8 @@ def with_collector(chain: Chain, wanted: Gc) -> Chain:
         why = "more often if memory is short, less often if it is idle, for the same objects"
     if wanted is Gc.ALWAYS:
         why = "--gc always: also for steps whose debug information or the like records it"
-    return replace(chain, parts=(*chain.parts, Part(role="garbage of gcc", what=what, why=why)))
+    part = Part(role="garbage collector of gcc", what=what, why=why)
+    return replace(chain, parts=(*chain.parts, part))
 
 
 def with_nvcc_threads(chain: Chain, variant: Variant, wanted: NvccThreads) -> Chain:

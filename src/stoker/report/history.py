@@ -5,6 +5,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stoker.model.govern import Mode, StepRecord
 from stoker.model.runs import Attempt, Run
 from stoker.model.units import duration, size
 from stoker.report.console import Listing
@@ -30,7 +31,8 @@ def runs_page(runs: tuple[Run, ...]) -> RenderableType:
 
 
 def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
-    table = Listing(">peak", ">took", ">CPU", "how it ended", "step")
+    modes = ("mode",) if any(each.record.mode is not Mode.DEFAULT for each in attempts) else ()
+    table = Listing(">peak", ">took", ">CPU", "how it ended", *modes, "step")
     for attempt in attempts[:most]:
         record = attempt.record
         title = record.step.source or record.step.output
@@ -39,9 +41,16 @@ def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
             duration(record.seconds),
             duration(record.cpu_seconds),
             attempt.outcome.value,
+            *(_mode(record) for _ in modes),
             title,
         )
         table.add(*cells)
     rest = len(attempts) - most
     more = [Text(f"and {rest} more: --all shows them")] if rest > 0 else []
     return Group(table, *more)
+
+
+def _mode(record: StepRecord) -> str:
+    if record.mode is Mode.THREADS:
+        return f"{record.step.threads} threads"
+    return "" if record.mode is Mode.DEFAULT else record.mode.value

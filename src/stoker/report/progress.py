@@ -448,14 +448,21 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
         )
     if summary.linker_why:
         used = ((mode, count) for mode, count in summary.modes.items() if mode.is_linker)
-        links = ", ".join(f"{count} {mode.value}" for mode, count in used)
-        yield f"  links: {links or 'default linker'} ({summary.linker_why})"
+        others = ", ".join(f"{count} {mode.value}" for mode, count in used)
+        links = (others or "default linker") if summary.links else "none"
+        yield f"  links: {links} ({summary.linker_why}){_link_gain(summary)}"
     if use := summary.shared_headers:
         yield (
             f"  shared headers: {use.used} compiles used {use.headers} ({size(use.bytes)}), "
             f"{use.refused} were repeated without: about {duration(use.saved_s)} less CPU time "
             f"for {duration(use.cost_s)} of scans, headers and repetitions"
         )
+
+
+def _link_gain(summary: RunSummary) -> str:
+    now, before = summary.link_s, summary.default_link_s
+    took = f": {duration(now)}; the default linker took {duration(before)} before"
+    return took if before >= 1 else ""
 
 
 def summary_text(summary: RunSummary) -> str:

@@ -18,6 +18,7 @@ from stoker.model.govern import (
     LinkerChoice,
     Mode,
     ModeChoice,
+    ModeEffect,
     Reason,
     Request,
     Role,
@@ -704,6 +705,14 @@ def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
     world.governor.ended(7, done(), 2.0)
     (attempt,) = [attempt for _, attempt in world.kept]
     assert (attempt.record.mode, explanation(world).mode_reason) == (Mode.MOLD, Reason.LINKER)
+    assert explanation(world).effect is None  # the default linker has not made it before
+    world.governor.ended(9, done(), 2.0)
+    world.ask(7, source="libb.so", command=LINK)
+    world.governor.decide(3.0)
+    world.governor.ended(7, done(), 4.0)
+    after = world.kept[-1][1].explanation
+    assert after
+    assert after.effect == ModeEffect(mode=Mode.MOLD, seconds=1.0)
 
 
 def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed_steps import GB
 from stoker.govern.summary import Tally
-from stoker.model.govern import Basis, Mode, ModeEffect
+from stoker.model.govern import Basis, Mode, ModeEffect, Role
 from stoker.model.runs import Attempt, Explanation, Outcome
 
 
@@ -61,3 +61,16 @@ def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:
     assert summary.modes == {Mode.LEAN: 1}
     assert summary.mode_bytes == {Mode.LEAN: -GB}
     assert summary.mode_cpu_s == {Mode.LEAN: pytest.approx(1.0)}
+
+
+def test_links_are_compared_with_the_same_links_by_the_default_linker() -> None:
+    effect = ModeEffect(mode=Mode.LLD, seconds=0.25)
+    why = Explanation(asked=0.0, needs=GB, basis=Basis.EXACT, effect=effect)
+    record = replace(make.record("a", seconds=2.0, role=Role.LINK), mode=Mode.LLD)
+    counted = tally()
+    for explanation in (why, replace(why, effect=None)):
+        attempt = Attempt(record=record, started=0.0, outcome=Outcome.DONE, explanation=explanation)
+        counted.add(attempt)
+    summary = counted.summary(0)
+    assert (summary.links, summary.link_s, summary.default_link_s) == (2, 2.0, 8.0)
+    assert (summary.mode_bytes, summary.mode_cpu_s) == ({}, {})

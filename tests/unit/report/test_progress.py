@@ -3,7 +3,7 @@
 import io
 import os
 import re
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 from hypothesis import given
@@ -303,30 +303,49 @@ def test_other_processes_are_named_where_they_take_much_of_the_limit() -> None:
     assert "others 3.0 GiB" in memory_line(replace(view, other_usage=3 * GIB), 200)
 
 
+ENDED = RunSummary(
+    status=0, steps=40, wall_s=50.0, cpu_s=90.0, governor_cpu_s=0.1, peak_bytes=7 * GIB,
+    limit_bytes=8 * GIB, oom_kills=1, preemptions=2, retries=3, lower_bound_s=45.0,
+    reserving_bound_s=46.0, policy="adaptive", cpus=2,
+)  # fmt: skip
+
+
 def test_the_end_of_a_run() -> None:
-    summary = RunSummary(
-        status=0, steps=40, wall_s=50.0, cpu_s=90.0, governor_cpu_s=0.1, peak_bytes=7 * GIB,
-        limit_bytes=8 * GIB, oom_kills=1, preemptions=2, retries=3, lower_bound_s=45.0,
-        reserving_bound_s=46.0, policy="adaptive", cpus=2,
-    )  # fmt: skip
-    assert summary_text(summary) == (
+    assert summary_text(ENDED) == (
         "stoker: 40 steps in 50 s on 2 CPUs (adaptive)\n"
         "  memory: peak 7.0 GiB of 8.0 GiB; 1 OOM kills, 2 preemptions, 3 attempts repeated\n"
         "  theoretical minimum 45 s (90% of the actual time)\n"
     )
-    assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(summary, peak_bytes=0))
+    assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(ENDED, peak_bytes=0))
     assert "12 s of CPU time" in unseen_text(12.3)
 
 
 def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
-    summary = RunSummary(
-        status=0, steps=60, wall_s=50.0, cpu_s=90.0, governor_cpu_s=0.1, peak_bytes=7 * GIB,
-        limit_bytes=8 * GIB, oom_kills=0, preemptions=0, retries=0, lower_bound_s=45.0,
-        reserving_bound_s=46.0, policy="adaptive", cpus=2,
+    summary = replace(
+        ENDED,
         modes={Mode.LEAN: 40, Mode.LOW: 1, Mode.FAST: 9},
         mode_bytes={Mode.LEAN: -11 * GIB, Mode.LOW: -GIB, Mode.FAST: 2 * GIB},
         mode_cpu_s={Mode.LEAN: 30.0, Mode.LOW: 8.0, Mode.FAST: -4.0},
-    )  # fmt: skip
+    )
     text = summary_text(summary)
     assert "more often in 41 steps: about 12.0 GiB less memory (sum of peaks), 38 s more" in text
     assert "less often in 9 steps: about 4 s less CPU time, 2.0 GiB more memory" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "links: none (--linker lld)"),
+        ({"links": 3}, "links: default linker (--linker lld)"),
+        ({"links": 3, "modes": {Mode.LLD: 2}}, "links: 2 lld (--linker lld)"),
+        (
+            {"links": 2, "modes": {Mode.LLD: 2}, "link_s": 2.0, "default_link_s": 9.0},
+            "links: 2 lld (--linker lld): 2 s; the default linker took 9 s before",
+        ),
+    ],
+)
+def test_the_summary_says_which_linker_was_used_and_what_it_brought(
+    values: dict[str, Any], says: str
+) -> None:
+    lines = summary_text(replace(ENDED, linker_why="--linker lld", **values)).splitlines()
+    assert f"  {says}" in lines

@@ -3,15 +3,20 @@
 import io
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 
+from governed_steps import record
 from stoker.model.catalogue import Catalogue, Explained, GpuEntry, NamedEntry, Served
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.finding import Finding, Severity
+from stoker.model.govern import Mode, StepRecord
+from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
 from stoker.model.variant import Backend, Variant
 from stoker.report import error_text
 from stoker.report.console import finding_lines
+from stoker.report.history import steps_page
 from stoker.report.options import options_page
 from stoker.report.plan import doctor_page, verdict
 from stoker.report.variants import catalogue_page, explained_page
@@ -196,3 +201,19 @@ def test_a_failed_command_shows_the_end_of_its_output() -> None:
     assert error_text(error) == (
         "stoker: `cmake` ended with status 1\n    first\n    last\n  look\n"
     )
+
+
+# -- history -----------------------------------------------------------------------------------
+
+
+def test_the_steps_of_a_run_have_a_column_of_modes_if_there_were_any() -> None:
+    def page(*records: StepRecord) -> list[str]:
+        attempts = [Attempt(record=r, started=0.0, outcome=Outcome.DONE) for r in records]
+        return rendered(steps_page(tuple(attempts), most=9)).splitlines()
+
+    plain = record("a.cpp")
+    kernel = replace(plain, step=replace(plain.step, threads=4), mode=Mode.THREADS)
+    assert "mode" not in page(plain)[0]
+    head, *lines = page(plain, replace(plain, mode=Mode.LEAN), kernel)
+    column = slice(head.index("mode"), head.index("step"))
+    assert [line[column].strip() for line in lines] == ["", "lean", "4 threads"]
