@@ -6,16 +6,14 @@ import time
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
 from stoker.model.build import BuildRecord, BuildStage, MeasuredBuild
 from stoker.model.errors import StorageError
 from stoker.model.events import AnyEvent, Overview
-from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
-from stoker.outside.files import write_whole
+from stoker.outside.files import read_json, write_whole
 
 RECORD = "record.json"
 LOCK = "lock"  # held while the build runs
@@ -40,7 +38,7 @@ def fullest_build(name: str) -> MeasuredBuild | None:
         record
         for path in root().glob(f"*-{glob.escape(name)}*/{RECORD}")
         if own.fullmatch(path.parent.name)  # other variants may begin with the same words
-        and (record := _read(path))
+        and (record := read_json(path, BuildRecord))
         and not record.error
         and record.summary
         and record.summary.steps
@@ -58,12 +56,6 @@ def fullest_build(name: str) -> MeasuredBuild | None:
 
 def _cpu_seconds(record: BuildRecord) -> float:
     return record.summary.cpu_s if record.summary else 0.0
-
-
-def _read(path: Path) -> BuildRecord | None:
-    with suppress(OSError, *UNDECODABLE):
-        return msgspec.json.decode(path.read_bytes(), type=BuildRecord)
-    return None
 
 
 class RunFolder:
@@ -84,12 +76,7 @@ class RunFolder:
             raise StorageError(f"cannot write in {self.path}: {error.strerror}") from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _make(self) -> None:

@@ -8,7 +8,7 @@ known here.
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from stoker.build import memory_tree
 from stoker.model.build import BuildStage
 from stoker.model.errors import StokerError, StorageError
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import Value
 from stoker.outside import files, folders, locks, process
 
 MARK = "STOKER_WORK"  # in the environment of all that a build starts
@@ -135,9 +135,7 @@ class Work:
         files.write_whole(self._file(stage), msgspec.json.encode(stamp))
 
     def _stamp(self, stage: BuildStage) -> Stamp | None:
-        with suppress(OSError, *UNDECODABLE):
-            return msgspec.json.decode(self._file(stage).read_bytes(), type=Stamp)
-        return None
+        return files.read_json(self._file(stage), Stamp)
 
     def _file(self, stage: BuildStage) -> Path:
         return self._stamps / f"{stage}.json"

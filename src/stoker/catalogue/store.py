@@ -4,7 +4,6 @@ A file appears whole or not at all. `exclusive` keeps other publishers out where
 that; `write` with `expected` fails where another publisher was quicker.
 """
 
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from typing import BinaryIO, Protocol
 
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.outside import locks
+from stoker.outside.files import file_made_whole
 
 OWN = ".stoker"  # what belongs to publishing itself, not to the catalogue
 
@@ -104,25 +104,9 @@ class FolderStore:
         with self._made(path) as stream, source.open("rb") as original:
             shutil.copyfileobj(original, stream, 1 << 20)
 
-    @contextmanager
-    def _made(self, path: str) -> Iterator[BinaryIO]:
+    def _made(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Give a file to write; it takes its place only if nothing failed."""
-        target, aside = self.root / path, self._incoming / secrets.token_hex(8)
-        try:
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with aside.open("xb", buffering=1 << 20) as stream:
-                    yield stream
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                target.parent.mkdir(parents=True, exist_ok=True)
-                aside.replace(target)
-            except BaseException:
-                with suppress(OSError):
-                    aside.unlink()
-                raise
-        except OSError as error:
-            raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
+        return file_made_whole(self.root / path, aside=self._incoming / secrets.token_hex(8))
 
     def has(self, path: str, size: int) -> bool:
         with suppress(OSError):

@@ -9,9 +9,8 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import msgspec
@@ -44,7 +43,7 @@ from stoker.model.errors import (
 from stoker.model.events import AnyEvent
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
-from stoker.outside.files import folder_made_whole, remove_whole, write_whole
+from stoker.outside.files import folder_made_whole, read_json, remove_whole, write_whole
 from stoker.plan.subject import Subject
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file
@@ -205,21 +204,15 @@ def _start(launch: tuple[str, ...], say: Say) -> None:
         raise CommandError(f"{Path(launch[0]).name} cannot start the container", hints=hints)
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _ended_by_signals() -> AbstractContextManager[None]:
     """Turn signals that would end this process, and leave the container, into an end of
     the block.
     """
 
-    def end(number: int, _: FrameType | None) -> NoReturn:
+    def end(number: int, _: object) -> NoReturn:
         raise Terminated(number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return process.signals_to(end, signal.SIGTERM, signal.SIGHUP)
 
 
 def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
@@ -321,11 +314,8 @@ class _Case:
     def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> Path | None:
         """Copy the record of the build out of the container, also after a failure."""
         for folder in sorted(self._runs() - before, reverse=True):
-            try:
-                record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
-            except (OSError, *UNDECODABLE):
-                continue
-            if record.tree == tree:
+            record = read_json(folder / RECORD, BuildRecord)
+            if record and record.tree == tree:
                 target = folders.state() / "runs" / folder.name
                 with folder_made_whole(target, mode=0o700) as aside:
                     shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)

@@ -4,9 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, TypeVar
-
-import msgspec
+from typing import BinaryIO
 
 from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.parameters import parameters
@@ -21,9 +19,8 @@ from stoker.model.build import StageEnd, StageResult
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.runs import Run, RunSummary
 from stoker.model.secrets import redact
-from stoker.model.value import UNDECODABLE, Value
-
-T = TypeVar("T")
+from stoker.model.value import Value
+from stoker.outside.files import read_json
 
 _LAST_LINES = 15  # of a log without an error
 _HINTS = ("give a log file, - for standard input, a run folder, or a run of `stoker history`",)
@@ -113,16 +110,8 @@ def _failed_logs(folder: Path, record: _Record) -> Iterator[Path]:
 
 
 def _record(folder: Path) -> _Record:
-    record = _read(folder / "record.json", _Record)
-    return record or _Record(summary=_read(folder / "summary.json", RunSummary))
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
-    """Read a record; return ``None`` if it is damaged, since the logs are still there."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, *UNDECODABLE):
-        return None
+    record = read_json(folder / "record.json", _Record)
+    return record or _Record(summary=read_json(folder / "summary.json", RunSummary))
 
 
 def _find_run(number: str) -> Run:

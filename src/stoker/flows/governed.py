@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -359,8 +359,7 @@ class Session:
         seconds = view.seconds_left * (left - hits) / left if hits < left else None
         return replace(view, cache_hits=hits, seconds_left=seconds)
 
-    @contextmanager
-    def _signals_passed_on(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
+    def _signals_passed_on(self, child: subprocess.Popen[bytes]) -> AbstractContextManager[None]:
         """Pass signals to the command, so that this process always ends after it."""
 
         def pass_on(number: int, _: object) -> None:
@@ -368,13 +367,7 @@ class Session:
             if number not in _FROM_KEYS or not _in_foreground():
                 child.send_signal(number)
 
-        numbers = (signal.SIGTERM, signal.SIGHUP, *_FROM_KEYS)
-        before = {number: signal.signal(number, pass_on) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return process.signals_to(pass_on, signal.SIGTERM, signal.SIGHUP, *_FROM_KEYS)
 
 
 @contextmanager

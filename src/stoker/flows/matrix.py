@@ -36,9 +36,9 @@ from stoker.model.matrix import (
 )
 from stoker.model.plan import OriginKind
 from stoker.model.secrets import redact
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import Value
 from stoker.outside import locks
-from stoker.outside.files import write_whole
+from stoker.outside.files import read_json, write_whole
 from stoker.outside.folders import current_folder
 from stoker.outside.temporary import folder_of_process
 from stoker.plan.matrix import (
@@ -396,11 +396,8 @@ def _launchers(built: Built) -> list[str]:
 
 def read_manifest(out: Path) -> MatrixManifest:
     """Return the manifest of a folder; an empty one if there is none that this stoker can read."""
-    with suppress(OSError, *UNDECODABLE):
-        found = msgspec.json.decode((out / MANIFEST).read_bytes(), type=MatrixManifest)
-        if found.format == FORMAT:
-            return found
-    return MatrixManifest(stoker=__version__)
+    found = read_json(out / MANIFEST, MatrixManifest)
+    return found if found and found.format == FORMAT else MatrixManifest(stoker=__version__)
 
 
 def _without_removed(manifest: MatrixManifest, planned: Sequence[Planned]) -> MatrixManifest:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -57,12 +56,7 @@ class Broadcast:
             threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.send(RunEnds(at=time.time() - self._begins.at, summary=self._summary))
         if self._listener:
             with suppress(OSError):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 from msgspec.structs import replace
@@ -292,12 +291,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._activation:
             self._activation.withdraw()
         self._socket.close()

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -108,12 +107,7 @@ class History:
     def __enter__(self) -> "History":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None:
                 self.commit()

@@ -17,7 +17,7 @@ from stoker.model.errors import MissingError, StokerError, StorageError
 from stoker.model.govern import Linker, LinkerChoice, Mode
 from stoker.model.value import Value
 from stoker.outside import process
-from stoker.outside.files import write_whole
+from stoker.outside.files import read_json, write_whole
 from stoker.outside.folders import state
 
 _TIMEOUT_S = 10.0
@@ -95,9 +95,8 @@ def keep_links(folder: Path, links: Iterable[TunedLink]) -> None:
 def _kept() -> Iterator[TunedLinks]:
     """Yield what is known of all build folders that still exist."""
     for path in sorted((state() / "linkers").glob("*.json")):
-        with suppress(OSError, msgspec.MsgspecError):
-            kept = msgspec.json.decode(path.read_bytes(), type=TunedLinks)
-            if Path(kept.folder).is_dir():
-                yield kept
-            else:
-                path.unlink()
+        kept = read_json(path, TunedLinks)
+        if kept and Path(kept.folder).is_dir():
+            yield kept
+        elif kept:
+            path.unlink(missing_ok=True)

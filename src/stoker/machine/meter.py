@@ -7,7 +7,6 @@ group is not: open a new meter. Decides nothing, and does not know what is being
 
 import platform
 from contextlib import ExitStack
-from types import TracebackType
 
 import msgspec
 
@@ -64,12 +63,7 @@ class Meter:
     def __enter__(self) -> "Meter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open(self, name: str) -> OpenFile | None:

@@ -7,9 +7,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
+
+import msgspec
 
 from stoker.model.errors import StorageError
+from stoker.model.value import UNDECODABLE
+
+T = TypeVar("T")
 
 _ASIDE = ".stoker-"  # in the name of what is being made or deleted
 
@@ -21,6 +26,13 @@ def sha256_of(path: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_json(path: Path, kind: type[T]) -> T | None:
+    """Return the value in a JSON file; ``None`` if it is missing, damaged or of another kind."""
+    with suppress(OSError, *UNDECODABLE):
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    return None
 
 
 def write_whole(path: Path, content: bytes | str, *, private: bool = False) -> None:
@@ -62,13 +74,16 @@ def _opened_through(path: Path) -> BinaryIO | None:
 
 
 @contextmanager
-def file_made_whole(path: Path) -> Iterator[BinaryIO]:
-    """Give a file beside ``path`` to write; it becomes ``path`` only if nothing failed."""
-    aside = path.with_name(f".{path.name}{_ASIDE}{os.urandom(8).hex()}")
+def file_made_whole(path: Path, *, aside: Path | None = None) -> Iterator[BinaryIO]:
+    """Give a file to write; it becomes ``path`` only if nothing failed. Until then it is ``aside``,
+    by default beside ``path``.
+    """
+    aside = aside or path.with_name(f".{path.name}{_ASIDE}{os.urandom(8).hex()}")
     try:
         if path.exists() and not (path.is_symlink() or path.is_file() or path.is_dir()):
             raise StorageError(f"cannot write {path}: it is a device or pipe, not a regular file")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (path.parent, aside.parent):
+            folder.mkdir(parents=True, exist_ok=True)
         try:
             with aside.open("xb", buffering=1 << 20) as stream:
                 yield stream

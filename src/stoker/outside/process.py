@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.secrets import redact
@@ -64,22 +64,16 @@ def run(
     """Run a program and return its output. A timeout or a crash is a result; a program that cannot
     be started raises MissingError.
     """
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
-    try:
-        child = subprocess.Popen(
-            words,
-            env=None if env is None else dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    child = _child(
+        command,
+        env=env,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
     with child:
         try:
             stdout, stderr = child.communicate(timeout=timeout)
@@ -90,6 +84,16 @@ def run(
             _kill_session(child)
             raise
     return CommandResult(status=child.returncode, stdout=stdout, stderr=stderr)
+
+
+def _child(command: Sequence[Argument], **how: Any) -> subprocess.Popen[Any]:
+    """Start a program that reads nothing from our terminal."""
+    words = [os.fspath(word) for word in command]
+    _log_command(words)
+    try:
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, **how)
+    except OSError as error:
+        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
 
 
 def _kill_session(child: subprocess.Popen[str]) -> None:
@@ -110,9 +114,8 @@ def check(
     """
     outcome = run(command, timeout=timeout, env=env, cwd=cwd)
     if not outcome.ok:
-        line = redact(shlex.join([os.fspath(word) for word in command]))
         tail = "\n".join((outcome.stdout + outcome.stderr).splitlines()[-20:])
-        raise CommandError(f"`{line}` {outcome.problem}", output=tail)
+        raise CommandError(f"`{_line(command)}` {outcome.problem}", output=tail)
     return outcome.stdout
 
 
@@ -131,23 +134,17 @@ def stream(
     ``keep_open`` are file descriptors that the program inherits; a lock among them is held until
     both processes have ended. An exception, such as an interrupt, kills the program.
     """
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
     kept: deque[str] = deque()
     length = 0
-    try:
-        child = subprocess.Popen(
-            words,
-            env=None if env is None else dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if only_errors else subprocess.PIPE,
-            stderr=subprocess.PIPE if only_errors else subprocess.STDOUT,
-            pass_fds=tuple(keep_open),
-            encoding="utf-8",
-            errors="replace",
-        )
-    except OSError as error:
-        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    child = _child(
+        command,
+        env=env,
+        stdout=subprocess.DEVNULL if only_errors else subprocess.PIPE,
+        stderr=subprocess.PIPE if only_errors else subprocess.STDOUT,
+        pass_fds=tuple(keep_open),
+        encoding="utf-8",
+        errors="replace",
+    )
     pipe = child.stdout or child.stderr
     assert pipe is not None
     with child:
@@ -174,19 +171,7 @@ def piped(
     """Yield the output of a program as it is written; a failure of the program is an error. Leaving
     the block early ends the program, which is not an error.
     """
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
-    try:
-        child = subprocess.Popen(
-            words,
-            env=None if env is None else dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-    except OSError as error:
-        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
+    child = _child(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
     with child:
         try:
@@ -201,7 +186,7 @@ def piped(
         said = child.communicate()[1]
     if child.returncode:
         tail = said.decode(errors="replace")
-        raise CommandError(f"`{redact(shlex.join(words))}` failed", output=tail[-2000:])
+        raise CommandError(f"`{_line(command)}` failed", output=tail[-2000:])
 
 
 def detach(
@@ -253,6 +238,17 @@ def start(
         )
     except OSError as error:
         raise NotStartedError(words[0], error) from error
+
+
+@contextmanager
+def signals_to(handler: Callable[[int, object], None], *numbers: int) -> Iterator[None]:
+    """Call ``handler`` for these signals while the block runs."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
 
 
 @contextmanager
@@ -325,4 +321,8 @@ def _log_command(words: list[str]) -> None:
     if logging := sys.modules.get("logging"):
         log = logging.getLogger("stoker.process")
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s", redact(shlex.join(words)))
+            log.debug("%s", _line(words))
+
+
+def _line(command: Sequence[Argument]) -> str:
+    return redact(shlex.join(os.fspath(word) for word in command))

@@ -7,16 +7,12 @@ answer. A folder that was configured without a query has none.
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
-
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import Value
+from stoker.outside.files import read_json
 
 _API = Path(".cmake/api/v1")
 _KIND = "codemodel"
-
-T = TypeVar("T")
 
 
 class _Path(Value, frozen=True):
@@ -61,9 +57,9 @@ def read_targets(folder: Path) -> tuple[CMakeTarget, ...]:
     """Return the targets of the first configuration; none where CMake gave no answer."""
     reply = folder / _API / "reply"
     latest = max(reply.glob("index-*.json"), default=None)
-    index = _read(latest, _Index) if latest else None
+    index = read_json(latest, _Index) if latest else None
     models = [_named(reply, file) for file in index.objects if file.kind == _KIND] if index else []
-    model = _read(models[0], _CodeModel) if models else None
+    model = read_json(models[0], _CodeModel) if models else None
     if model is None or not model.configurations:
         return ()
     return tuple(_targets(reply, model.configurations[0]))
@@ -71,16 +67,9 @@ def read_targets(folder: Path) -> tuple[CMakeTarget, ...]:
 
 def _targets(reply: Path, configuration: _Configuration) -> Iterator[CMakeTarget]:
     for file in configuration.targets:
-        if target := _read(_named(reply, file), CMakeTarget):
+        if target := read_json(_named(reply, file), CMakeTarget):
             yield target
 
 
 def _named(reply: Path, file: _File) -> Path:
     return reply / Path(file.json_file).name  # never outside the folder
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, *UNDECODABLE):
-        return None

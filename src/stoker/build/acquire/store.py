@@ -17,9 +17,9 @@ from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.naming import ARCHIVES, Named, parse
 from stoker.model.errors import CommandError, MissingError, StorageError, UsageError
 from stoker.model.source import Acquired, SourceKind
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import Value
 from stoker.outside import folders, locks
-from stoker.outside.files import sha256_of
+from stoker.outside.files import read_json, sha256_of
 from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
@@ -59,11 +59,8 @@ def lock_of(entry: Path) -> Path:
 
 def read_record(entry: Path) -> Record | None:
     """Return the record of a tree; ``None`` if the tree is incomplete."""
-    try:
-        record = msgspec.json.decode((entry / _RECORD).read_bytes(), type=Record)
-    except (OSError, *UNDECODABLE):
-        return None
-    return record if (entry / record.tree).is_dir() else None
+    record = read_json(entry / _RECORD, Record)
+    return record if record and (entry / record.tree).is_dir() else None
 
 
 @contextmanager

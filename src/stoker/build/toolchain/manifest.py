@@ -7,7 +7,8 @@ import msgspec
 
 from stoker.build.toolchain.request import ToolchainRequest
 from stoker.knowledge.toolchains import kinds
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import Value
+from stoker.outside.files import read_json
 
 MANIFEST = "stoker-toolchain.json"
 
@@ -54,9 +55,8 @@ def _is_own(path: Path) -> bool:
 
 def read_toolchain(path: Path) -> Toolchain | None:
     """Return the toolchain in a folder; ``None`` if it has no readable manifest."""
-    try:
-        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, *UNDECODABLE):
+    manifest = read_json(path / MANIFEST, Manifest)
+    if manifest is None:
         return None
     kind = kinds().get(manifest.kind)
     variables = kind.environment if kind else {}
