@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from browser import Browser, opened_browser
 from memory_groups import make_group as make_group
+from repositories import git_alone as git_alone
 
 # How long an example takes says nothing: the machine may be busy.
 settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,6 +6,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from governed_steps import run_summary
 from stoker.govern.history import History
 from stoker.govern.profile import PARTS, climb
 from stoker.model.govern import Basis, Reason, Role, Step, StepRecord
@@ -108,20 +109,15 @@ def _again(done: Attempt, lost: Attempt) -> Attempt:
 
 def summary_of(attempts: list[Attempt]) -> RunSummary:
     lost = sum(attempt.outcome is Outcome.PREEMPTED for attempt in attempts)
-    return RunSummary(
-        status=0,
+    return run_summary(
         steps=len(attempts) - lost,
         wall_s=max((a.started + a.record.seconds for a in attempts), default=0.0) + 1.0,
         cpu_s=sum(attempt.record.cpu_seconds for attempt in attempts),
-        governor_cpu_s=1.0,
         peak_bytes=round(0.9 * LIMIT),
         limit_bytes=LIMIT,
-        oom_kills=0,
         preemptions=lost,
         retries=lost,
         lower_bound_s=1.0,
-        reserving_bound_s=1.0,
-        policy="adaptive",
         cpus=CPUS,
     )
 

@@ -1,6 +1,7 @@
 """Builders for steps, requests and states, with defaults that do not matter to the test."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from stoker.model.govern import (
     Step,
     StepRecord,
 )
+from stoker.model.runs import RunSummary
 
 GB = 10**9
 
@@ -45,6 +47,27 @@ def record(
         profile=profile,
         needs=tuple(needs),
     )
+
+
+def run_summary(**changes: Any) -> RunSummary:
+    """Return the summary of a run of one step."""
+    usual = RunSummary(
+        status=0,
+        steps=1,
+        wall_s=1.0,
+        cpu_s=1.0,
+        governor_cpu_s=0.1,
+        peak_bytes=1,
+        limit_bytes=2,
+        oom_kills=0,
+        preemptions=0,
+        retries=0,
+        lower_bound_s=None,
+        reserving_bound_s=None,
+        policy="adaptive",
+        cpus=2,
+    )
+    return replace(usual, **changes)
 
 
 def prediction(

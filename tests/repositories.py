@@ -4,11 +4,13 @@ import base64
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import pytest
 
 SETTINGS = {
     "user.name": "A Tester",
@@ -25,6 +27,14 @@ def git_environment() -> dict[str, str]:
     for number, (name, value) in enumerate(SETTINGS.items()):
         environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     return environment
+
+
+@pytest.fixture
+def git_alone(monkeypatch: pytest.MonkeyPatch, need: Callable[[str], str]) -> None:
+    """Let git read only this configuration in everything that the test starts."""
+    need("git")
+    for name, value in git_environment().items():
+        monkeypatch.setenv(name, value)
 
 
 def git(folder: Path, *words: str) -> str:

@@ -15,7 +15,6 @@ from conftest import PROJECTS, Stoker, missing
 from repositories import (
     bare_copy,
     git,
-    git_environment,
     repository,
     served,
     with_submodule,
@@ -24,12 +23,13 @@ from repositories import (
 MINI = PROJECTS / "mini-cmake"
 
 
+pytestmark = pytest.mark.usefixtures("git_alone")
+
+
 @pytest.fixture(autouse=True)
-def _tools(need: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for tool in ("git", "cmake", "ninja", "c++"):
+def _tools(need: Callable[[str], str]) -> None:
+    for tool in ("cmake", "ninja", "c++"):
         need(tool)
-    for name, value in git_environment().items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -320,13 +320,6 @@ SPAWN = (
     " pid = os.posix_spawn(shutil.which(words[0]), words, os.environ);"
     " sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
 )
-JAVA = """
-public class Start {
-    public static void main(String[] words) throws Exception {
-        System.exit(new ProcessBuilder(words).inheritIO().start().waitFor());
-    }
-}
-"""
 COMPILE = "gcc -c a.c -o a.o"
 
 
@@ -344,14 +337,13 @@ COMPILE = "gcc -c a.c -o a.o"
         (sys.executable, "-c", FORK),
         (sys.executable, "-c", VFORK),
         (sys.executable, "-c", SPAWN),
-        ("java", "Start.java"),
     ],
     ids=lambda words: " ".join(words)[:40],
 )
 def test_what_starts_a_compiler(project: Project, start: tuple[str, ...]) -> None:
     if start:
         find_tool(start[0])
-    project.write(a_c="int a;\n", words="-c a.c -o a.o\n", Start_java=JAVA)
+    project.write(a_c="int a;\n", words="-c a.c -o a.o\n")
     whole = ("-c" in start[:2] and start[0] != sys.executable) or "xargs" in start
     done = project.build.run(*start, *(() if whole else COMPILE.split()))
     assert done.status == 0, done

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from repositories import (
     bare_copy,
     git,
-    git_environment,
     repository,
     served,
     with_submodule,
@@ -23,12 +21,7 @@ from stoker.build.acquire.store import acquired
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.model.source import Acquired, SourceKind
 
-
-@pytest.fixture(autouse=True)
-def _git_alone(monkeypatch: pytest.MonkeyPatch, need: Callable[[str], str]) -> None:
-    need("git")
-    for name, value in git_environment().items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 @pytest.fixture

@@ -2,29 +2,14 @@
 
 import pytest
 
+from governed_steps import run_summary
 from stoker.build.run_folder import RunFolder, fullest_build, run_name
 from stoker.model.build import BuildRecord, BuildRequest
-from stoker.model.runs import RunSummary
 from subjects import plan
 
 
 def finished(variant: str, cpu_s: float, *, error: str | None = None) -> None:
-    summary = RunSummary(
-        status=0,
-        steps=3,
-        wall_s=1.0,
-        cpu_s=cpu_s,
-        governor_cpu_s=0.0,
-        peak_bytes=0,
-        limit_bytes=0,
-        oom_kills=0,
-        preemptions=0,
-        retries=0,
-        lower_bound_s=None,
-        reserving_bound_s=None,
-        policy="adaptive",
-        cpus=2,
-    )
+    summary = run_summary(cpu_s=cpu_s)
     record = BuildRecord(
         stoker="1.0",
         began=0.0,

@@ -2,6 +2,7 @@
 
 from io import BytesIO
 
+from governed_steps import run_summary
 from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Status
@@ -23,22 +24,8 @@ def attempt(outcome: Outcome, role: Role = Role.CUDA, key: str = "a") -> Attempt
 
 
 def summary(status: int, oom_kills: int) -> RunSummary:
-    return RunSummary(
-        status=status,
-        steps=3,
-        wall_s=60.0,
-        cpu_s=60.0,
-        governor_cpu_s=0.1,
-        peak_bytes=8 * GIBIBYTE,
-        limit_bytes=8 * GIBIBYTE,
-        oom_kills=oom_kills,
-        preemptions=0,
-        retries=0,
-        lower_bound_s=None,
-        reserving_bound_s=None,
-        policy="adaptive",
-        cpus=2,
-    )
+    most = 8 * GIBIBYTE
+    return run_summary(status=status, oom_kills=oom_kills, peak_bytes=most, limit_bytes=most)
 
 
 def test_what_a_log_hints_at_is_certain_when_the_counter_moved() -> None:

@@ -5,32 +5,17 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from governed_steps import GB, profile
+from governed_steps import GB, profile, run_summary
 from stoker.govern.analysis import Recorded, analyse, records, target_of
 from stoker.govern.dependencies import Dependencies
 from stoker.model.analysis import RunAnalysis
 from stoker.model.govern import Basis, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Explanation, Outcome, Run, RunSummary
+from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.source.ninja import Edge
 
 NO_GRAPH = Dependencies({})
 NOTHING = Recorded()
-SUMMARY = RunSummary(
-    status=0,
-    steps=0,
-    wall_s=10.0,
-    cpu_s=0.0,
-    governor_cpu_s=0.0,
-    peak_bytes=3 * GB,
-    limit_bytes=4 * GB,
-    oom_kills=0,
-    preemptions=0,
-    retries=0,
-    lower_bound_s=None,
-    reserving_bound_s=None,
-    policy="adaptive",
-    cpus=2,
-)
+SUMMARY = run_summary(steps=0, wall_s=10.0, cpu_s=0.0, peak_bytes=3 * GB, limit_bytes=4 * GB)
 RUN = Run(id=1, started=0.0, ended=10.0, command="ninja", directory="/src", summary=SUMMARY)
 
 

@@ -15,7 +15,7 @@ import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.errors import StorageError
 from stoker.model.govern import Basis, Collector, Mode, Reason, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome, RunSummary
+from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome
 
 STEP = Step(
     key="k", role=Role.CUDA, source="a/é b.cu", output="a.o", compiler="nvcc",
@@ -91,14 +91,6 @@ def attempt(outcome: Outcome = Outcome.DONE) -> Attempt:
     return Attempt(record=RECORD, started=1.0, outcome=outcome, status=0)
 
 
-def summary() -> RunSummary:
-    return RunSummary(
-        status=0, steps=1, wall_s=1.0, cpu_s=1.0, governor_cpu_s=0.1, peak_bytes=1, limit_bytes=2,
-        oom_kills=0, preemptions=0, retries=0, lower_bound_s=None, reserving_bound_s=None,
-        policy="adaptive", cpus=2,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "history.sqlite"
@@ -108,12 +100,12 @@ def test_attempts_come_back_as_they_were(path: Path) -> None:
     with History(path) as history:
         run = history.start_run("ninja", "/build")
         history.add(run, attempt())
-        history.end_run(run, summary())
+        history.end_run(run, make.run_summary())
     with History(path) as again:
         assert again.attempts(run) == (attempt(),)
         assert again.recent() == (RECORD,)
         (kept,) = again.runs()
-    assert (kept.command, kept.directory, kept.summary) == ("ninja", "/build", summary())
+    assert (kept.command, kept.directory, kept.summary) == ("ninja", "/build", make.run_summary())
 
 
 def test_includes_come_back_as_they_were(path: Path) -> None:
@@ -344,7 +336,7 @@ def test_a_run_whose_summary_cannot_be_read_has_none(path: Path) -> None:
     for value in ('{"status": 0}', "no JSON", b"\0", 7):
         with History(path) as history:
             run = history.start_run("ninja", "/")
-            history.end_run(run, summary())
+            history.end_run(run, make.run_summary())
         database = sqlite3.connect(path)
         database.execute("UPDATE run SET summary = ? WHERE id = ?", (value, run))
         database.commit()

@@ -14,13 +14,9 @@ from governed import wait_until
 from stoker.govern.history import History
 from stoker.govern.history_writer import HistoryWriter
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Outcome, RunSummary
+from stoker.model.runs import Attempt, Outcome
 
-SUMMARY = RunSummary(
-    status=0, steps=1, wall_s=1.0, cpu_s=1.0, governor_cpu_s=0.1, peak_bytes=1, limit_bytes=2,
-    oom_kills=0, preemptions=0, retries=0, lower_bound_s=None, reserving_bound_s=None,
-    policy="adaptive", cpus=2,
-)  # fmt: skip
+SUMMARY = make.run_summary()
 
 
 def attempt(record: StepRecord | None = None) -> Attempt:

@@ -2,22 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from repositories import git, git_environment, repository, with_submodule
+from repositories import git, repository, with_submodule
 from stoker.model.errors import StokerError
 from stoker.source.git_state import read_git_state, submodule_states
 
-
-@pytest.fixture(autouse=True)
-def _git_alone(monkeypatch: pytest.MonkeyPatch, need: Callable[[str], str]) -> None:
-    need("git")
-    for name, value in git_environment().items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 @pytest.fixture
