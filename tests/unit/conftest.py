@@ -1,9 +1,12 @@
-"""Every process that stoker's own code starts goes through ``outside/process.py``."""
+"""For all unit tests: every process that stoker's own code starts goes through
+``outside/process.py``.
+"""
 
 import sys
 from pathlib import Path
 
 import stoker
+from scripted_governor import world as world
 
 _SOURCES = str(Path(stoker.__file__).parent)
 _DOOR = str(Path(_SOURCES, "outside", "process.py"))
