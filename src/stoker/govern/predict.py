@@ -1,7 +1,7 @@
 """Predicts what a step will need from what similar steps needed. Pure: rows are handed in.
 
-The same command, else the same source with other flags, else the nearest folder in which steps of
-its kind were seen, else shipped figures. Rows are kept relative to the shipped figures, which know
+The same command, else the same source with other flags, else figures that are shipped for this very
+source, else the nearest folder in which steps of its kind were seen, else shipped figures. Rows are kept relative to the shipped figures, which know
 about GPU targets, link inputs and notorious sources: so a light step says something about a heavy
 one. What is predicted too low or too high shifts the predictions that follow.
 """
@@ -13,13 +13,14 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.profile import Profile, profile_of
+from stoker.govern.profile import TYPICAL_SHARE, Profile, climb, profile_of
 from stoker.knowledge.compiler_modes import (
     measured_effect,
     nvcc_rounds,
     shipped_effects,
     thread_effects,
 )
+from stoker.knowledge.known_steps import KnownStep, known_step
 from stoker.knowledge.memory_priors import Prior, prior_of
 from stoker.model.govern import (
     Basis,
@@ -38,14 +39,17 @@ _ENOUGH = 4  # rows that a folder needs to be used
 _LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
 _WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
+_SHIPPED_WIDTH = 1.1  # the same of figures that are shipped for its source
 _WEIGHT_OF_PRIOR = 4  # number of rows of a folder that it counts as
 _PACES = 15  # latest steps from which the machine's speed is estimated
 _ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
+_ASSUMED_SCALES = (1.0,) * 5  # measured peaks over shipped ones, before any was measured
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
 # What a mode may change of a peak at most; more is due to other changes.
 _SAVES = (0.3, 1.0)
 _COSTS = (1.0, 2.0)
+_ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
 
@@ -96,6 +100,8 @@ class Predictor:
         # What modes were seen to change, by source: it hardly depends on flags.
         self._effects: defaultdict[tuple[Role, str], dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
+        # Measured peaks over those shipped for the source: compilers and flags differ.
+        self._scales = deque(_ASSUMED_SCALES, maxlen=_KEPT)
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
         for row in rows:
@@ -124,6 +130,8 @@ class Predictor:
             profile=profile_of(row),
             mode=mode,
         )
+        if known := known_step(step.role, step.source):
+            self._scales.append(row.peak / known.peak)
         if step.directory:
             self.durations[step.directory][step.output] = row.seconds
         self._by_key[step.key].append(sample)
@@ -239,11 +247,23 @@ class Predictor:
             return Basis.EXACT, found
         if found := self._by_source.get((step.role, step.source)):
             return Basis.SOURCE, found
+        if known := known_step(step.role, step.source):
+            return Basis.KNOWN, (self._shipped(step, known),)
         for folder in _folders(step):
             found = self._by_folder.get((step.role, folder))
             if found and len(found) >= _ENOUGH:
                 return Basis.FOLDER, found
         return Basis.PRIOR, ()
+
+    def _shipped(self, step: Step, known: KnownStep) -> _Sample:
+        """Return what is shipped for a source as if it had been measured with this compiler."""
+        return _Sample(
+            peak=known.peak * median(self._scales) / prior_of(step).peak,
+            seconds=known.seconds,
+            rounds=1,
+            profile=_ASSUMED_PROFILE,
+            mode=Mode.DEFAULT,
+        )
 
 
 def _within(bounds: tuple[float, float], value: float) -> float:
@@ -277,7 +297,7 @@ def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[floa
     peaks.sort()
     peak = median(peaks)
     if basis is not Basis.FOLDER:
-        return peak, max(peaks[-1], peak * _WIDTH)
+        return peak, max(peaks[-1], peak * (_SHIPPED_WIDTH if basis is Basis.KNOWN else _WIDTH))
     # A folder's first steps may all be light: the shipped figure fades as rows come in.
     high = peaks[min(len(peaks) - 1, int(len(peaks) * _QUANTILE))]
     weight = _WEIGHT_OF_PRIOR / (len(peaks) + _WEIGHT_OF_PRIOR)

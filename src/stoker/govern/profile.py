@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from stoker.model.govern import Pace, Prediction, StepRecord
 
 PARTS = 128
+TYPICAL_SHARE = 0.8  # mean of a step's memory over its peak, where only the peak is known
 _STRETCHES = 4 * PARTS  # kept while a step runs
 _FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
 _SHORTEST = 1.0  # seconds; a shorter step gets no profile

@@ -19,7 +19,7 @@ from stoker.govern.bounds import bounds, paths
 from stoker.govern.governor import Governor, MemoryReading
 from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
-from stoker.govern.profile import PARTS, climbed
+from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
 from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
@@ -41,7 +41,6 @@ Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of th
 Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step
 
 # Mean memory over peak if only the peak was measured: gcc 12 on C++ at -O2 and -O3, 0.76-0.83.
-TYPICAL_SHARE = 0.8
 
 _INTERVAL = 0.25  # seconds between two readings of the meter
 _INSTANTS = 2 * PARTS  # at which a shape is sampled

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from msgspec.structs import replace
 
 from stoker.knowledge import Row, load
+from stoker.knowledge.known_steps import known_step
 from stoker.model.govern import Role, Step
 
 
@@ -40,6 +41,8 @@ def prior_of(step: Step) -> Prior:
 @lru_cache(maxsize=4096)
 def usual_seconds(role: Role, source: str, size: int = 0) -> float:
     """Return roughly how long such a step takes for one GPU target; ``size`` is of its source."""
+    if known := known_step(role, source):
+        return known.seconds
     row = _row(role, source)
     return row.seconds + row.seconds_per_byte * size
 

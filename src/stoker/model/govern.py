@@ -199,12 +199,13 @@ class Basis(StrEnum):
 
     EXACT = "the same command before"
     SOURCE = "the same source with other flags"
+    KNOWN = "shipped figures for this source"
     FOLDER = "its folder and rule"
     PRIOR = "shipped figures"
 
 
 # A constant, because to look up a member of an enum takes longer than the comparison.
-_ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE)
+_ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
 
 class Prediction(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from governed_steps import GB
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, Profile, climb
 from stoker.knowledge.compiler_modes import shipped_effects
-from stoker.knowledge.memory_priors import prior_of, priors
+from stoker.knowledge.memory_priors import prior_of, priors, usual_seconds
 from stoker.model.govern import Basis, Mode, Pace, Role, Step, StepRecord
 
 
@@ -345,6 +345,38 @@ def test_shipped_figures_make_sense() -> None:
 )
 def test_known_kernels_are_not_underrated(source: str, least: float) -> None:
     assert prior_of(step(source, role=Role.CUDA)).high >= least * GB
+
+
+# -- figures of well-known sources ---------------------------------------------------------------
+
+LARGE, SMALLER = "torch/csrc/jit/python/init.cpp", "torch/csrc/autograd/init.cpp"
+
+
+@pytest.mark.parametrize("tree", ["", "pytorch/", "/home/someone/src/torch-2.9/"])
+def test_a_first_build_knows_the_sources_of_a_well_known_project(tree: str) -> None:
+    known = Predictor().predict(step(tree + LARGE))
+    assert (known.basis, known.learned) == (Basis.KNOWN, True)
+    assert known.peak > 1.5 * GB
+    assert known.seconds
+    assert known.seconds > 30
+    assert usual_seconds(Role.CXX, tree + LARGE) == known.seconds
+
+
+def test_a_source_that_is_only_named_alike_is_unknown() -> None:
+    other = Predictor().predict(step("csrc/jit/python/init.cpp"))
+    assert other.basis is Basis.PRIOR
+    assert Predictor().predict(step(LARGE, role=Role.CUDA)).basis is Basis.PRIOR
+
+
+def test_shipped_figures_follow_the_compiler_of_this_build() -> None:
+    predictor = Predictor()
+    before = predictor.predict(step(LARGE)).peak
+    shipped = predictor.predict(step(SMALLER)).peak
+    for _ in range(12):
+        predictor.learn(row(step(SMALLER), 1.5 * shipped))
+    assert predictor.predict(step(LARGE)).peak == pytest.approx(1.5 * before)
+    predictor.learn(row(step(LARGE), 1.1 * GB))
+    assert predictor.predict(step(LARGE)).basis is Basis.EXACT
 
 
 # -- modes ---------------------------------------------------------------------------------------

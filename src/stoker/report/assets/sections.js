@@ -284,7 +284,7 @@ function totalsCard() {
   return card("totals", "By target and language", "", el("h3", {}, "Targets"), totalsTable(RUN.targets, 12), el("h3", {}, "Languages"), totalsTable(RUN.roles, 12));
 }
 
-const BASIS_COLOURS = { "the same command before": "--good", "the same source with other flags": "--cxx", "its folder and rule": "--link", "shipped figures": "--other" };
+const BASIS_COLOURS = { "the same command before": "--good", "the same source with other flags": "--cxx", "shipped figures for this source": "--cuda", "its folder and rule": "--link", "shipped figures": "--other" };
 
 function predictionsCard() {
   if (!RUN.accuracy.length) return null;
