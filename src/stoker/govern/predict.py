@@ -1,9 +1,10 @@
 """Predicts what a step will need from what similar steps needed. Pure: rows are handed in.
 
 The same command, else the same source with other flags, else figures that are shipped for this very
-source, else the nearest folder in which steps of its kind were seen, else shipped figures. Rows are kept relative to the shipped figures, which know
-about GPU targets, link inputs and notorious sources: so a light step says something about a heavy
-one. What is predicted too low or too high shifts the predictions that follow.
+source, else the nearest folder in which steps of its kind were seen, else shipped figures. Rows are
+kept relative to the shipped figures, which know about GPU targets, link inputs and notorious
+sources: so a light step says something about a heavy one. What is predicted too low or too high
+shifts the predictions that follow.
 """
 
 from collections import defaultdict, deque
