@@ -1,6 +1,7 @@
 """What ninja's graph says about a build: critical paths, which steps are left, and how much time.
 
-A graph is read once per build folder, in a thread, because a large one takes a second. Until then
+A graph is read in a thread, because a large one takes a second: when a build folder is first met,
+and again when a step was not expected and build.ninja was written or another ninja runs. Until then
 every path is 0 and the time left is unknown.
 
 A step is left if its output is missing or older than its inputs. Headers are not looked at (ninja
@@ -41,7 +42,7 @@ class Graphs:
     def __init__(self, durations: Mapping[str, Mapping[str, float]]) -> None:
         self._durations = durations
         self._paths: dict[tuple[int, str], dict[str, float]] = {}
-        self._ninjas: dict[tuple[int, str], Ninja | None] = {}  # whose targets were read
+        self._read: dict[tuple[int, str], _Reading] = {}
         self._expected: dict[tuple[int, str], set[str]] = {}  # outputs, and those that surprised
         self._left: list[tuple[int, dict[str, float | None]]] = []
 
@@ -55,19 +56,25 @@ class Graphs:
         """
         key = run, folder
         paths = self._paths.setdefault(key, {})
-        if key not in self._ninjas or (output in paths and output not in self._expected[key]):
-            self._expected.setdefault(key, {""}).add(output)
-            ninja = find_ninja(asker) if asker else None
-            if key not in self._ninjas or ninja != self._ninjas[key]:
-                self._ninjas[key] = ninja
-                loading = key, ninja, dict(self._durations.get(build_folder(folder), {}))
-                Thread(target=self._load, args=loading, daemon=True).start()
+        expected, read = self._expected.setdefault(key, {""}), self._read.get(key)
+        if read is None or output not in expected:
+            expected.add(output)
+            written = _Files(Path(folder)).age("build.ninja")
+            if read is None or output in paths or written != read.written:
+                self._read_again(key, _Reading(written, find_ninja(asker) if asker else None))
         return paths.get(output, 0.0)
+
+    def _read_again(self, key: tuple[int, str], reading: "_Reading") -> None:
+        """Read the graph, unless nothing has changed since it was read."""
+        if reading != self._read.get(key):
+            self._read[key] = reading
+            known = dict(self._durations.get(build_folder(key[1]), {}))
+            Thread(target=self._load, args=(key, reading, known), daemon=True).start()
 
     def forget(self, run: int) -> None:
         """Drop the graphs of a run that has ended."""
         for key in [key for key in self._paths if key[0] == run]:
-            for kept in (self._paths, self._ninjas, self._expected):
+            for kept in (self._paths, self._read, self._expected):
                 kept.pop(key, None)
 
     def news(self) -> Iterator[tuple[int, dict[str, float | None]]]:
@@ -76,15 +83,15 @@ class Graphs:
             yield self._left.pop()
 
     def _load(
-        self, key: tuple[int, str], ninja: "Ninja | None", known: Mapping[str, float]
+        self, key: tuple[int, str], reading: "_Reading", known: Mapping[str, float]
     ) -> None:
         folder = Path(key[1])
         graph, durations = read_graph(folder), {**read_durations(folder), **known}
         files = _Files(folder)
         paths = longest_paths(graph.edges, durations, files.size)
-        left = steps_left(graph, durations, ninja.targets if ninja else (), files.age)
-        if expected := self._expected.get(key):  # else the run has ended
-            expected.update(left)
+        left = steps_left(graph, durations, reading.targets, files.age)
+        if self._read.get(key) is reading:  # else the run has ended, or it is read again
+            self._expected[key].update(left)
             self._paths[key] = {"": max(paths.values(), default=0.0), **paths}
             self._left.append((key[0], left))
 
@@ -167,6 +174,17 @@ class Ninja(NamedTuple):
 
     pid: int
     targets: tuple[str, ...]
+
+
+class _Reading(NamedTuple):
+    """What a graph was read from: when build.ninja was written, and the ninja that had asked."""
+
+    written: float | None  # None: there was none
+    ninja: Ninja | None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.ninja.targets if self.ninja else ()
 
 
 def find_ninja(pid: int) -> Ninja | None:

@@ -139,6 +139,17 @@ def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
 
 
+def test_a_folder_that_is_configured_after_its_first_step_is_read_again(tmp_path: Path) -> None:
+    """PyTorch compiles a file in its build folder while CMake configures it."""
+    graphs = Graphs({})
+    assert ask_until_read(graphs, tmp_path, "check", None) == [(1, {})]
+    for name in ("a", "b"):  # CMake may also write it again
+        (tmp_path / "build.ninja").write_text(f"build {name}.o: CXX_COMPILER__x {name}.cpp\n")
+        os.utime(tmp_path / "build.ninja", (ord(name), ord(name)))
+        assert ask_until_read(graphs, tmp_path, f"{name}.o", None) == [(1, {f"{name}.o": None})]
+        assert graphs.path(1, str(tmp_path), f"{name}.o", None) > 0
+
+
 def ask_until_read(
     graphs: Graphs, folder: Path, output: str, asker: int | None
 ) -> list[tuple[int, dict[str, float | None]]]:
