@@ -82,9 +82,7 @@ class Graphs:
         while self._left:
             yield self._left.pop()
 
-    def _load(
-        self, key: tuple[int, str], reading: "_Reading", known: Mapping[str, float]
-    ) -> None:
+    def _load(self, key: tuple[int, str], reading: "_Reading", known: Mapping[str, float]) -> None:
         folder = Path(key[1])
         graph, durations = read_graph(folder), {**read_durations(folder), **known}
         files = _Files(folder)
