@@ -36,17 +36,21 @@ def read_words(words: Sequence[str], catalogue: PublishedCatalogue) -> tuple[Req
 
 
 def _requirement(word: str, catalogue: PublishedCatalogue) -> Requirement:
+    requirement = read_word(word)
+    if canonicalize_name(requirement.name) not in catalogue.projects:
+        raise unknown("project", requirement.name, catalogue.projects, where="catalogue")
+    return requirement
+
+
+def read_word(word: str) -> Requirement:
+    """Return the requirement that a user named: a project, perhaps with versions."""
     try:
         requirement = read_requirement(word)
     except InvalidRequirement as error:
         hints = ["for example: torch, torch==2.9.1, 'flash-attn>=2.8'"]
         raise UsageError(f"'{word[:60]}' is not a requirement: {error}", hints=hints) from None
     if requirement.url:
-        raise UsageError(
-            f"'{word[:60]}' is a URL, and only projects of the catalogue can be installed"
-        )
-    if canonicalize_name(requirement.name) not in catalogue.projects:
-        raise unknown("project", requirement.name, catalogue.projects, where="catalogue")
+        raise UsageError(f"'{word[:60]}' is a URL: name a project of the catalogue or the index")
     return requirement
 
 

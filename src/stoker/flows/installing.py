@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from stoker.catalogue.choosing import choose, read_words
+from stoker.catalogue.choosing import choose, read_word, read_words
 from stoker.catalogue.installers import Installer, InstallerKind, explained, find_installer
 from stoker.catalogue.reading import Located, locate
 from stoker.catalogue.store import Say
@@ -22,7 +21,6 @@ from stoker.knowledge.gpus import gpus
 from stoker.knowledge.manylinux import policies
 from stoker.machine.snapshot import read_machine
 from stoker.model.artifact import TargetKind
-from stoker.model.distribution import read_requirement
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.machine import Machine
 from stoker.model.selection import Host, HostGpu, Selection
@@ -171,7 +169,7 @@ def slim_install(
     words: Sequence[str], gpu_words: str, installer: Installer, *, say: Say
 ) -> tuple[SlimInstalled, ...]:
     """Download what is asked for and all it requires, slim it, and install the result."""
-    named = [_required_name(word) for word in words]
+    named = [canonicalize_name(read_word(word).name) for word in words]
     request = SlimRequest(gpus=gpu_targets(gpu_words), nvidia=True)
     with folder_of_process(folders.cache() / "install", _ASIDE) as work:
         wheels = work / "wheels"
@@ -187,17 +185,6 @@ def slim_install(
         command = installer.install_from(wheels, [*pins, *words], alone=alone)
         run_installer(command, installer, say)
     return tuple(done)
-
-
-def _required_name(word: str) -> str:
-    try:
-        requirement = read_requirement(word)
-    except InvalidRequirement as error:
-        hints = ["for example: stoker install torch==2.9.1 --slim"]
-        raise UsageError(f"'{word[:60]}' is not a requirement: {error}", hints=hints) from None
-    if requirement.url:
-        raise UsageError(f"'{word[:60]}' is a URL: name a project of the package index")
-    return canonicalize_name(requirement.name)
 
 
 def may_hold_code(path: Path, named: Sequence[str]) -> bool:
