@@ -29,6 +29,11 @@ enum { MOST_REFUSED = 3 };
 static char name[NAME_MAX], path[PATH_MAX];
 static const char *folder, *twins;
 
+struct text {
+    const char *bytes;
+    size_t length;
+};
+
 /* ---- files -----------------------------------------------------------------------------------*/
 
 static const char *place(const char *format)
@@ -178,23 +183,19 @@ static size_t next_dependency(const char **at)
     return length;
 }
 
-struct dependency {
-    const char *text;
-    size_t length;
-};
 
 /* A rule that is being written; its first word is the target. */
 struct rule {
     FILE *stream;
-    struct dependency *words;
+    struct text *words;
     size_t count, column;
 };
 
-static bool is_written(const struct rule *rule, struct dependency word)
+static bool is_written(const struct rule *rule, struct text word)
 {
     for (size_t at = 1; at < rule->count; at++)
         if (rule->words[at].length == word.length &&
-            memcmp(rule->words[at].text, word.text, word.length) == 0)
+            memcmp(rule->words[at].bytes, word.bytes, word.length) == 0)
             return true;
     return false;
 }
@@ -204,14 +205,14 @@ static bool is_written(const struct rule *rule, struct dependency word)
 static const char *add_words(struct rule *rule, const char *at)
 {
     size_t own = strlen(folder);
-    for (struct dependency word; (word.length = next_dependency(&at)) > 0;) {
-        word.text = at;
+    for (struct text word; (word.length = next_dependency(&at)) > 0;) {
+        word.bytes = at;
         at += word.length;
-        bool ours = word.length > own && memcmp(word.text, folder, own) == 0;
+        bool ours = word.length > own && memcmp(word.bytes, folder, own) == 0;
         if (!ours && !is_written(rule, word)) {
             bool wraps = rule->column > 0 && rule->column + word.length > 76;
             const char *before = rule->count == 0 ? "" : wraps ? " \\\n " : " ";
-            fprintf(rule->stream, "%s%.*s", before, (int)word.length, word.text);
+            fprintf(rule->stream, "%s%.*s", before, (int)word.length, word.bytes);
             rule->column = wraps ? 1 + word.length : rule->column + 1 + word.length;
             rule->words[rule->count++] = word;
         }
@@ -258,23 +259,79 @@ bool headers_used(char **command)
     return whole;
 }
 
-bool headers_usual(const struct output *output)
+/* ---- warnings --------------------------------------------------------------------------------*/
+
+/* Finds what each command with the header prints in what this one has printed. Returns whether it is
+ * there, and the text before and behind it. */
+static bool split_output(const struct output *output, struct text parts[2])
 {
-    size_t length;
-    char *said = content(place("%s/%s.bare-with.o.said"), &length);
-    bool usual = said && output_is(output, said, length);
+    size_t length, usual;
+    const char *text = output_text(output, &length);
+    char *said = text ? content(place("%s/%s.bare-with.o.said"), &usual) : NULL;
+    const char *at = said ? memmem(text, length, said, usual) : NULL;
     free(said);
-    return usual;
+    if (!at)
+        return false;
+    parts[0] = (struct text){text, (size_t)(at - text)};
+    parts[1] = (struct text){at + usual, length - parts[0].length - usual};
+    return true;
 }
 
-void headers_print(void)
+/* Returns whether a line names a file of the header, as gcc does: relative to the current folder. */
+static bool names_file(struct text line, const char *files, size_t length)
+{
+    char here[PATH_MAX];
+    size_t own = getcwd(here, sizeof here) ? strlen(here) : 0;
+    for (const char *file = files; file < files + length; file += strlen(file) + 1) {
+        const char *shown = own && strncmp(file, here, own) == 0 && file[own] == '/' ? file + own + 1 : file;
+        const char *found = memmem(line.bytes, line.length, shown, strlen(shown));
+        if (found && found + strlen(shown) < line.bytes + line.length && found[strlen(shown)] == ':')
+            return true;
+    }
+    return false;
+}
+
+static bool warns_of_file(struct text part, const char *files, size_t length)
+{
+    static const char WARNING[] = "warning: ";
+    while (part.length > 0) {
+        const char *end = memchr(part.bytes, '\n', part.length);
+        struct text line = {part.bytes, end ? (size_t)(end - part.bytes) + 1 : part.length};
+        if (memmem(line.bytes, line.length, WARNING, sizeof WARNING - 1) && names_file(line, files, length))
+            return true;
+        part.bytes += line.length;
+        part.length -= line.length;
+    }
+    return false;
+}
+
+bool headers_accept(const struct output *output)
 {
     size_t length;
+    struct text parts[2];
+    char *files = split_output(output, parts) ? content(place("%s/%s.files"), &length) : NULL;
+    bool accepted = files && !warns_of_file(parts[0], files, length) && !warns_of_file(parts[1], files, length);
+    free(files);
+    return accepted;
+}
+
+void headers_print(const struct output *output)
+{
+    size_t length;
+    struct text parts[2];
     char *said = content(place("%s/%s.bare.o.said"), &length);
     if (said)
         output_write(STDERR_FILENO, said, length);
     free(said);
+    if (!split_output(output, parts)) {
+        output_print(output);
+        return;
+    }
+    for (int part = 0; part < 2; part++)
+        output_write(STDERR_FILENO, parts[part].bytes, parts[part].length);
 }
+
+/* ---- the count -------------------------------------------------------------------------------*/
 
 void headers_refused(char **command, uint64_t cpu_us)
 {

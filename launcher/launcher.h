@@ -147,8 +147,8 @@ void output_drain(struct output *output);
 void output_print(const struct output *output);
 void output_write(int descriptor, const char *bytes, size_t length);
 
-/* Returns whether the output is exactly these bytes, all on one stream. */
-bool output_is(const struct output *output, const char *bytes, size_t length);
+/* Returns the output if it is in memory and of one stream, otherwise NULL. */
+const char *output_text(const struct output *output, size_t *length);
 void output_discard(struct output *output);
 
 /* ---- tree.c: a process and its descendants (Linux) -------------------------------------------*/
@@ -230,11 +230,12 @@ char **headers_command(char **asked, char **permitted);
  * failed, so that the command must be repeated without it. */
 bool headers_used(char **command);
 
-/* Returns whether a command printed only what each command with the header prints. */
-bool headers_usual(const struct output *output);
+/* Returns whether a command with the header printed what it would print without, as far as can be said:
+ * what each command with the header prints, and no other warning about a file in the header. */
+bool headers_accept(const struct output *output);
 
-/* Prints the warnings of the header itself, as gcc gives them without precompiling. */
-void headers_print(void);
+/* Prints the warnings of the header, as gcc gives them without precompiling, and those of the command. */
+void headers_print(const struct output *output);
 
 /* Notes that a command succeeded only without the header, and the CPU time that it used with it. */
 void headers_refused(char **command, uint64_t cpu_us);

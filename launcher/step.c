@@ -28,7 +28,6 @@ static struct {
     char **permitted; /* the command with the words that the governor adds for this attempt */
     char **shared;    /* the same with a shared header; NULL if the attempt uses none */
     bool unshared;    /* an attempt with the header failed or printed something */
-    bool usual;       /* the attempt printed what all with the header print */
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
@@ -74,10 +73,10 @@ static _Noreturn void finish(void)
     int status = step.attempt.status;
     /* From here on a signal ends this process as it would have ended the command. */
     sigprocmask(SIG_SETMASK, &step.inherited, NULL);
-    if (!step.usual)
-        output_print(&step.output);
     if (step.shared && status == 0)
-        headers_print();
+        headers_print(&step.output);
+    else
+        output_print(&step.output);
     if (step.complaint) {
         dprintf(STDERR_FILENO, "%s\n", step.complaint);
         status = status ? status : 1 << 8;
@@ -386,7 +385,7 @@ static bool say_start(void)
 static bool start(void)
 {
     const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
-    step.told_start = step.usual = false;
+    step.told_start = false;
     step.shared = step.unshared ? NULL : headers_command(step.command, step.permitted);
     return attempt_start(&step.attempt, step.shared ? step.shared : step.permitted, step.id, parent,
                          &step.inherited, &step.output);
@@ -451,10 +450,9 @@ static void forget_attempt(void)
 }
 
 /* Returns whether the attempt used a shared header and its result must not count. gcc forgets pragmas
- * about warnings in a precompiled header, so an attempt that prints anything else than each compile
- * with the header is repeated, unless the user accepts other warnings (STOKER_HEADERS_LOUD). What is
- * printed in place of the usual text are the warnings of the header itself. Whether an attempt ran out
- * of memory is the governor's to decide. */
+ * about warnings in a precompiled header, so an attempt with other warnings about it than all have is
+ * repeated, unless the user accepts them (STOKER_HEADERS_LOUD). Whether an attempt ran out of memory is
+ * the governor's to decide. */
 static bool is_spoilt(void)
 {
     static const char KILLED[] = "Killed signal terminated program";
@@ -462,9 +460,8 @@ static bool is_spoilt(void)
     if (!step.shared || step.interrupted || !WIFEXITED(step.attempt.status) ||
         memmem(output->tail, output->tail_length, KILLED, sizeof KILLED - 1))
         return false;
-    step.usual = step.attempt.status == 0 && headers_usual(output);
-    bool accepted = step.usual || (step.attempt.status == 0 && getenv("STOKER_HEADERS_LOUD"));
-    return !accepted || !headers_used(step.command);
+    bool accepted = getenv("STOKER_HEADERS_LOUD") || headers_accept(output);
+    return step.attempt.status != 0 || !accepted || !headers_used(step.command);
 }
 
 /* Runs the command to its end, and once more without the shared header if the result needs that. The

@@ -22,6 +22,13 @@ rule cxx
   deps = gcc
 """
 OPTIONS = ("--shared-headers", "auto")
+# A header with a template about which gcc would warn, and a use of it.
+SILENT = """
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-compare"
+template <class T> bool above(T x) { return x > sizeof(int); }
+#pragma GCC diagnostic pop
+inline int last(int x) { return above(x); }"""
 
 
 class Project:
@@ -86,6 +93,7 @@ def project(build: Build, need: Need) -> Project:
 def test_objects_and_dependencies_are_those_of_a_build_without(project: Project) -> None:
     project.add("odd", "#define last first\n#include <common.h>\nint odd() { return first(1); }\n")
     project.add("other", "#include <common.h>\nint other() { return last(1); }\n", more="-O1")
+    project.add("long", "#include <common.h>\n" + "int long_source();\n" * 20_000)
     text = (project.source / "one.cpp").read_text()
     project.add("one", "#include <common.h>\n#include <twin.h>\n" + text)
     use = project.make()
@@ -104,13 +112,23 @@ def test_the_history_knows_what_shared_headers_brought(project: Project) -> None
     assert "shared headers: 5 compiles used 1" in project.history(str(run.id))
 
 
-def test_a_source_with_a_warning_is_compiled_without_and_left_alone_later(
+def test_a_warning_of_a_source_appears_once(project: Project) -> None:
+    project.add("warns", "#include <common.h>\nstatic int unused() { return last(1); }\n")
+    finished = project.build.run("ninja", options=OPTIONS)
+    assert finished.out.count(b"-Wunused-function") == 1
+    assert "6 compiles used 1" in finished.err
+    assert "0 were repeated without" in finished.err
+
+
+def test_a_source_with_another_warning_about_the_header_is_left_alone_later(
     project: Project,
 ) -> None:
-    warns = "#include <common.h>\nstatic int unused() { return last(1); }\n"
+    """gcc forgets the pragma in the precompiled header."""
+    project.write_header(SILENT)
+    warns = "#include <common.h>\nbool warns() { return above(1L); }\n"
     project.add("warns", warns)
     finished = project.build.run("ninja", options=OPTIONS)
-    assert finished.out.count(b"defined but not used") == 1
+    assert b"warning" not in finished.out
     assert "5 compiles used 1" in finished.err
     assert "1 were repeated without" in finished.err
     project.add("warns", warns + "// changed\n")
@@ -118,36 +136,48 @@ def test_a_source_with_a_warning_is_compiled_without_and_left_alone_later(
     assert project.results() == project.plain_results()
 
 
-def test_always_accepts_what_a_compile_prints(project: Project) -> None:
-    project.add("warns", "#include <common.h>\nstatic int unused() { return last(1); }\n")
+def test_always_accepts_another_warning_about_the_header(project: Project) -> None:
+    project.write_header(SILENT)
+    project.add("warns", "#include <common.h>\nbool warns() { return above(1L); }\n")
     finished = project.build.run("ninja", options=("--shared-headers", "always"))
-    assert finished.out.count(b"defined but not used") == 1
+    assert finished.out.count(b"-Wsign-compare") == 1
     assert "6 compiles used 1" in finished.err
-    assert "0 were repeated without" in finished.err
 
 
-def test_a_warning_of_a_header_appears_for_each_source(project: Project) -> None:
-    project.write_header("int last(int);\nstatic int in_header() { return 1; }")
+def test_warnings_of_a_header_appear_for_each_source_and_silent_ones_do_not(
+    project: Project,
+) -> None:
+    """gcc gives a warning in each compile that uses a precompiled header whose pragma it forgot."""
+    project.write_header(SILENT + "\nstatic int in_header() { return above(1); }")
     finished = project.build.run("ninja", options=OPTIONS)
     assert finished.out.count(b"-Wunused-function") == len(PLAIN)
+    assert b"-Wsign-compare" not in finished.out
     assert "5 compiles used 1" in finished.err
+    assert "0 were repeated without" in finished.err
     assert project.results() == project.plain_results()
 
 
-def test_a_warning_that_a_pragma_of_the_header_switches_off_does_not_appear(
-    project: Project,
-) -> None:
-    """gcc forgets the pragma, and warns in each compile that uses the precompiled header."""
-    project.write_header(
-        '#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "-Wsign-compare"\n'
-        "template <class T> bool above(T x) { return x > sizeof(int); }\n"
-        "#pragma GCC diagnostic pop\n"
-        "inline int last(int x) { return above(x); }"
-    )
-    finished = project.build.run("ninja", options=OPTIONS)
-    assert b"warning" not in finished.out
-    assert "5 compiles used 1" in finished.err
-    assert "0 were repeated without" in finished.err
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param("#ifndef WRAPPED\n#error do not include this\n#endif\n", id="refuses"),
+        pytest.param("struct defined {};\n", id="no guard"),
+        pytest.param("#pragma once\nstruct needs : wrapper {};\n", id="needs its includer"),
+    ],
+)
+def test_a_header_that_cannot_be_included_directly_is_left_out(project: Project, part: str) -> None:
+    (project.source / "part.h").write_text(part + "int in_part(int);\n")
+    for name in PLAIN:
+        include = "#include <part.h>\n#include <common.h>\n"
+        if "wrapper" in part:
+            include = "#include <base.h>\n" + include
+            (project.source / "base.h").write_text("#ifdef WRAPPED\nstruct wrapper {};\n#endif\n")
+        wrap = f"#pragma once\n#define WRAPPED {name}\n{include}"
+        (project.source / f"{name}.h").write_text(wrap)
+        project.add(name, f"#include <{name}.h>\nint {name}() {{ return last(in_part(2)); }}\n")
+    use = project.make()
+    assert use is not None
+    assert (use.headers, use.used, use.refused) == (1, len(PLAIN), 0)
     assert project.results() == project.plain_results()
 
 

@@ -2,15 +2,20 @@
 governor, and tells the launcher which compile uses which header.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stoker.build.generated import generated_sources
 from stoker.flows.governed import Session
-from stoker.headers.choice import choose_sets, fits, header_text, largest, twins
+from stoker.govern.history import History
+from stoker.headers.choice import choose_sets, fits, header_names, largest, twins
 from stoker.headers.commands import (
     compiles_in,
     folders_command,
@@ -18,10 +23,18 @@ from stoker.headers.commands import (
     scan_command,
 )
 from stoker.headers.files import HeaderFolder, header_name
-from stoker.headers.scanning import read_folders, read_scan, words_in, words_of_file
+from stoker.headers.scanning import (
+    has_repeated_text,
+    read_folders,
+    read_scan,
+    words_in,
+    words_of_file,
+)
+from stoker.knowledge.memory_priors import usual_seconds
 from stoker.knowledge.shared_headers import header_rules
 from stoker.knowledge.tools import names
-from stoker.model.errors import StokerError
+from stoker.model.errors import StokerError, StorageError
+from stoker.model.govern import Role, StepRecord
 from stoker.model.headers import Compile, HeaderSharing, Scan, SharedHeader, Use
 from stoker.outside import parallel, process
 from stoker.outside.folders import current_folder
@@ -31,6 +44,7 @@ from stoker.source.ninja import read_edges
 
 Say = Callable[[str], None]
 Scanned = tuple[Compile, Scan]
+_NAME = re.compile(r"<(.*)>")
 _NINJAS = ("ninja", "ninja-build")
 
 
@@ -80,24 +94,43 @@ def share_headers(
     lines, refused = _listed(words, plain), kept.refused()
     if wrapper := next(filter(names("wrappers").__contains__, map(_program, lines)), None):
         say(f"commands that start {wrapper} use no shared headers: configure the build without it")
-    found = compiles_in(lines, str(folder.resolve()))
-    compiles = [each for each in found if each.output not in refused]
+    found, seconds = compiles_in(lines, str(folder.resolve())), compile_seconds()
+    most = header_rules().limits.seconds
+    compiles = [each for each in found if each.output not in refused and seconds(each) <= most]
     scanned = list(_scanned(compiles, kept, plain))
     ordered = governed.sharing is not HeaderSharing.ALWAYS
-    headers = [
+    chosen = [
         header
         for group in _groups(scanned)
         for header in chosen_headers(group, kept, plain, ordered=ordered)
     ]
+    headers = list(_made(governed, kept, chosen, scanned, environment, say))
     users = list(_users(scanned, headers, ordered=ordered))
-    headers = list(_made(governed, kept, headers, users, environment, say))
-    users = [use for use in users if use.header in headers]
     kept.write_uses(headers, users)
     kept.cost_s = _cpu_s() - before
     if not users:
         return {}
     say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
     return {"STOKER_HEADERS": str(kept.path)} | ({} if ordered else {"STOKER_HEADERS_LOUD": "1"})
+
+
+def compile_seconds() -> Callable[[Compile], float]:
+    """Return a function that says how long a compile takes: as measured, or else as is usual for
+    its source.
+    """
+    records: Sequence[StepRecord] = ()
+    with suppress(StorageError), History() as history:
+        records = history.recent()
+    measured = {(row.step.directory, row.step.output): row.cpu_seconds for row in records}
+
+    def seconds(step: Compile) -> float:
+        with suppress(KeyError):
+            return measured[step.folder, step.output]
+        role = Role.C if step.language == "c-header" else Role.CXX
+        path = Path(step.folder, step.source)
+        return usual_seconds(role, step.source, path.stat().st_size if path.exists() else 0)
+
+    return seconds
 
 
 def ninja_compiles(
@@ -176,22 +209,37 @@ def chosen_headers(
     limits = header_rules().limits
     most = (limits.ordered if ordered else limits.headers) - len(known)
     for items, source in choose_sets(scans, served, most=most, ordered=ordered):
-        header = _scanned_header(key, header_text(items, source, folders), kept, environment)
+        header = _header_of(key, header_names(items, source, folders), kept, environment)
         users = sum(fits(header, s, ordered=ordered) for s in scans) if header else 0
         if header and users >= limits.users and header.scan.size >= limits.bytes:
             yield header
 
 
+def _header_of(
+    group: tuple[str, ...], names: Sequence[str], kept: HeaderFolder, environment: Mapping[str, str]
+) -> SharedHeader | None:
+    """Return a header with as many of the names as can be included directly."""
+    found = _scanned_header(group, names, kept, environment)
+    if found is None:
+        good: list[str] = []
+        for name in names:
+            if longer := _scanned_header(group, [*good, name], kept, environment):
+                found = longer
+                good.append(name)
+    return found
+
+
 def _scanned_header(
-    group: tuple[str, ...], text: str, kept: HeaderFolder, environment: Mapping[str, str]
+    group: tuple[str, ...], names: Sequence[str], kept: HeaderFolder, environment: Mapping[str, str]
 ) -> SharedHeader | None:
     """Return a header with what it contains; ``None`` if it cannot be shared."""
+    text = "".join(f"#include <{name}>\n" for name in names)
     header = SharedHeader(
         name=header_name(group, text), group=group, text=text, scan=Scan(inclusions=())
     )
-    command = header_scan_command(header, str(kept.write_source(header)))
+    command = header_scan_command(header, str(kept.write_twice(header)))
     output = _output(command, group[0], environment)
-    if output is None:
+    if output is None or has_repeated_text(output):
         return None
     scan, words = read_scan(output), set(words_in(output))
     if words & header_rules().unstable.names:
@@ -199,7 +247,7 @@ def _scanned_header(
     for inclusion in scan.inclusions:
         if inclusion.of_system:
             words |= words_of_file(Path(group[0], inclusion.path).read_bytes())
-    return SharedHeader(name=header.name, group=group, text=text, scan=scan, words=frozenset(words))
+    return replace(header, scan=scan, words=frozenset(words))
 
 
 def _users(
@@ -216,24 +264,45 @@ def _made(
     governed: Session,
     kept: HeaderFolder,
     headers: Sequence[SharedHeader],
-    users: Sequence[Use],
+    scanned: Sequence[Scanned],
     environment: Mapping[str, str],
     say: Say,
 ) -> Iterator[SharedHeader]:
-    """Have the headers made that compiles use, with a sample of each; yield those that are good."""
+    """Have the headers made that compiles use, with samples of each; yield those that are good. One
+    that cannot be made is tried without the line that fails.
+    """
+    exact = governed.sharing is HeaderSharing.AUTO
     known = {header.name for header in kept.kept()}
     yield from (header for header in headers if header.name in known)
-    samples = {use.header.name: use.step for use in reversed(users)}
-    wanted = [h for h in headers if h.name in samples and h.name not in known]
-    if not wanted:
-        return
-    words = ["ninja", "-f", str(kept.write_ninja(wanted, samples)), "-k", "0"]
-    governed.run(words, env=environment, cwd=Path(wanted[0].group[0]), output=_drop)
-    for header in wanted:
-        if problem := kept.problem(header, exact=governed.sharing is HeaderSharing.AUTO):
-            say(f"a shared header of {len(header.scan.inclusions)} headers {problem}: not used")
-        else:
-            yield header
+    wanted = [header for header in headers if header.name not in known]
+    while wanted:
+        users = list(_users(scanned, wanted, ordered=exact))
+        samples = {use.header.name: use.step for use in reversed(users)}
+        wanted = [header for header in wanted if header.name in samples]
+        if not wanted:
+            return
+        words = ["ninja", "-f", str(kept.write_ninja(wanted, samples)), "-k", "0"]
+        governed.run(words, env=environment, cwd=Path(wanted[0].group[0]), output=_drop)
+        repaired = []
+        for header in wanted:
+            problem = kept.problem(header, exact=exact)
+            if problem is None:
+                yield header
+            elif less := _without_failure(header, kept, ungoverned(environment)):
+                repaired.append(less)
+            else:
+                say(f"a shared header of {len(header.scan.inclusions)} headers {problem}: not used")
+        wanted = repaired
+
+
+def _without_failure(
+    header: SharedHeader, kept: HeaderFolder, environment: Mapping[str, str]
+) -> SharedHeader | None:
+    """Return a header without the line because of which it cannot be made."""
+    if (line := kept.failing_line(header)) is None:
+        return None
+    names = _NAME.findall(header.text)
+    return _header_of(header.group, names[: line - 1] + names[line:], kept, environment)
 
 
 def _drop(chunk: bytes) -> None:

@@ -37,11 +37,13 @@ def choose_sets(
         yield chosen.items, _typical(chosen.items, [scans[number] for number in chosen.users])
 
 
-def header_text(items: Items, scan: Scan, folders: Iterable[str]) -> str:
-    """Return the #include lines for a set of headers, in the order of a source that has them all.
+def header_names(items: Items, scan: Scan, folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the names by which to include a set of headers, in the order of a source that has them
+    all.
 
-    A header that others of the set include needs no line, and one that can be found only beside its
-    source gets none. Headers inside the system's own ones cannot be included directly.
+    A header that others of the set include needs no name, and one that can be found only beside its
+    source has none. Headers inside the system's own ones cannot be included directly, and neither
+    can those that follow declarations of the file around them.
     """
     of_system = {inclusion.item for inclusion in scan.inclusions if inclusion.of_system}
     names = [
@@ -49,9 +51,9 @@ def header_text(items: Items, scan: Scan, folders: Iterable[str]) -> str:
         for inclusion in scan.inclusions
         if inclusion.item in items
         and inclusion.parent not in items
-        and not (inclusion.of_system and inclusion.parent in of_system)
+        and (inclusion.parent not in of_system if inclusion.of_system else inclusion.leading)
     ]
-    return "".join(f"#include <{name}>\n" for name in dict.fromkeys(filter(None, names)))
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def fits(header: SharedHeader, scan: Scan, *, ordered: bool) -> bool:

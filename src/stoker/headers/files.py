@@ -75,6 +75,24 @@ class HeaderFolder:
             write_whole(path, header.text)
         return path
 
+    def write_twice(self, header: SharedHeader) -> Path:
+        """Write the text twice, to find headers without a guard."""
+        path = self.path / f"{header.name}.twice.hpp"
+        write_whole(path, header.text * 2)
+        return path
+
+    def failing_line(self, header: SharedHeader) -> int | None:
+        """Return the number of the line, from 1, because of which a header cannot be made."""
+        if self._made(header.name).exists():
+            return None
+        try:
+            said = _beside(self._made(header.name), "said").read_text(errors="replace")
+        except OSError:
+            return None
+        before, error, _ = said.partition("error: ")
+        lines = re.findall(rf"{header.name}\.source\.hpp:(\d+)", before)
+        return int(lines[-1]) if error and lines else None
+
     def write_ninja(self, headers: Iterable[SharedHeader], samples: Mapping[str, Compile]) -> Path:
         """Write the file by which ninja makes headers and a sample of each with and without it."""
         lines = [_NINJA.format(folder=_escaped(str(self.path)))]

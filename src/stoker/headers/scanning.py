@@ -43,19 +43,10 @@ class _Open:
 
 def read_scan(text: bytes) -> Scan:
     """Return the scan of a preprocessor's output."""
-    files: list[_Open] = []
-    stack: list[_Open] = []
+    files: dict[int, _Open] = {}
     macros: list[tuple[tuple[str, ...], _Open, int]] = []
-    for path, flags, part in _parts(text):
-        if not stack or _ENTERS in flags:
-            parent = stack[-1] if stack else None
-            stack.append(_Open(_text(path), parent, _OF_SYSTEM in flags))
-            files.append(stack[-1])
-        elif _RETURNS in flags and len(stack) > 1:
-            stack.pop()
-        if path.startswith(b"<"):
-            continue  # macros of the compiler itself
-        top = stack[-1]
+    for top, part in _walk(text):
+        files.setdefault(id(top), top)
         top.size += len(part)
         if not top.of_system:
             silent, names, lines = _facts(part)
@@ -63,8 +54,8 @@ def read_scan(text: bytes) -> Scan:
             top.digest.update(lines)
             if names:
                 macros.append((names, top, len(files) - 1))
-    items = {id(file): file.item for file in files}
-    inclusions, before = _inclusions(files, items)
+    items = {key: file.item for key, file in files.items()}
+    inclusions, before = _inclusions(list(files.values()), items)
     return Scan(
         inclusions=inclusions,
         macros=tuple(_macros(names, items[id(file)], before[at]) for names, file, at in macros),
@@ -74,15 +65,22 @@ def read_scan(text: bytes) -> Scan:
 def words_in(text: bytes) -> frozenset[str]:
     """Return all identifiers in a preprocessor's output that do not come from the system."""
     words: set[bytes] = set()
-    stack: list[bool] = []
-    for path, flags, part in _parts(text):
-        if not stack or _ENTERS in flags:
-            stack.append(_OF_SYSTEM in flags)
-        elif _RETURNS in flags and len(stack) > 1:
-            stack.pop()
-        if not stack[-1] and not path.startswith(b"<"):
+    for top, part in _walk(text):
+        if not top.of_system:
             words.update(_WORD.findall(_COMMENTS.sub(b" ", part)))
     return frozenset(map(_text, words))
+
+
+def has_repeated_text(text: bytes) -> bool:
+    """Return whether a file that the source itself includes repeatedly has declarations each time:
+    it has no guard. The system's own files without a guard can be repeated.
+    """
+    first: dict[str, _Open] = {}
+    for top, part in _walk(text):
+        of_source = top.parent is not None and top.parent.parent is None and not top.of_system
+        if of_source and _facts(part)[0] is False and first.setdefault(top.path, top) is not top:
+            return True
+    return False
 
 
 def words_of_file(content: bytes) -> frozenset[str]:
@@ -106,6 +104,19 @@ def read_folders(said: str) -> tuple[str, ...] | None:
             break
         folders.append(line.strip())
     return tuple(folders)
+
+
+def _walk(text: bytes) -> Iterator[tuple[_Open, bytes]]:
+    """Yield each part of a preprocessor's output with the file that it comes from."""
+    stack: list[_Open] = []
+    for path, flags, part in _parts(text):
+        if not stack or _ENTERS in flags:
+            parent = stack[-1] if stack else None
+            stack.append(_Open(_text(path), parent, _OF_SYSTEM in flags))
+        elif _RETURNS in flags and len(stack) > 1:
+            stack.pop()
+        # Macros of the compiler itself are no part of any file.
+        yield stack[-1], b"" if path.startswith(b"<") else part
 
 
 def _parts(text: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:

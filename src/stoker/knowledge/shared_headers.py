@@ -17,6 +17,7 @@ class Limits(Row, frozen=True, kw_only=True):
     headers: int
     ordered: int
     users: int
+    seconds: float
     bytes: int
     candidates: int
     orders: int

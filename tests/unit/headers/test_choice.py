@@ -1,6 +1,6 @@
 """Scans of sources, and the headers that are chosen from them."""
 
-from stoker.headers.choice import choose_sets, header_text, largest, twins
+from stoker.headers.choice import choose_sets, header_names, largest, twins
 from stoker.headers.choice import fits as fits_in_order
 from stoker.headers.scanning import read_folders, read_scan, words_in
 from stoker.model.headers import Scan, SharedHeader
@@ -85,8 +85,8 @@ def test_a_file_with_the_text_of_one_in_the_header_is_its_twin() -> None:
 def test_the_text_names_what_a_search_finds() -> None:
     found = scan("a.h", "sub/b.h")
     items = frozenset(inclusion.item for inclusion in found.inclusions)
-    assert header_text(items, found, ("/i", "/i/sub")) == "#include <a.h>\n#include <b.h>\n"
-    assert header_text(items, found, ("/elsewhere",)) == ""
+    assert header_names(items, found, ("/i", "/i/sub")) == ("a.h", "b.h")
+    assert header_names(items, found, ("/elsewhere",)) == ()
 
 
 def test_a_header_fits_a_source_that_includes_all_of_it_first() -> None:
