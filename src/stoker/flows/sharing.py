@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stoker.build.generated import generated_sources
 from stoker.flows.governed import Session
 from stoker.govern.history import History
-from stoker.headers.choice import choose_sets, fits, header_names, largest, twins
+from stoker.headers.choice import Offer, Source, choose_beginnings, header_names, twins
 from stoker.headers.commands import (
     compiles_in,
     folders_command,
@@ -31,7 +31,7 @@ from stoker.headers.scanning import (
     words_of_file,
 )
 from stoker.knowledge.memory_priors import usual_seconds
-from stoker.knowledge.shared_headers import header_rules
+from stoker.knowledge.shared_headers import Tolerance, header_rules
 from stoker.knowledge.tools import names
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.govern import Role, StepRecord
@@ -43,7 +43,7 @@ from stoker.plan.chain import ungoverned
 from stoker.source.ninja import read_edges
 
 Say = Callable[[str], None]
-Scanned = tuple[Compile, Scan]
+Scanned = tuple[Compile, Source]
 _NAME = re.compile(r"<(.*)>")
 _NINJAS = ("ninja", "ninja-build")
 
@@ -98,20 +98,21 @@ def share_headers(
     most = header_rules().limits.seconds
     compiles = [each for each in found if each.output not in refused and seconds(each) <= most]
     scanned = list(_scanned(compiles, kept, plain))
-    ordered = governed.sharing is not HeaderSharing.ALWAYS
+    tolerance = header_rules().tolerance[governed.sharing]
     chosen = [
         header
         for group in _groups(scanned)
-        for header in chosen_headers(group, kept, plain, ordered=ordered)
+        for header in chosen_headers(group, kept, plain, tolerance)
     ]
     headers = list(_made(governed, kept, chosen, scanned, environment, say))
-    users = list(_users(scanned, headers, ordered=ordered))
+    users = list(_users(scanned, headers, tolerance))
     kept.write_uses(headers, users)
     kept.cost_s = _cpu_s() - before
     if not users:
         return {}
     say(f"{len(users)} of {len(compiles)} compiles can use {len(headers)} shared headers")
-    return {"STOKER_HEADERS": str(kept.path)} | ({} if ordered else {"STOKER_HEADERS_LOUD": "1"})
+    loud = {"STOKER_HEADERS_LOUD": "1"} if governed.sharing is HeaderSharing.ALWAYS else {}
+    return {"STOKER_HEADERS": str(kept.path)} | loud
 
 
 def compile_seconds() -> Callable[[Compile], float]:
@@ -167,7 +168,7 @@ def _scanned(
     scan = partial(scan_of, environment=environment)
     for each, found in zip(worth, parallel.in_order(scan, worth, parallel.threads()), strict=True):
         if found is not None:
-            yield each, found
+            yield each, Source(found)
 
 
 def scan_of(step: Compile, environment: Mapping[str, str]) -> Scan | None:
@@ -186,33 +187,36 @@ def _output(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
 
 def _groups(scanned: Sequence[Scanned]) -> Iterator[list[Scanned]]:
     groups: dict[tuple[str, ...], list[Scanned]] = {}
-    for each, scan in scanned:
-        groups.setdefault(each.group, []).append((each, scan))
+    for each, source in scanned:
+        groups.setdefault(each.group, []).append((each, source))
     yield from groups.values()
 
 
 def chosen_headers(
-    group: Sequence[Scanned], kept: HeaderFolder, environment: Mapping[str, str], *, ordered: bool
+    group: Sequence[Scanned],
+    kept: HeaderFolder,
+    environment: Mapping[str, str],
+    tolerance: Tolerance,
 ) -> Iterator[SharedHeader]:
     """Yield the headers for compiles with the same flags: those of an earlier run that are still
-    right, and others that are worth making. ``ordered`` is as in ``fits``.
+    right, and others that are worth making.
     """
-    key, scans = group[0][0].group, [scan for _, scan in group]
+    key, sources = group[0][0].group, [source for _, source in group]
     known = [header for header in kept.kept() if header.group == key]
     yield from known
-    uses = (largest(known, scan, ordered=ordered) for scan in scans)
+    uses = map(Offer(known, tolerance).largest, sources)
     served = [used.scan.size if used else 0 for used in uses]
     said = process.run(folders_command(key), timeout=None, env=environment, cwd=Path(key[0]))
     folders = read_folders(said.stderr)
     if folders is None:
         return  # not gcc
-    limits = header_rules().limits
-    most = (limits.ordered if ordered else limits.headers) - len(known)
-    for items, source in choose_sets(scans, served, most=most, ordered=ordered):
-        header = _header_of(key, header_names(items, source, folders), kept, environment)
-        users = sum(fits(header, s, ordered=ordered) for s in scans) if header else 0
-        if header and users >= limits.users and header.scan.size >= limits.bytes:
-            yield header
+    limits, most = header_rules().limits, tolerance.headers - len(known)
+    for scan in choose_beginnings(sources, served, most=most, tolerance=tolerance):
+        header = _header_of(key, header_names(scan, folders), kept, environment)
+        if header and header.scan.size >= limits.bytes:
+            offer = Offer([header], tolerance)
+            if sum(offer.largest(source) is not None for source in sources) >= limits.users:
+                yield header
 
 
 def _header_of(
@@ -251,13 +255,15 @@ def _scanned_header(
 
 
 def _users(
-    scanned: Sequence[Scanned], headers: Sequence[SharedHeader], *, ordered: bool
+    scanned: Sequence[Scanned], headers: Sequence[SharedHeader], tolerance: Tolerance
 ) -> Iterator[Use]:
     """Yield each compile with the header that it can use."""
-    for each, scan in scanned:
-        own = (header for header in headers if header.group == each.group)
-        if used := largest(own, scan, ordered=ordered):
-            yield Use(step=each, header=used, twins=twins(used, scan))
+    for group in _groups(scanned):
+        key = group[0][0].group
+        offer = Offer((header for header in headers if header.group == key), tolerance)
+        for each, source in group:
+            if used := offer.largest(source):
+                yield Use(step=each, header=used, twins=twins(used, source.scan))
 
 
 def _made(
@@ -276,7 +282,7 @@ def _made(
     yield from (header for header in headers if header.name in known)
     wanted = [header for header in headers if header.name not in known]
     while wanted:
-        users = list(_users(scanned, wanted, ordered=exact))
+        users = list(_users(scanned, wanted, header_rules().tolerance[governed.sharing]))
         samples = {use.header.name: use.step for use in reversed(users)}
         wanted = [header for header in wanted if header.name in samples]
         if not wanted:

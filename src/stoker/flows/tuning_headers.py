@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stoker.flows.sharing import chosen_headers, scan_of
-from stoker.headers.choice import largest
+from stoker.headers.choice import Offer, Source
 from stoker.headers.commands import compiles_in, making_command
 from stoker.headers.files import HeaderFolder
-from stoker.model.headers import Compile, Scan, SharedHeader
+from stoker.knowledge.shared_headers import header_rules
+from stoker.model.headers import Compile, HeaderSharing
 from stoker.model.tuning import Sampled
 from stoker.outside.files import remove_tree
 
 _MOST_SCANNED = 40  # compiles with the same flags that are scanned
 
-Scanned = tuple[Compile, Scan]
+Scanned = tuple[Compile, Source]
 # Runs a command in a folder; returns whether it succeeded.
 Make = Callable[[Sequence[str], Path], bool]
 
@@ -31,14 +32,15 @@ def headers_of(
     """Return the header that each sampled output can use, as a value of -include. ``commands`` are
     those of the whole build, each with its folder.
     """
-    kept = HeaderFolder(place)
+    kept, tolerance = HeaderFolder(place), header_rules().tolerance[HeaderSharing.AUTO]
     found: dict[str, str] = {}
     try:
         for group in _groups(sample, commands):
-            scanned = [(c, scan) for c in group if (scan := scan_of(c, environment))]
+            scanned = [(c, Source(scan)) for c in group if (scan := scan_of(c, environment))]
             if scanned:
-                headers = list(chosen_headers(scanned, kept, environment, ordered=True))
-                found |= _made(sample, scanned, headers, kept, place, make)
+                headers = chosen_headers(scanned, kept, environment, tolerance)
+                offer = Offer(headers, tolerance)
+                found |= _made(sample, scanned, offer, kept, place, make)
     finally:
         remove_tree(kept.path)
         kept.close()
@@ -62,7 +64,7 @@ def _groups(
 def _made(
     sample: Sequence[Sampled],
     scanned: Sequence[Scanned],
-    headers: Sequence[SharedHeader],
+    offer: Offer,
     kept: HeaderFolder,
     place: Path,
     make: Make,
@@ -71,8 +73,8 @@ def _made(
     outputs = {step.output for step in sample}
     found: dict[str, str] = {}
     good: dict[str, bool] = {}
-    for each, scan in scanned:
-        header = largest(headers, scan, ordered=True) if each.output in outputs else None
+    for each, source in scanned:
+        header = offer.largest(source) if each.output in outputs else None
         if header is None:
             continue
         path = place / f"{header.name}.hpp"

@@ -1,81 +1,154 @@
 """Chooses the headers that compiles share. Pure.
 
-A shared header is the set of headers that some sources have in common: the intersection of what
-they include, so that none of its users gets a declaration that it would not have without it. Some
-such sets are chosen, and each source uses the largest one that fits it.
+A shared header is what some source includes first. Sources that include the same, in almost the
+same order and with little else before it, can use it: gcc then makes the same of them as without.
+Some such beginnings are chosen, and each source uses the largest one that fits it.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 
-from stoker.knowledge.shared_headers import header_rules
+from stoker.knowledge.shared_headers import Tolerance, header_rules
 from stoker.model.headers import Inclusion, Scan, SharedHeader
-from stoker.model.value import Value
 
 Items = frozenset[str]
 
 
-def choose_sets(
-    scans: Sequence[Scan], served: Sequence[int], *, most: int, ordered: bool
-) -> Iterator[tuple[Items, Scan]]:
-    """Yield up to ``most`` sets of headers, each with the scan of a source that includes all of
-    them. ``served`` is the size of the header that each source can use already; ``ordered`` asks
-    for users that include the set in the same order.
+class Source:
+    """A scan, with the place of each header and the size of all up to each place."""
 
-    Greedy: each set is the one that saves most in addition to those before it. The sources that
-    include a given header are the candidates for users of a set.
+    def __init__(self, scan: Scan):
+        self.scan = scan
+        self.order = tuple(inclusion.item for inclusion in scan.inclusions)
+        self.places = {item: place for place, item in enumerate(self.order)}
+        self.sizes = _Sizes(scan.inclusions)
+
+    def finished(self) -> Iterator[Inclusion]:
+        """Yield the inclusions in the order in which they end."""
+        still_open: list[Inclusion] = []
+        for inclusion in self.scan.inclusions:
+            while still_open and still_open[-1].item != inclusion.parent:
+                yield still_open.pop()
+            still_open.append(inclusion)
+        yield from reversed(still_open)
+
+    def can_be_last(self, inclusion: Inclusion) -> bool:
+        """Return whether a shared header can end with an inclusion: the files around it have no
+        declarations before it, and are not the system's, whose parts cannot be included directly.
+        """
+        while inclusion.leading and inclusion.parent in self.places:
+            inclusion = self.scan.inclusions[self.places[inclusion.parent]]
+            if inclusion.of_system:
+                return False
+        return inclusion.leading
+
+
+class _Sizes:
+    """How much text of the project and of the system is in the first inclusions."""
+
+    def __init__(self, inclusions: Sequence[Inclusion]):
+        own = (0 if inclusion.of_system else inclusion.size for inclusion in inclusions)
+        system = (inclusion.size if inclusion.of_system else 0 for inclusion in inclusions)
+        self.own = tuple(accumulate(own, initial=0))
+        self.system = tuple(accumulate(system, initial=0))
+
+
+class _Beginning:
+    """Inclusions at the beginning of a source, or those of a shared header."""
+
+    def __init__(self, inclusions: Sequence[Inclusion]):
+        self.items = frozenset(inclusion.item for inclusion in inclusions)
+        self.last = inclusions[-1].item if inclusions else ""
+        self.project = tuple(i.item for i in inclusions if not i.of_system)
+        sizes = _Sizes(inclusions)
+        self.own, self.system = sizes.own[-1], sizes.system[-1]
+
+    @property
+    def size(self) -> int:
+        return self.own + self.system
+
+    def is_near(self, source: Source, tolerance: Tolerance) -> bool:
+        """Return whether a source includes all of it, almost in this order, and little before.
+
+        Order decides about details of an object, such as the order of functions. That of the
+        system's headers among themselves hardly matters.
+        """
+        place = source.places.get(self.last)
+        if place is None or not self._is_early(place, source, tolerance):
+            return False  # quickly: most beginnings fit few sources
+        if not source.places.keys() >= self.items:
+            return False
+        place = max(map(source.places.__getitem__, self.items))
+        if not self._is_early(place, source, tolerance):
+            return False
+        return _displaced([source.places[item] for item in self.project]) <= tolerance.displaced
+
+    def _is_early(self, place: int, source: Source, tolerance: Tolerance) -> bool:
+        """Return whether little else comes up to a place in a source."""
+        own, system = source.sizes.own[place + 1], source.sizes.system[place + 1]
+        return own - self.own <= tolerance.project and system - self.system <= tolerance.system
+
+
+class Offer:
+    """Shared headers, of which each source uses the largest one that fits it."""
+
+    def __init__(self, headers: Iterable[SharedHeader], tolerance: Tolerance):
+        self._tolerance = tolerance
+        by_size = sorted(headers, key=lambda header: header.scan.size, reverse=True)
+        self._headers = [(header, _Beginning(header.scan.inclusions)) for header in by_size]
+
+    def largest(self, source: Source) -> SharedHeader | None:
+        """Return the largest header that a source can use: it includes all of it, with the same
+        text, before any declaration, and under no macro that the header mentions.
+        """
+        for header, beginning in self._headers:
+            near = beginning.is_near(source, self._tolerance)
+            if near and _may_lead(beginning.items, header, source):
+                return header
+        return None
+
+
+def choose_beginnings(
+    sources: Sequence[Source], served: Sequence[int], *, most: int, tolerance: Tolerance
+) -> Iterator[Scan]:
+    """Yield up to ``most`` beginnings of sources that are worth precompiling. ``served`` is the
+    size of the header that each source can use already.
+
+    Greedy: each is the one that saves most in addition to those before it.
     """
-    masks = _users_by_item(scans)
-    best, candidates = list(served), list(_candidates(scans, masks, ordered=ordered))
+    best, least = list(served), header_rules().limits
+    candidates: list[tuple[Scan, int, list[int]]] = []
+    for scan in _common_beginnings(sources):
+        beginning = _Beginning(scan.inclusions)
+        if beginning.size >= least.bytes:
+            users = [n for n, each in enumerate(sources) if beginning.is_near(each, tolerance)]
+            if len(users) >= least.users:
+                candidates.append((scan, beginning.size, users))
     for _ in range(most):
-        gains = [_gain(candidate, best) for candidate in candidates]
+        gains = [_gain(size, users, best) for _, size, users in candidates]
         if max(gains, default=0) <= 0:
             return
-        chosen = candidates[gains.index(max(gains))]
-        for number in chosen.users:
-            best[number] = max(best[number], chosen.size)
-        yield chosen.items, _typical(chosen.items, [scans[number] for number in chosen.users])
+        scan, size, users = candidates[gains.index(max(gains))]
+        for number in users:
+            best[number] = max(best[number], size)
+        yield scan
 
 
-def header_names(items: Items, scan: Scan, folders: Iterable[str]) -> tuple[str, ...]:
-    """Return the names by which to include a set of headers, in the order of a source that has them
-    all.
+def header_names(scan: Scan, folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the names by which to include all headers of a scan, in their order.
 
-    A header that others of the set include needs no name, and one that can be found only beside its
-    source has none. Headers inside the system's own ones cannot be included directly, and neither
-    can those that follow declarations of the file around them.
+    A header that others include needs no name, and one that can be found only beside its source has
+    none. Headers inside the system's own ones cannot be included directly, and neither can those
+    that follow declarations of the file around them.
     """
-    of_system = {inclusion.item for inclusion in scan.inclusions if inclusion.of_system}
+    items = {inclusion.item: inclusion for inclusion in scan.inclusions}
     names = [
         _spelled(inclusion.path, folders)
         for inclusion in scan.inclusions
-        if inclusion.item in items
-        and inclusion.parent not in items
-        and (inclusion.parent not in of_system if inclusion.of_system else inclusion.leading)
+        if inclusion.parent not in items and (inclusion.leading or inclusion.of_system)
     ]
     return tuple(dict.fromkeys(filter(None, names)))
-
-
-def fits(header: SharedHeader, scan: Scan, *, ordered: bool) -> bool:
-    """Return whether a source can use the header: it includes all of it, with the same text, before
-    any declaration, and under no macro that the header mentions.
-
-    Order decides about details of an object, such as which template is instantiated before a class
-    has its attributes. ``ordered`` asks for the same one.
-    """
-    inclusions = {inclusion.item: inclusion for inclusion in scan.inclusions}
-    items = {inclusion.item for inclusion in header.scan.inclusions}
-    if not items <= inclusions.keys():
-        return False
-    if ordered and _order(items, scan) != _order(items, header.scan):
-        return False
-    if not all(_is_leading(inclusions[item], items, inclusions) for item in items):
-        return False
-    last = max(n for n, inclusion in enumerate(scan.inclusions) if inclusion.item in items)
-    return not any(
-        macros.position <= last and macros.owner not in items and header.words & {*macros.names}
-        for macros in scan.macros
-    )
 
 
 def twins(header: SharedHeader, scan: Scan) -> tuple[str, ...]:
@@ -85,104 +158,71 @@ def twins(header: SharedHeader, scan: Scan) -> tuple[str, ...]:
     return tuple(i.path for i in scan.inclusions if i.item not in own and i.text in texts - {""})
 
 
-def largest(headers: Iterable[SharedHeader], scan: Scan, *, ordered: bool) -> SharedHeader | None:
-    """Return the largest header that a source can use."""
-    by_size = sorted(headers, key=lambda header: header.scan.size, reverse=True)
-    return next((header for header in by_size if fits(header, scan, ordered=ordered)), None)
+def _common_beginnings(sources: Sequence[Source]) -> Iterator[Scan]:
+    """Yield what at least two sources include first."""
+    numbers: dict[str, int] = {}
+    ended = [tuple(each.finished()) for each in sources]
+    keys = [tuple(numbers.setdefault(i.item, len(numbers)) for i in each) for each in ended]
+    found: set[tuple[int, ...]] = set()
+    for one, other in pairwise(sorted(range(len(sources)), key=keys.__getitem__)):
+        count = _common_length(keys[one], keys[other])
+        while count and not sources[one].can_be_last(ended[one][count - 1]):
+            count -= 1
+        if keys[one][:count] not in found:
+            found.add(keys[one][:count])
+            items = {inclusion.item for inclusion in ended[one][:count]}
+            scan = sources[one].scan
+            yield Scan(inclusions=tuple(i for i in scan.inclusions if i.item in items))
 
 
-def _is_leading(inclusion: Inclusion, items: set[str], inclusions: Mapping[str, Inclusion]) -> bool:
+def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _displaced(places: Sequence[int]) -> int:
+    """Return how many of the places must be left out so that the rest increases."""
+    if places == sorted(places):
+        return 0
+    increasing: list[int] = []
+    for place in places:
+        if not increasing or place > increasing[-1]:
+            increasing.append(place)
+        else:
+            increasing[bisect_left(increasing, place)] = place
+    return len(places) - len(increasing)
+
+
+def _may_lead(items: Items, header: SharedHeader, source: Source) -> bool:
+    """Return whether a header can come before all else of a source that includes it."""
+    inclusions, places = source.scan.inclusions, source.places
+    if not all(_is_leading(inclusions[places[item]], items, source) for item in items):
+        return False
+    last = max(map(places.__getitem__, items))
+    return not any(
+        macros.position <= last
+        and macros.owner not in items
+        and not header.words.isdisjoint(macros.names)
+        for macros in source.scan.macros
+    )
+
+
+def _is_leading(inclusion: Inclusion, items: Items, source: Source) -> bool:
     """Return whether nothing but headers of the set precedes a header. A file that is in the set
     itself precedes it there, too. Headers of the system do not depend on what precedes them.
     """
     if inclusion.of_system:
         return True
-    while inclusion.leading and inclusion.parent not in items and inclusion.parent in inclusions:
-        inclusion = inclusions[inclusion.parent]
+    while inclusion.leading and inclusion.parent not in items and inclusion.parent in source.places:
+        inclusion = source.scan.inclusions[source.places[inclusion.parent]]
     return inclusion.leading or inclusion.parent in items
 
 
-def _users_by_item(scans: Sequence[Scan]) -> dict[str, int]:
-    """Return the sources that include each item, as a set of bits."""
-    masks: dict[str, int] = {}
-    for number, scan in enumerate(scans):
-        for inclusion in scan.inclusions:
-            if inclusion.leading or inclusion.parent:
-                masks[inclusion.item] = masks.get(inclusion.item, 0) | 1 << number
-    return masks
-
-
-def _sizes_by_mask(scans: Sequence[Scan], masks: Mapping[str, int]) -> dict[int, int]:
-    """Return the size of all items together that the same sources include."""
-    sizes: dict[int, int] = {}
-    seen: set[str] = set()
-    for scan in scans:
-        for inclusion in scan.inclusions:
-            mask = masks.get(inclusion.item)
-            if mask and inclusion.item not in seen:
-                seen.add(inclusion.item)
-                sizes[mask] = sizes.get(mask, 0) + inclusion.size
-    return sizes
-
-
-class _Candidate(Value, frozen=True, kw_only=True):
-    """A set of headers and the numbers of the sources that could use it."""
-
-    items: Items
-    users: tuple[int, ...]
-    size: int
-
-
-def _candidates(
-    scans: Sequence[Scan], masks: Mapping[str, int], *, ordered: bool
-) -> Iterator[_Candidate]:
-    """Yield the sets that are shared most; if ``ordered``, one for each order of inclusion."""
-    limits, sizes = header_rules().limits, _sizes_by_mask(scans, masks)
-    large = [users for users in sizes if users.bit_count() >= limits.users]
-    weights = {u: u.bit_count() * _size_of_common(u, sizes) for u in large}
-    heaviest = sorted(weights, key=weights.__getitem__, reverse=True)
-    for mask in heaviest[: limits.orders if ordered else limits.candidates]:
-        size = _size_of_common(mask, sizes)
-        if size < limits.bytes:
-            continue
-        items = frozenset(item for item, users in masks.items() if users & mask == mask)
-        groups: dict[Items | tuple[str, ...], list[int]] = {}
-        for number in _numbers(mask):
-            key = _order(items, scans[number]) if ordered else items
-            groups.setdefault(key, []).append(number)
-        for users in groups.values():
-            if len(users) >= limits.users:
-                yield _Candidate(items=items, users=tuple(users), size=size)
-
-
-def _order(items: Collection[str], scan: Scan) -> tuple[str, ...]:
-    """Return the order in which a source includes the items. That of the system's is no matter."""
-    return tuple(i.item for i in scan.inclusions if i.item in items and not i.of_system)
-
-
-def _size_of_common(users: int, sizes: Mapping[int, int]) -> int:
-    return sum(size for mask, size in sizes.items() if mask & users == users)
-
-
-def _typical(items: Items, scans: Sequence[Scan]) -> Scan:
-    """Return a scan with the most usual order of the items."""
-    orders = [_order(items, scan) for scan in scans]
-    usual, _ = Counter(orders).most_common(1)[0]
-    return scans[orders.index(usual)]
-
-
-def _gain(candidate: _Candidate, best: Sequence[int]) -> float:
-    """Return what a set saves beyond what its users save already, less the cost of making it."""
+def _gain(size: int, users: Iterable[int], best: Sequence[int]) -> float:
+    """Return what a header saves beyond what its users save already, less the cost of making it."""
     cost = header_rules().cost
-    saved = sum(max(0, candidate.size - best[number]) for number in candidate.users)
-    return (1 - cost.use) * saved - cost.make * candidate.size
-
-
-def _numbers(users: int) -> Iterator[int]:
-    while users:
-        lowest = users & -users
-        yield lowest.bit_length() - 1
-        users ^= lowest
+    saved = sum(max(0, size - best[number]) for number in users)
+    return (1 - cost.use) * saved - cost.make * size
 
 
 def _spelled(path: str, folders: Iterable[str]) -> str | None:

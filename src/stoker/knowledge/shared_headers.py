@@ -6,6 +6,7 @@ from fnmatch import translate
 from functools import cache
 
 from stoker.knowledge import Row, load
+from stoker.model.headers import HeaderSharing
 
 
 class Cost(Row, frozen=True, kw_only=True):
@@ -14,13 +15,20 @@ class Cost(Row, frozen=True, kw_only=True):
 
 
 class Limits(Row, frozen=True, kw_only=True):
-    headers: int
-    ordered: int
     users: int
     seconds: float
     bytes: int
-    candidates: int
-    orders: int
+
+
+class Tolerance(Row, frozen=True, kw_only=True):
+    """How far what a source includes may differ from a shared header, and how many of those a group
+    of compiles may have.
+    """
+
+    headers: int
+    displaced: int
+    project: int
+    system: int
 
 
 class _Language(Row, frozen=True, kw_only=True):
@@ -42,6 +50,7 @@ class _Unstable(Row, frozen=True, kw_only=True):
 class HeaderRules(Row, frozen=True, kw_only=True):
     cost: Cost
     limits: Limits
+    tolerance: dict[HeaderSharing, Tolerance]
     language: tuple[_Language, ...]
     options: _Options
     unstable: _Unstable

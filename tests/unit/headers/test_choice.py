@@ -1,11 +1,15 @@
 """Scans of sources, and the headers that are chosen from them."""
 
-from stoker.headers.choice import choose_sets, header_names, largest, twins
-from stoker.headers.choice import fits as fits_in_order
-from stoker.headers.scanning import read_folders, read_scan, words_in
-from stoker.model.headers import Scan, SharedHeader
+from stoker.headers.choice import Offer, Source, choose_beginnings, header_names, twins
+from stoker.headers.scanning import has_repeated_text, read_folders, read_scan, words_in
+from stoker.knowledge.shared_headers import Tolerance, header_rules
+from stoker.model.headers import HeaderSharing, Scan, SharedHeader
 
 LARGE = b"int large;\n" * 110_000
+AUTO, ALWAYS = (
+    header_rules().tolerance[word] for word in (HeaderSharing.AUTO, HeaderSharing.ALWAYS)
+)
+EXACT = Tolerance(headers=5, displaced=0, project=0, system=0)
 
 
 def scan(*files: str, first: bytes = b"", after: bytes = b"") -> Scan:
@@ -24,8 +28,16 @@ def text(*files: str, first: bytes = b"", after: bytes = b"") -> bytes:
     return b"".join(parts)
 
 
-def fits(shared: SharedHeader, source: Scan) -> bool:
-    return fits_in_order(shared, source, ordered=False)
+def fits(shared: SharedHeader, scanned: Scan, tolerance: Tolerance = ALWAYS) -> bool:
+    return Offer([shared], tolerance).largest(Source(scanned)) is not None
+
+
+def chosen(scans: list[Scan], tolerance: Tolerance, served: int = 0) -> list[list[str]]:
+    """Return the paths of each beginning that is chosen."""
+    sources = [Source(each) for each in scans]
+    sizes = [served] * len(sources)
+    found = choose_beginnings(sources, sizes, most=5, tolerance=tolerance)
+    return [[inclusion.path for inclusion in each.inclusions] for each in found]
 
 
 def header(*files: str) -> SharedHeader:
@@ -57,24 +69,40 @@ def test_a_header_is_the_same_whatever_else_was_included_before() -> None:
     assert items[0] == items[1] != items[2]
 
 
-def test_sets_are_what_their_users_have_in_common() -> None:
-    scans = [scan("large", f"own{n}") for n in range(6)]
-    scans += [scan("large", "large2") for _ in range(6)]
-    found = list(choose_sets(scans, [0] * len(scans), most=5, ordered=False))
-    names = [sorted(item.partition("#")[0] for item in items) for items, _ in found]
-    assert sorted(names) == [["/i/large"], ["/i/large", "/i/large2"]]
-    served = [1 << 30] * len(scans)
-    assert list(choose_sets(scans, served, most=5, ordered=False)) == []
-    assert list(choose_sets(scans[:3], [0] * 3, most=5, ordered=False)) == []
+def test_beginnings_are_what_several_sources_include_first() -> None:
+    scans = [scan("large", f"own{n}") for n in range(12)]
+    scans += [scan("large", "large2") for _ in range(30)]
+    assert sorted(chosen(scans, AUTO)) == [["/i/large"], ["/i/large", "/i/large2"]]
+    assert chosen(scans, AUTO, served=1 << 30) == []
+    assert chosen(scans[:3], AUTO) == []
 
 
-def test_with_the_same_order_each_order_has_its_own_set() -> None:
-    scans = [scan("large", "large2")] * 5 + [scan("large2", "large")] * 5
-    found = list(choose_sets(scans, [0] * 10, most=5, ordered=True))
-    assert {source.inclusions[0].path for _, source in found} == {"/i/large", "/i/large2"}
-    assert len(list(choose_sets(scans, [0] * 10, most=5, ordered=False))) == 1
-    assert fits_in_order(header("a", "b"), scan("a", "c", "b"), ordered=True)
-    assert not fits_in_order(header("a", "b"), scan("b", "a"), ordered=True)
+def test_a_beginning_ends_before_the_header_around_it_has_declarations() -> None:
+    inner = b'# 1 "/i/large" 1\n%s# 2 "/i/own%d" 2\n%s'
+    outer = b'# 0 "main.cpp"\n# 1 "/i/own%d" 1\n%s' + inner + b'# 2 "main.cpp" 2\n'
+    first = [read_scan(outer % (n, b"#define X\n", LARGE, n, b"int o%d;\n" % n)) for n in range(12)]
+    assert chosen(first, AUTO) == [["/i/large"]]
+    later = [read_scan(outer % (n, b"int o%d;\n" % n, LARGE, n, b"")) for n in range(6)]
+    assert chosen(later, AUTO) == []
+
+
+def test_little_may_differ_in_order_and_before_a_header() -> None:
+    small = tuple(f"a{n}" for n in range(20))
+    assert fits(header("a", "b"), scan("a", "c", "b"), AUTO)
+    assert not fits(header("a", "b"), scan("a", "c", "b"), EXACT)
+    assert fits(header("a", "b"), scan("b", "a"), AUTO)
+    assert not fits(header("a", "b"), scan("b", "a"), EXACT)
+    assert not fits(header(*small), scan(*reversed(small)), AUTO)
+    assert fits(header(*small), scan(*reversed(small)), ALWAYS)
+    assert not fits(header("a"), scan("large", "a"), AUTO)
+    assert fits(header("a"), scan("large", "a"), ALWAYS)
+    assert fits(header("a"), scan("a", "large"), EXACT)
+
+
+def test_text_that_a_second_inclusion_repeats_has_no_guard() -> None:
+    assert has_repeated_text(text("a", "a"))
+    assert not has_repeated_text(text("a", "b"))
+    assert not has_repeated_text(text("a").replace(b"int small;", b"#define S") * 2)
 
 
 def test_a_file_with_the_text_of_one_in_the_header_is_its_twin() -> None:
@@ -84,9 +112,8 @@ def test_a_file_with_the_text_of_one_in_the_header_is_its_twin() -> None:
 
 def test_the_text_names_what_a_search_finds() -> None:
     found = scan("a.h", "sub/b.h")
-    items = frozenset(inclusion.item for inclusion in found.inclusions)
-    assert header_names(items, found, ("/i", "/i/sub")) == ("a.h", "b.h")
-    assert header_names(items, found, ("/elsewhere",)) == ()
+    assert header_names(found, ("/i", "/i/sub")) == ("a.h", "b.h")
+    assert header_names(found, ("/elsewhere",)) == ()
 
 
 def test_a_header_fits_a_source_that_includes_all_of_it_first() -> None:
@@ -107,8 +134,8 @@ def test_a_macro_that_the_header_mentions_excludes_it() -> None:
 
 def test_a_source_uses_the_largest_header_that_fits() -> None:
     small, large, wrong = header("a"), header("a", "b"), header("a", "b", "c")
-    assert largest((small, wrong, large), scan("a", "b", "d"), ordered=True) == large
-    assert largest((wrong,), scan("a"), ordered=True) is None
+    assert Offer((small, wrong, large), AUTO).largest(Source(scan("a", "b", "d"))) == large
+    assert not fits(wrong, scan("a"))
 
 
 def test_only_gcc_says_where_it_searches() -> None:
