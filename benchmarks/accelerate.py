@@ -1,22 +1,27 @@
 """What the modes of gcc's garbage collector change: memory, CPU time, and the object.
 
     python benchmarks/accelerate.py [--compiler g++] [--flags=-O2] [--functions 40] [SOURCE...]
+    python benchmarks/accelerate.py --build FOLDER [--heaviest 40] [--random 40] [--seed 16]
     python benchmarks/accelerate.py --links ARCHIVE...
     python benchmarks/accelerate.py --nvcc SOURCE...
     python benchmarks/accelerate.py --history history.sqlite
     python benchmarks/accelerate.py --simulate [--memory 8G,32G] [--cpus 16] [--seeds 1,2,3]
 
 The first form compiles a generated C++ file or the given ones in every mode and compares the
-objects. All modes of a file run at the same time, so that other load affects them alike. The second
-one links whole archives with the options of linkers that may save memory. The third one runs the
-programs that nvcc would start, and gcc among them in every mode, and says what each of them takes.
+objects. All modes of a file run at the same time, or `--jobs` of them, so that other load affects
+them alike. `--build` does so with steps of torch_cpu in a configured build folder of PyTorch 2.6.0:
+those with the highest peaks in the recorded build, and random ones. It writes the result after
+each step, and continues with the missing steps when it is called again. `--links` links whole
+archives with the options of linkers that may save memory. `--nvcc` runs the programs that nvcc
+would start, and gcc among them in every mode, and says what each of them takes.
 
 `--history` compares the peaks of a real build of PyTorch 2.6.0, in which the governor has chosen
 modes, with those of the recorded build, which had none. `--simulate` replays the recorded build
-with and without modes. Nothing is compiled. Each step takes in the lean mode the memory that
-`--history` found; other effects are the shipped ones. `history` in the result says what the
-governor knows of the steps at the start: nothing, what they take by default, or what they take by
-default and in the lean mode. It assumes that no step has debug information.
+with and without modes. Nothing is compiled. Modes change a step as `--build` found; of steps that
+it did not measure, the lean mode changes peaks above 1 GB as `--history` found, and other effects
+are the shipped ones. `history` in the result says what the governor knows of the steps at the
+start: nothing, what they take by default, or what they take by default and in the lean mode. It
+assumes that no step has debug information.
 """
 
 import argparse
@@ -24,6 +29,7 @@ import json
 import lzma
 import os
 import platform
+import random
 import re
 import resource
 import shlex
@@ -31,24 +37,29 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import sha256
-from itertools import pairwise, product
+from itertools import chain, pairwise, product, zip_longest
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from msgspec.structs import replace
 
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
+from stoker.headers.commands import compiles_in, sample_command
 from stoker.knowledge.compiler_modes import mode_options, shipped_effects
 from stoker.model.govern import Collector, Gc, Mode, ModeEffect, Role, StepRecord
+from stoker.model.headers import Compile
 from stoker.model.units import byte_count
 
 RESULTS = Path(__file__).parent / "results"
 REAL = RESULTS / "accelerate-pytorch.json"
+IN_ALL_MODES = RESULTS / "accelerate-pytorch-modes-aarch64.json"
 REFERENCE = RESULTS / "pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
 MODES = (Mode.DEFAULT, Mode.FAST, Mode.LEAN, Mode.LOW)
@@ -61,6 +72,7 @@ LINKERS = (
     ("mold", "-Wl,--no-fork"),
     ("mold", "-Wl,--no-fork,--no-threads"),
 )
+LONG = 100.0  # CPU seconds
 SHORTEST = 2.0  # seconds; peaks of shorter steps are noise
 SIZES = (0, 200_000_000, 1_000_000_000, 1 << 50)  # as the shipped effects are divided
 HEADERS = ("algorithm", "functional", "map", "string", "vector")
@@ -88,6 +100,11 @@ def main() -> None:
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--flags", default="-O2 -std=c++17")
     parser.add_argument("--functions", type=int, default=40)
+    parser.add_argument("--build", type=Path)
+    parser.add_argument("--heaviest", type=int, default=40)
+    parser.add_argument("--random", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=16)
+    parser.add_argument("--jobs", type=int, default=len(MODES))
     parser.add_argument("--links", action="store_true")
     parser.add_argument("--nvcc", action="store_true")
     parser.add_argument("--history", type=Path)
@@ -102,6 +119,9 @@ def main() -> None:
         memories = arguments.memory.split(",")
         name = f"accelerate-simulated-{'-'.join(memories)}"
         found = simulated(arguments.cpus, memories, seeds)
+    elif arguments.build:
+        name = f"accelerate-pytorch-modes-{platform.machine()}"
+        found = measured_build(arguments, arguments.json or RESULTS / f"{name}.json")
     elif arguments.history:
         name, found = REAL.stem, compared(arguments.history)
     elif arguments.links:
@@ -117,16 +137,24 @@ def main() -> None:
 
 def measured(arguments: argparse.Namespace) -> dict[str, object]:
     command = [arguments.compiler, *shlex.split(arguments.flags), "-c"]
-    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
         sources = arguments.sources or [generated(Path(folder), arguments.functions)]
-        rows = [row for source in sources for row in compiled(command, source, Path(folder))]
+        rows = [
+            {"source": source.name, "mode": mode.value} | row
+            for source in sources
+            for mode, row in compiled([*command, source], Path(folder), jobs=arguments.jobs).items()
+        ]
     return {
         "benchmark": "accelerate: measured",
-        "compiler": version.stdout.partition("\n")[0],
+        "compiler": version_of(command[0]),
         "flags": [flag for flag in command[1:] if not flag.startswith("-I")],
         "rows": rows,
     }
+
+
+def version_of(compiler: str) -> str:
+    shown = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    return shown.stdout.partition("\n")[0]
 
 
 def generated(folder: Path, count: int) -> Path:
@@ -136,24 +164,131 @@ def generated(folder: Path, count: int) -> Path:
     return source
 
 
-def compiled(command: Sequence[str], source: Path, folder: Path) -> list[dict[str, object]]:
-    """Compile the file in all modes at once."""
-    began, children = time.monotonic(), {}
-    for mode in MODES:
-        output = folder / f"{mode.value}.o"
-        child = subprocess.Popen([*command, *mode_options(mode), source, "-o", output])
-        children[child.pid] = mode, output
-    rows = {}
-    while children:
+def compiled(
+    command: Sequence[object],
+    folder: Path,
+    *,
+    jobs: int,
+    order: Sequence[Mode] = MODES,
+    cwd: str | None = None,
+) -> dict[Mode, dict[str, object]]:
+    """Compile in all modes, so many of them at once."""
+    waiting, rows = list(order), {}
+    children: dict[int, tuple[Mode, Path, float]] = {}
+    while waiting or children:
+        if waiting and len(children) < jobs:
+            mode, began = waiting.pop(0), time.monotonic()
+            output = folder / f"{mode.value}.o"
+            words = map(str, [*command, *mode_options(mode), "-o", output])
+            children[subprocess.Popen(list(words), cwd=cwd).pid] = mode, output, began
+            continue
         pid, status, usage = os.wait4(-1, 0)
-        mode, output = children.pop(pid)
-        rows[mode] = {"source": source.name, "mode": mode.value} | figures(began, status, usage)
-        rows[mode]["object"] = digest(output)
-        print(rows[mode], flush=True)
-    same = {
-        mode: {"same_object": rows[mode]["object"] == rows[MODES[0]]["object"]} for mode in MODES
+        mode, output, began = children.pop(pid)
+        rows[mode] = figures(began, status, usage)
+        rows[mode]["object"] = digest(output) if output.exists() else ""
+        output.unlink(missing_ok=True)
+        print({"mode": mode.value} | rows[mode], flush=True)
+    default = rows[Mode.DEFAULT]["object"]
+    return {mode: rows[mode] | {"same_object": rows[mode]["object"] == default} for mode in MODES}
+
+
+def measured_build(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
+    """Compile steps of torch_cpu in all modes. Heavy and random steps alternate, so that a run that
+    is cut off has measured as many of both.
+    """
+    listed = json.loads((arguments.build / "compile_commands.json").read_text())
+    compiles = {
+        each.output: each
+        for entry in listed
+        for each in compiles_in([entry["command"]], entry["directory"])
+        if "/torch_cpu.dir/" in each.output
     }
-    return [rows[mode] | same[mode] for mode in MODES]
+    trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
+    groups = chosen([record for record in trace.steps if record.step.output in compiles], arguments)
+    found: dict[str, object] = {
+        "benchmark": "accelerate: steps of torch_cpu in every mode",
+        "compiler": version_of(next(iter(compiles.values())).words[0]),
+        "processor": platform.machine(),
+        "seed": arguments.seed,
+        "modes": {mode.value: mode_options(mode) for mode in MODES[1:]},
+        "chosen": {group: len(records) for group, records in groups.items()},
+    }
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    found |= result_of(rows)
+    alternating = chain.from_iterable(
+        zip_longest(*(product([group], records) for group, records in groups.items()))
+    )
+    for turn, (group, record) in enumerate(filter(None, alternating)):
+        if any(row["source"] == record.step.source for row in rows):
+            continue
+        row = {"source": record.step.source, "group": group}
+        print(row, flush=True)
+        rows.append(row | in_all_modes(compiles[record.step.output], arguments.jobs, turn))
+        found |= result_of(rows)
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def chosen(
+    records: Sequence[StepRecord], arguments: argparse.Namespace
+) -> dict[str, list[StepRecord]]:
+    """Return the steps to measure, in random order; very long ones come last."""
+    draw = random.Random(arguments.seed)
+    by_peak = sorted(records, key=lambda record: -record.peak)
+    heaviest = by_peak[: arguments.heaviest]
+    others = [each for each in by_peak[arguments.heaviest :] if each.seconds >= SHORTEST]
+    draws = {
+        "heaviest": draw.sample(heaviest, len(heaviest)),
+        "random": draw.sample(others, min(arguments.random, len(others))),
+    }
+    return {
+        group: sorted(steps, key=lambda each: each.cpu_seconds > LONG)
+        for group, steps in draws.items()
+    }
+
+
+def in_all_modes(step: Compile, jobs: int, turn: int) -> dict[str, object]:
+    """Compile a step in all modes, beginning with another one at each turn."""
+    first = turn % len(MODES)
+    with tempfile.TemporaryDirectory() as folder:
+        *command, _, _ = sample_command(step, "")
+        order = (*MODES[first:], *MODES[:first])
+        made = compiled(command, Path(folder), jobs=jobs, order=order, cwd=step.folder)
+    return {mode.value: row for mode, row in made.items()}
+
+
+def result_of(rows: Sequence[dict[str, Any]]) -> dict[str, object]:
+    """Return the rows, and the median effect of each mode on files of similar size."""
+    found = []
+    for mode, (least, most) in product(MODES[1:], pairwise(SIZES)):
+        alike = [row for row in rows if least <= row["default"]["peak_bytes"] < most]
+        if alike:
+            effects = [effect_of(row, mode) for row in alike]
+            found.append(
+                {
+                    "mode": mode.value,
+                    "from_bytes": least,
+                    "files": len(alike),
+                    "median_cpu": round(median(each.seconds for each in effects), 3),
+                    "median_peak": round(median(each.memory for each in effects), 3),
+                    "same_objects": sum(row[mode.value]["same_object"] for row in alike),
+                }
+            )
+    return {
+        "measured": Counter(row["group"] for row in rows),
+        "summary": found,
+        "rows": list(rows),
+    }
+
+
+def effect_of(row: dict[str, Any], mode: Mode) -> ModeEffect:
+    """Return what a mode has changed of a measured file."""
+    default, other = row["default"], row[mode.value]
+    return ModeEffect(
+        mode=mode,
+        memory=other["peak_bytes"] / default["peak_bytes"],
+        seconds=other["cpu_s"] / max(0.1, default["cpu_s"]),
+    )
 
 
 def figures(began: float, status: int, usage: resource.struct_rusage) -> dict[str, object]:
@@ -251,18 +386,7 @@ def compared(path: Path) -> dict[str, object]:
 def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[str, object]:
     trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
     steps = tuple(map(as_gcc, trace.steps))
-    lean = json.loads(REAL.read_text())["lean_peaks"]
-
-    def effects(record: StepRecord) -> tuple[ModeEffect, ...]:
-        """Return what modes really change of a step."""
-        found = lean.get(record.step.source)
-        shipped = shipped_effects(record.peak)
-        if found is None:
-            return shipped
-        return tuple(
-            replace(each, memory=found) if each.mode is Mode.LEAN else each for each in shipped
-        )
-
+    effects = real_effects()
     gcc = [record for record in steps if record.step.collector is Collector.FREE]
     both = (*(in_mode(record, Mode.LEAN, effects) for record in gcc), *steps)
     histories = {"none": (), "default mode": steps, "default and lean mode": both}
@@ -309,6 +433,31 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
         "draws": len(seeds),
         "rows": rows,
     }
+
+
+def real_effects() -> Callable[[StepRecord], tuple[ModeEffect, ...]]:
+    """Return what tells the effects of modes on a step: those measured of the file, or of the same
+    kernel for other processors, else the lean peak of the real build and the shipped effects.
+    The real build had a lower ggc-min-heapsize in the lean mode, which matters for small steps.
+    """
+    rows = {kernel_of(row["source"]): row for row in json.loads(IN_ALL_MODES.read_text())["rows"]}
+    lean = json.loads(REAL.read_text())["lean_peaks"]
+
+    def effects(record: StepRecord) -> tuple[ModeEffect, ...]:
+        if row := rows.get(kernel_of(record.step.source)):
+            return tuple(effect_of(row, mode) for mode in MODES[1:])
+        return tuple(
+            replace(each, memory=lean.get(record.step.source, each.memory))
+            if each.mode is Mode.LEAN and record.peak >= SIZES[-2]
+            else each
+            for each in shipped_effects(record.peak)
+        )
+
+    return effects
+
+
+def kernel_of(source: str) -> str:
+    return re.sub(r"\.(DEFAULT|AVX2|AVX512)\.cpp$", "", source)
 
 
 def as_gcc(record: StepRecord) -> StepRecord:

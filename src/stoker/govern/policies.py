@@ -1,6 +1,6 @@
 """The policies to choose from: ``adaptive``, and three common ones to compare it with."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import chain, dropwhile
 from math import inf
@@ -51,8 +51,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     If CPUs are idle because steps wait for memory, it lets steps run in a mode that needs less
     memory and more time. A step that would not fit alone runs in the mildest mode in which it does.
-    If memory suffices even for the largest steps at once, they run in a mode that needs more of it
-    and less time.
+    If memory suffices even for the largest steps at once, or no step waits for it, steps run in a
+    mode that needs more of it and less time, as far as it fits.
     If too few steps are left for all CPUs, the longest ones use several, as far as memory allows.
     """
 
@@ -68,6 +68,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
     # Share of CPUs that may be idle because steps wait for memory before steps save memory. That is
     # about what it costs in time.
     memory_bound: float = 0.06
+    memory_idle: float = 0.01  # the same share, below which steps may take more memory
 
     @property
     def name(self) -> str:
@@ -148,10 +149,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if state.pressure > self.stalled:
             return Decision(held=_all(state, Reason.PRESSURE))
         held: dict[int, Reason] = {}
-        wide: dict[int, ModeChoice] = {}
-        admitted = tuple(self._admitted(state, forecast, held, wide))
+        faster: dict[int, ModeChoice] = {}
+        admitted = tuple(self._admitted(state, forecast, held, faster))
         on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
-        modes = self._modes(state, (*admitted, *on_trial)) | wide
+        modes = self._modes(state, (*admitted, *on_trial)) | faster
         return Decision(
             admit=admitted, on_trial=on_trial, held=held, modes=modes, tight_at=forecast.tight_at
         )
@@ -227,10 +228,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         state: State,
         forecast: Forecast,
         held: dict[int, Reason],
-        wide: dict[int, ModeChoice],
+        faster: dict[int, ModeChoice],
     ) -> Iterator[int]:
         """Yield the steps that fit, most urgent first. Those that do not are added to ``held``, and
-        those that use several CPUs to ``wide``.
+        those that use several CPUs or more memory to ``faster``.
         """
         memory_bound = state.contention > self.memory_bound
         allotted = {} if memory_bound else allotments(state, self._room(state))
@@ -249,9 +250,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 held[request.id] = Reason.UNKNOWN_SIZE
                 continue
             if forecast.fits(request):
-                if wanted := allotted.get(request.id):
-                    request = _widened(request, wanted.threads, forecast)
-                    wide |= _choice(request)
+                request = self._faster(state, request, forecast, allotted)
+                faster |= _choice(request)
                 forecast.add(request)
                 unsettled -= unknown_size
                 yield request.id
@@ -267,6 +267,25 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if not passed and state.now - request.asked > self.reserve_after:
                 forecast.reserve(request)
             passed = True
+
+    def _faster(
+        self,
+        state: State,
+        request: Request,
+        forecast: Forecast,
+        allotted: Mapping[int, ModeEffect],
+    ) -> Request:
+        """Return the request with the threads that it should use, or in the mode fast if its size
+        is known, no step waits for memory, and it fits in that mode.
+        """
+        if wanted := allotted.get(request.id):
+            return _widened(request, wanted.threads, forecast)
+        default = request.mode is Mode.DEFAULT and request.prediction.learned
+        if not default or state.contention >= self.memory_idle or not _gains(request):
+            return request
+        fast = request.in_mode(Mode.FAST)
+        fits = fast.prediction.high <= self._room(state) and forecast.fits(fast)
+        return fast if fits else request
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
         """Yield steps that were never measured and whose usual need fits into the memory that is
@@ -320,7 +339,9 @@ def _widened(request: Request, most: int, forecast: Forecast) -> Request:
 
 
 def _choice(request: Request) -> dict[int, ModeChoice]:
-    """Return the choice of a mode with several threads, by id."""
+    """Return the choice of a mode that takes less time, by id."""
+    if request.mode is Mode.FAST:
+        return {request.id: _FAST}
     if request.threads == 1:
         return {}
     choice = ModeChoice(mode=request.mode, threads=request.threads, reason=Reason.IDLE_CPUS)

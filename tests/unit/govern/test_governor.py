@@ -301,7 +301,7 @@ def test_steps_of_a_run(world: World) -> None:
 # -- modes ---------------------------------------------------------------------------------------
 
 LOW = b"--param=ggc-min-expand=10\t--param=ggc-min-heapsize=131072"
-LEAN = LOW.replace(b"=10", b"=30")
+LEAN = b"--param=ggc-min-expand=30\t--param=ggc-min-heapsize=262144"
 
 
 def permits(world: World, connection: int = 7) -> list[bytes]:

@@ -588,11 +588,18 @@ def test_steps_take_more_memory_while_it_is_idle() -> None:
     assert modes(small, running=tuple(beside)) == {1: choice}
 
 
-def test_no_step_takes_more_memory_if_the_steps_that_may_meet_need_it() -> None:
+def test_no_step_takes_more_memory_if_it_does_not_fit_then() -> None:
+    beside = tuple(make.running(compile_of(2, id=identity)) for identity in (2, 3, 4))
+    assert modes(compile_of(2), running=beside)[1].mode is Mode.FAST
+    assert modes(compile_of(3.8), running=beside) == {}
+    assert modes(compile_of(9)) == {}
+
+
+def test_no_step_takes_more_memory_while_others_wait_for_it_and_may_meet() -> None:
     small = compile_of(2)
     beside = tuple(make.running(compile_of(2, id=identity)) for identity in (2, 3, 4))
-    assert modes(small, running=beside) == {}
-    assert modes(small, waiting=(small, compile_of(9, id=2))) == {}
+    assert modes(small, running=beside, contention=0.02) == {}
+    assert modes(small, waiting=(small, compile_of(9, id=2)), contention=0.02) == {}
 
 
 @pytest.mark.parametrize("change", [{"ooms": 1}, {"preemptions": 1}, {"effects": EFFECTS[1:]}])

@@ -100,7 +100,7 @@ def test_the_command_of_a_way() -> None:
     rest = ["-O2", "-c", "a.cc", "-o", "a.o"]
     assert list(command_of(by_name["-g0"], step.command)) == ["g++", *rest, "-g0"]
     lean = command_of(by_name["lean"], step.command)
-    assert lean[:3] == ("g++", "--param=ggc-min-expand=30", "--param=ggc-min-heapsize=131072")
+    assert lean[:3] == ("g++", "--param=ggc-min-expand=30", "--param=ggc-min-heapsize=262144")
     assert command_of(by_name["clang++"], step.command)[0] == "clang++"
     assert command_of(by_name["ccache, hit"], step.command)[:2] == ("ccache", "g++")
     assert command_of(shared_header("/t/h.hpp"), step.command)[:3] == (
