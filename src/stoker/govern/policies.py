@@ -276,7 +276,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         allotted: Mapping[int, ModeEffect],
     ) -> Request:
         """Return the request with the threads that it should use, or in the mode fast if its size
-        is known, no step waits for memory, and it fits in that mode.
+        is known, no step waits for memory, and it fits in that mode beside some of the largest
+        waiting steps.
         """
         if wanted := allotted.get(request.id):
             return _widened(request, wanted.threads, forecast)
@@ -284,7 +285,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if not default or state.contention >= self.memory_idle or not _gains(request):
             return request
         fast = request.in_mode(Mode.FAST)
-        fits = fast.prediction.high <= self._room(state) and forecast.fits(fast)
+        known = fast.prediction
+        others = sum(nlargest(state.cpus // 4, (each.prediction.high for each in state.waiting)))
+        beside = replace(known, peak=known.peak + others, high=known.high + others)
+        fits = known.high <= self._room(state) and forecast.fits(replace(fast, prediction=beside))
         return fast if fits else request
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:

@@ -589,10 +589,15 @@ def test_steps_take_more_memory_while_it_is_idle() -> None:
 
 
 def test_no_step_takes_more_memory_if_it_does_not_fit_then() -> None:
-    beside = tuple(make.running(compile_of(2, id=identity)) for identity in (2, 3, 4))
-    assert modes(compile_of(2), running=beside)[1].mode is Mode.FAST
-    assert modes(compile_of(3.8), running=beside) == {}
+    beside = tuple(make.running(compile_of(2.5, id=identity)) for identity in (2, 3, 4))
+    assert modes(compile_of(1), running=beside)[1].mode is Mode.FAST
+    assert modes(compile_of(1.2), running=beside) == {}
     assert modes(compile_of(9)) == {}
+
+
+def test_no_step_takes_the_memory_of_a_larger_step_that_waits() -> None:
+    small, beside = compile_of(1), (make.running(compile_of(1, id=3)),)
+    assert modes(small, waiting=(small, compile_of(8.9, id=2)), running=beside) == {}
 
 
 def test_no_step_takes_more_memory_while_others_wait_for_it_and_may_meet() -> None:
