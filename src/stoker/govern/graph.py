@@ -32,6 +32,15 @@ Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it d
 Size = Callable[[str], int]  # of a file; 0 if it does not exist
 
 
+class _Folder:
+    """What is known of a build folder in one run."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, float] = {}
+        self.expected = {""}  # outputs of steps that will ask, and those that have surprised
+        self.reading: _Reading | None = None  # the latest one; it may not have ended yet
+
+
 class Graphs:
     """The graphs of all build folders of all runs.
 
@@ -41,9 +50,7 @@ class Graphs:
 
     def __init__(self, durations: Mapping[str, Mapping[str, float]]) -> None:
         self._durations = durations
-        self._paths: dict[tuple[int, str], dict[str, float]] = {}
-        self._read: dict[tuple[int, str], _Reading] = {}
-        self._expected: dict[tuple[int, str], set[str]] = {}  # outputs, and those that surprised
+        self._folders: dict[tuple[int, str], _Folder] = {}  # by run and path
         self._left: list[tuple[int, dict[str, float | None]]] = []
 
     def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
@@ -54,44 +61,43 @@ class Graphs:
         longest path. ``asker`` is the process that asks; a ninja above it knows the targets. One
         build may run several ninjas in one folder, each with its own targets.
         """
-        key = run, folder
-        paths = self._paths.setdefault(key, {})
-        expected, read = self._expected.setdefault(key, {""}), self._read.get(key)
-        if read is None or output not in expected:
-            expected.add(output)
+        known = self._folders.setdefault((run, folder), _Folder())
+        read = known.reading
+        if read is None or output not in known.expected:
+            known.expected.add(output)
             written = _Files(Path(folder)).age("build.ninja")
-            if read is None or output in paths or written != read.written:
-                self._read_again(key, _Reading(written, find_ninja(asker) if asker else None))
-        return paths.get(output, 0.0)
+            if read is None or output in known.paths or written != read.written:
+                reading = _Reading(written, find_ninja(asker) if asker else None)
+                if reading != read:
+                    known.reading = reading
+                    self._start_reading(run, folder, reading)
+        return known.paths.get(output, 0.0)
 
-    def _read_again(self, key: tuple[int, str], reading: "_Reading") -> None:
-        """Read the graph, unless nothing has changed since it was read."""
-        if reading != self._read.get(key):
-            self._read[key] = reading
-            known = dict(self._durations.get(build_folder(key[1]), {}))
-            Thread(target=self._load, args=(key, reading, known), daemon=True).start()
+    def _start_reading(self, run: int, folder: str, reading: "_Reading") -> None:
+        seen = dict(self._durations.get(build_folder(folder), {}))
+        Thread(target=self._load, args=(run, folder, reading, seen), daemon=True).start()
 
     def forget(self, run: int) -> None:
         """Drop the graphs of a run that has ended."""
-        for key in [key for key in self._paths if key[0] == run]:
-            for kept in (self._paths, self._read, self._expected):
-                kept.pop(key, None)
+        for key in [key for key in self._folders if key[0] == run]:
+            del self._folders[key]
 
     def news(self) -> Iterator[tuple[int, dict[str, float | None]]]:
         """Yield run and remaining steps of each folder that was read since the last call."""
         while self._left:
             yield self._left.pop()
 
-    def _load(self, key: tuple[int, str], reading: "_Reading", known: Mapping[str, float]) -> None:
-        folder = Path(key[1])
-        graph, durations = read_graph(folder), {**read_durations(folder), **known}
-        files = _Files(folder)
+    def _load(self, run: int, folder: str, reading: "_Reading", seen: Mapping[str, float]) -> None:
+        place = Path(folder)
+        graph, durations = read_graph(place), {**read_durations(place), **seen}
+        files = _Files(place)
         paths = longest_paths(graph.edges, durations, files.size)
         left = steps_left(graph, durations, reading.targets, files.age)
-        if self._read.get(key) is reading:  # else the run has ended, or it is read again
-            self._expected[key].update(left)
-            self._paths[key] = {"": max(paths.values(), default=0.0), **paths}
-            self._left.append((key[0], left))
+        known = self._folders.get((run, folder))
+        if known and known.reading is reading:  # else the run has ended, or it is read again
+            known.expected.update(left)
+            known.paths = {"": max(paths.values(), default=0.0), **paths}
+            self._left.append((run, left))
 
 
 class WorkLeft:
