@@ -4,6 +4,9 @@ from pathlib import Path
 
 import click
 
+from stoker.cli.request import check_no_folder
+from stoker.model.errors import UsageError
+
 
 @click.command()
 @click.argument("pattern", default="", metavar="[PATTERN]")
@@ -22,7 +25,12 @@ def command(pattern: str, source: str, as_json: bool) -> None:
     from stoker.report.console import print_json, show
     from stoker.report.options import options_page
 
-    tree, found = options(Path(source), pattern)
+    try:
+        tree, found = options(Path(source), pattern)
+    except UsageError:
+        if pattern and source == ".":
+            check_no_folder([pattern], "a pattern")
+        raise
     if as_json:
         print_json([msgspec.to_builtins(o.option) | {"variable": o.variable} for o in found])
     else:

@@ -1,12 +1,14 @@
 """Flags of the declared settings, of features and of CMake options, and what they were set to."""
 
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stoker.model.errors import UsageError
+from stoker.model.errors import UnknownWordError, UsageError
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
 
 if TYPE_CHECKING:
@@ -20,7 +22,28 @@ _RECORDED = ("source", "mode", "isolation", "label")
 
 def variant_words(function: F) -> F:
     """Add the argument VARIANT, which may have several words; --variant says the same."""
-    return click.argument("words", nargs=-1, metavar="[VARIANT]...")(function)
+
+    @wraps(function)
+    def refuse_folders(words: tuple[str, ...], **options: Any) -> Any:
+        try:
+            return function(words=words, **options)
+        except UnknownWordError as error:
+            if error.text == " ".join(words):
+                check_no_folder(words, "a variant")
+            raise
+
+    return click.argument("words", nargs=-1, metavar="[VARIANT]...")(cast("F", refuse_folders))
+
+
+def check_no_folder(words: Sequence[str], what: str) -> None:
+    """Raise an error for a folder among words that mean something else, as in `stoker plan .`."""
+    for word in words:
+        if Path(word).is_dir():
+            context = click.get_current_context()
+            command = context.info_name if "source" in context.params else "plan"
+            others = [other for other in words if other != word]
+            hint = f"`stoker {command} {shlex.join([*others, '--source', word])}`"
+            raise UsageError(f"'{word}' is a folder, not {what}", hints=[hint])
 
 
 def request_options(*, source: bool = True) -> Callable[[F], F]:
@@ -69,20 +92,8 @@ def _flag(option: Declared) -> Callable[[F], F]:
     return click.option(option.flag, option.name, type=kind, metavar=metavar, help=option.help)
 
 
-def _refuse_folders(words: Iterable[str]) -> None:
-    """Raise an error for a folder among the words of a variant, as in `stoker plan .`."""
-    for word in words:
-        if word in (".", "..") or ("/" in word and Path(word).is_dir()):
-            command = click.get_current_context().info_name
-            raise UsageError(
-                f"'{word}' is a folder, not a variant",
-                hints=[f"`stoker {command} --source {word}`"],
-            )
-
-
 def read_request(arguments: dict[str, Any]) -> CommandLine:
     """Return the values of these flags and arguments."""
-    _refuse_folders(arguments.get("words", ()))
     if words := " ".join(arguments.get("words", ())):
         if other := arguments.get("variant"):
             hints = ["leave out --variant, or the words"]

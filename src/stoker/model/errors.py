@@ -52,6 +52,14 @@ class UsageError(StokerError):
     status = ExitStatus.USAGE
 
 
+class UnknownWordError(UsageError):
+    """A word of a variant means nothing; ``text`` is the whole variant."""
+
+    def __init__(self, message: str, *, text: str, hints: Iterable[str]):
+        super().__init__(message, hints=hints)
+        self.text = text
+
+
 class MissingError(StokerError):
     """This machine lacks something."""
 

@@ -20,7 +20,7 @@ from stoker.knowledge.cuda import cuda_archs, cuda_releases
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import decorations, generations, gpus
 from stoker.knowledge.platforms import platforms
-from stoker.model.errors import UsageError, nearest, unknown
+from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
 from stoker.model.machine import Machine
 from stoker.model.variant import (
     Backend,
@@ -256,7 +256,8 @@ def _unknown_words(text: str, words: list[str]) -> UsageError:
     if word in {mode.value for mode in linker_programs()}:
         hints = [f"a setting chooses the linker: --linker {word}"]
     message = f"unknown {'words' if named[1:] else 'word'} '{word}'{where}"
-    return UsageError(message, hints=[*hints, "`stoker variants` lists the words"])
+    hints.append("`stoker variants` lists the words")
+    return UnknownWordError(message, text=text, hints=hints)
 
 
 def _means(word: str) -> bool:

@@ -1,0 +1,53 @@
+"""A folder that is given in the place of words: the message names the option that takes it."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stoker.cli import command
+from stoker.model.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder contains folders, one of them with the name of a variant."""
+    for name in ("pytorch", "my tree", "cpu", "fleet"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "stoker.toml").write_text('[variants.fleet]\nvariant = "h1000"\n')
+    monkeypatch.chdir(tmp_path)
+
+
+def _error(*arguments: str) -> UsageError:
+    error = CliRunner().invoke(command, arguments).exception
+    assert isinstance(error, UsageError)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder", "hint"),
+    [
+        (("plan", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
+        (("plan", "./pytorch"), "./pytorch", "`stoker plan --source ./pytorch`"),
+        (("plan", "."), ".", "`stoker plan --source .`"),
+        (("plan", "h100", "pytorch"), "pytorch", "`stoker plan h100 --source pytorch`"),
+        (("plan", "my tree"), "my tree", "`stoker plan --source 'my tree'`"),
+        (("doctor", "pytorch"), "pytorch", "`stoker doctor --source pytorch`"),
+        (("variants", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
+    ],
+)
+def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], folder: str, hint: str) -> None:
+    error = _error(*arguments)
+    assert (error.message, error.hints) == (f"'{folder}' is a folder, not a variant", (hint,))
+
+
+def test_a_variant_may_have_the_name_of_a_folder() -> None:
+    assert CliRunner().invoke(command, ["variants", "cpu"]).exit_code == 0
+    assert "unknown word 'h1000'" in _error("variants", "fleet").message
+
+
+def test_a_folder_is_not_a_pattern_of_options() -> None:
+    error = _error("options", "pytorch")
+    assert error.message == "'pytorch' is a folder, not a pattern"
+    assert error.hints == ("`stoker options --source pytorch`",)
+    assert "not a source tree" in _error("options", "cudnn").message
