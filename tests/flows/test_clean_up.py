@@ -45,7 +45,7 @@ def test_clean_removes_the_builds_of_this_tree(stoker: Stoker, tree: Path, tmp_p
     assert "removed 1.0 MiB" in done.stderr
     assert not mine.exists()
     assert other.is_dir()
-    assert "there is nothing" in stoker("clean", "--yes", cwd=tree).stderr
+    assert "there is nothing to remove" in stoker("clean", "--yes", cwd=tree).stderr
 
 
 def test_clean_says_which_link_it_leaves_alone(stoker: Stoker, tree: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_clean_says_which_link_it_leaves_alone(stoker: Stoker, tree: Path, tmp_p
     done = stoker("clean", "--yes", cwd=tree, COLUMNS="300")
     assert done.returncode == 0
     assert f"left alone, a link of your own: {tree / 'build'} -> ../disk2" in done.stdout
-    assert "there is nothing" in done.stderr
+    assert "there is nothing to remove" in done.stderr
     assert (tree / "build/data").read_text() == "precious"
 
 

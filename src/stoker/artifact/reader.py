@@ -87,6 +87,8 @@ def open_file(path: Path, name: str | None = None) -> Iterator[FileReader]:
         raise unreadable(path, error) from error
     try:
         status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise unreadable(path, IsADirectoryError())
         if not stat.S_ISREG(status.st_mode):
             raise ArtifactError("not a regular file", file=name or str(path))
         yield FileReader(handle, size=status.st_size, file=name or str(path))

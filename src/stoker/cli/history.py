@@ -8,7 +8,7 @@ _FEW = 20  # steps that are shown without --all
 
 
 @click.command()
-@click.argument("run", type=click.IntRange(0, 2**62), metavar="[RUN]", required=False)
+@click.argument("run", metavar="[RUN]", required=False)
 @click.option("--all", "everything", is_flag=True, help="Show every step, not only the largest.")
 @click.option(
     "--step",
@@ -31,7 +31,7 @@ _FEW = 20  # steps that are shown without --all
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    run: int | None,
+    run: str | None,
     everything: bool,
     step: str | None,
     target: Path | None,
@@ -45,6 +45,8 @@ def command(
     stoker history 12
     stoker history 12 --step RegisterCUDA.cpp
     stoker history 12 --export build.json
+
+    RUN is a number from the list or the run folder of a build.
     """
     from stoker.flows import history
     from stoker.report.console import print_json, show
@@ -53,11 +55,11 @@ def command(
     from stoker.report.progress import summary_text
 
     if source is not None:
-        run, steps = history.import_trace(source)
-        click.echo(f"learned {steps} steps from {source} as run {run}", err=True)
+        learned, steps = history.import_trace(source)
+        click.echo(f"learned {steps} steps from {source} as run {learned}", err=True)
     elif run is None:
         if target is not None or step is not None:
-            raise click.UsageError("--export and --step need the id of a run: stoker history RUN")
+            raise click.UsageError("--export and --step need a run: stoker history RUN")
         runs = history.runs()
         print_json(runs) if as_json else show(runs_page(runs))
     elif target is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stoker.model.runs import RunSummary
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @setting_options(Group.GOVERN)
 @setting_options(Group.CHAIN)
 @click.option("--respect-jobs", is_flag=True, help="Use no more CPUs than -jN of the command says.")
@@ -78,7 +78,7 @@ def command(
         view.write(_write(Path(summary_file), finished.summary))
     quiet, in_ci = progress in ("quiet", "json"), ci_system(os.environ)
     diagnosis = None
-    if finished.status and (in_ci or not quiet):
+    if finished.status and not finished.interrupted and (in_ci or not quiet):
         diagnosis = _diagnosis(outputs, finished.summary)
     if diagnosis and not quiet:
         view.write(_cause(diagnosis, outputs, finished.summary))

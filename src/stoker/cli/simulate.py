@@ -102,9 +102,9 @@ def command(
 ) -> int:
     """Predict how long a measured build takes on another machine or under another policy.
 
-    RUN is a number from `stoker history`; TRACE is a file that `stoker history --export` wrote. All
-    combinations of the CPUs, memory sizes, workers and policies are simulated. The exit status is 1
-    if a step runs out of memory in a simulation.
+    RUN is a number from `stoker history` or the run folder of a build; TRACE is a file that
+    `stoker history --export` wrote. All combinations of the CPUs, memory sizes, workers and
+    policies are simulated. The exit status is 1 if a step runs out of memory in a simulation.
 
     \b
     stoker simulate 12 --cpus 16,64 --memory 64G,128G

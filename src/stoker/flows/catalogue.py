@@ -28,11 +28,9 @@ def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption,
         if wanted in option.name.casefold() or wanted in option.help.casefold()
     )
     if not found and tree.options:
-        near = nearest(pattern, {option.name for option in tree.options})
-        raise UsageError(
-            f"no option of {tree.name} contains '{pattern}'",
-            hints=[f"nearest: {', '.join(near)}"] if near else [],
-        )
+        near = ", ".join(nearest(pattern, {option.name for option in tree.options}))
+        hint = f"nearest: {near}" if near else "without a pattern, all options are listed"
+        raise UsageError(f"no option of {tree.name} contains '{pattern}'", hints=[hint])
     return tree, found
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stoker.flows.simulating import find_trace
+from stoker.flows.simulating import trace_of_run
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import UsageError, unreadable
@@ -18,20 +18,20 @@ def runs() -> tuple[Run, ...]:
         return history.runs()
 
 
-def summary_of(run: int) -> RunSummary | None:
+def summary_of(run: str) -> RunSummary | None:
     """Return the summary of a run; ``None`` if it has not ended or was imported."""
     with History() as history:
-        return history.find(str(run)).summary
+        return history.find(run).summary
 
 
-def attempts_of(run: int, step: str | None = None) -> tuple[Attempt, ...]:
+def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
     """Return the attempts of a run, largest peak first.
 
     With ``step``, part of a source or output name, return those of the matching steps in the order
     in which they started.
     """
     with History() as history:
-        found = history.attempts(history.find(str(run)).id)
+        found = history.attempts(history.find(run).id)
     if not found:
         raise UsageError(f"run {run} has no measured steps", hints=_RUNS)
     if step is None:
@@ -43,9 +43,9 @@ def attempts_of(run: int, step: str | None = None) -> tuple[Attempt, ...]:
     return matching
 
 
-def export(run: int, path: Path) -> int:
+def export(run: str, path: Path) -> int:
     """Write a run as a trace and return the number of its steps."""
-    trace = find_trace(str(run))
+    trace = trace_of_run(run)
     write_named(path, write_trace(trace))
     return len(trace.steps)
 

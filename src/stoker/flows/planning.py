@@ -7,7 +7,7 @@ from pathlib import Path
 from stoker.build.run_folder import fullest_build, run_name
 from stoker.machine.snapshot import read_machine
 from stoker.machine.tools import read_cmake_variables, read_toolbox
-from stoker.model.errors import MissingError, UsageError
+from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Estimate, Origin, Plan
@@ -72,12 +72,18 @@ def named_variant(text: str) -> Variant:
 
 def chosen_variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
     """Return the variant that the settings ask for, and the origin of each of its parts."""
-    return wanted_variant(
-        _said(chosen, "variant"),
-        parts={part: _said(chosen, part) for part in PARTS if part in chosen.values},
-        features=[(found.value, found.origin) for found in chosen.features],
-        machine=machine,
-    )
+    try:
+        return wanted_variant(
+            _said(chosen, "variant"),
+            parts={part: _said(chosen, part) for part in PARTS if part in chosen.values},
+            features=[(found.value, found.origin) for found in chosen.features],
+            machine=machine,
+        )
+    except UnknownWordError as error:
+        near = nearest(error.text, chosen.variants)
+        hints = [f"did you mean {' or '.join(near)} of stoker.toml?"] if near else []
+        hints.extend(error.hints)
+        raise UnknownWordError(error.message, text=error.text, hints=hints) from error
 
 
 def _said(chosen: UserOptions, option: str) -> tuple[str, Origin]:

@@ -26,6 +26,7 @@ class Finished(Value, frozen=True, kw_only=True):
     """The result of a run. ``summary`` is ``None`` if the governor died."""
 
     status: int
+    interrupted: bool  # a signal asked stoker to end the command
     summary: RunSummary | None
     unseen_cpu_seconds: float  # of programs without a launcher; 0 if it is little
 
@@ -52,7 +53,12 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
         # A hit of a cache and a compile on a worker cost CPU time here, and are no steps.
         spared = (summary and summary.cache_hits) or options.chain.distribute != "none"
         unseen = 0.0 if spared else _unseen(before, summary)
-        return Finished(status=status, summary=summary, unseen_cpu_seconds=unseen)
+        return Finished(
+            status=status,
+            interrupted=governed.stopped_by is not None,
+            summary=summary,
+            unseen_cpu_seconds=unseen,
+        )
 
 
 def jobs_of(command: Sequence[str]) -> int | None:

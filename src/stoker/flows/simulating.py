@@ -32,7 +32,7 @@ class SimulationOptions(Value, frozen=True, kw_only=True):
 def simulate_build(
     source: str, options: SimulationOptions
 ) -> tuple[Trace, tuple[SimulationResult, ...]]:
-    """Simulate a build. ``source`` is a trace file or the number of a run in the history."""
+    """Simulate a build. ``source`` is a trace file, the number of a run or its run folder."""
     trace = find_trace(source)
     steps = scattered(trace.steps, by=options.scatter, seed=_SEED)
     known = () if options.cold else trace.steps
@@ -63,20 +63,21 @@ def find_trace(source: str) -> Trace:
             return read_trace(path.read_bytes(), source)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    if run := whole_number(source, _MOST_DIGITS):
-        return _trace_of_run(run)
+    if path.is_dir() or whole_number(source, _MOST_DIGITS):
+        return trace_of_run(source)
     raise UsageError(
         f"there is no trace '{source}'",
         hints=["give a trace's file, or the number of a run in the history"],
     )
 
 
-def _trace_of_run(number: int) -> Trace:
+def trace_of_run(word: str) -> Trace:
+    """Return the steps of a run, which is given by its number or its run folder."""
     with History() as history:
-        run = history.find(str(number))
+        run = history.find(word)
         attempts = history.attempts(run.id)
     steps = tuple(attempt.record for attempt in attempts if attempt.outcome is Outcome.DONE)
     if not steps:
         hints = ["`stoker history` lists the runs"]
-        raise UsageError(f"run {number} has no measured steps", hints=hints)
+        raise UsageError(f"run {run.id} has no measured steps", hints=hints)
     return Trace(what=run.command, steps=steps)

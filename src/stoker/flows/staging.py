@@ -137,7 +137,8 @@ class Staging:
         edges = read_edges(self.route.build)
         targets = {output for edge in edges for output in edge.outputs}
         if target not in targets:
-            raise unknown("target", target, targets)
+            hint = f"`ninja -C {self.route.build} -t targets all` lists them"
+            raise unknown("target", target, targets, hint=hint)
         if generated := generated_sources(edges, target):
             self._ninja(BuildStage.CODEGEN, generated)
         self._ninja(BuildStage.COMPILE, (target,))

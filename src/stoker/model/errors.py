@@ -83,9 +83,14 @@ class StorageError(StokerError):
 
 
 def unreadable(path: Path, reason: OSError, *, hints: Iterable[str] = ()) -> StokerError:
-    """Return the error for an input file that cannot be read. A missing one is a usage error."""
+    """Return the error for an input file that cannot be read. A missing file and a folder are usage
+    errors.
+    """
     if isinstance(reason, FileNotFoundError):
         return UsageError(f"there is no file '{path}'", hints=[*hints] or ["check the path"])
+    if isinstance(reason, IsADirectoryError):
+        hints = [*hints] or ["name a file in it"]
+        return UsageError(f"'{path}' is a folder, not a file", hints=hints)
     return StorageError(f"cannot read {path}: {reason.strerror}", hints=hints)
 
 

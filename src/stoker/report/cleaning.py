@@ -49,6 +49,6 @@ def _age(seconds: float) -> str:
 def nothing_text(cleaning: Cleaning) -> str:
     """Return why there is nothing to remove."""
     if all(entry.link for entry in cleaning.spared):
-        return "there is nothing"
+        return "there is nothing to remove"
     kept = sum(entry.bytes for entry in cleaning.spared)
     return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

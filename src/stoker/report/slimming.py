@@ -22,7 +22,7 @@ def slim_page(report: SlimReport) -> RenderableType:
         if library.skipped_because
     ]
     parts += [Text.assemble(("note ", "cyan"), " ", note) for note in report.notes]
-    return Group(*parts, Text(_total(report), style="bold"))
+    return Group(*parts, *(Text(line, style="bold") for line in _total(report)))
 
 
 def slim_lines(report: SlimReport) -> str:
@@ -33,12 +33,15 @@ def slim_lines(report: SlimReport) -> str:
         if library.skipped_because
     ]
     lines += [f"note: {note}" for note in report.notes]
-    return "\n".join([*lines, _total(report)])
+    return "\n".join([*lines, *_total(report)])
 
 
-def _total(report: SlimReport) -> str:
-    share = f" ({100 * report.after / report.before:.0f} %)" if report.before else ""
-    return f"{size(report.before)} -> {size(report.after)}{share}"
+def _total(report: SlimReport) -> list[str]:
+    """Return the line with both sizes; none if there is no library to slim."""
+    if not report.before:
+        return []
+    share = f"{100 * report.after / report.before:.0f} %"
+    return [f"{size(report.before)} -> {size(report.after)} ({share})"]
 
 
 def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from stoker.model.errors import StorageError, UsageError, unknown
+from stoker.model.errors import UsageError, unknown, unreadable
 from stoker.model.value import Value, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, Kind
 from stoker.settings.prices import Prices, read_prices
@@ -83,7 +83,7 @@ def read_file(path: Path) -> SettingsFile:
         text = path.read_text(encoding="utf-8")
         content = tomllib.loads(checked_toml(text))
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UsageError("not UTF-8 text", where=path.name) from error
     except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting

@@ -40,6 +40,7 @@ class UserOptions(Value, frozen=True, kw_only=True):
     values: dict[str, OptionValue] = {}
     features: tuple[OptionValue, ...] = ()
     defines: dict[str, OptionValue] = {}
+    variants: tuple[str, ...] = ()  # the names in stoker.toml
 
     def text(self, name: str) -> str | None:
         found = self.values.get(name)
@@ -86,7 +87,7 @@ def gather(
     }
     chosen = UserOptions(values=values)
     if file:
-        chosen = _with_table(chosen, file.defaults)
+        chosen = replace(_with_table(chosen, file.defaults), variants=tuple(file.variants))
     chosen = _with_values(
         chosen,
         {

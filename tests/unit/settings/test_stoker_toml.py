@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.model.errors import ExitStatus, StokerError, StorageError, UsageError
+from stoker.model.errors import ExitStatus, StokerError, UsageError
 from stoker.settings.toml import FILE_NAME, Located, find_file, read_file, variant_names
 
 GOOD = """\
@@ -182,7 +182,7 @@ def test_not_utf_8(tmp_path: Path) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
     for path in (tmp_path / FILE_NAME, tmp_path / "absent.toml"):
-        with pytest.raises(StorageError, match="cannot read"):
+        with pytest.raises(UsageError, match=f"'{path}'"):
             read_file(path)
 
 

@@ -1,4 +1,4 @@
-"""A folder that is given in the place of words: the message names the option that takes it."""
+"""Arguments that cannot be right: the message says what is wrong and names the next step."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli import command
+from stoker.govern.history import History
 from stoker.model.errors import UsageError
 
 
@@ -44,6 +45,39 @@ def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], folder: str, hint
 def test_a_variant_may_have_the_name_of_a_folder() -> None:
     assert CliRunner().invoke(command, ["variants", "cpu"]).exit_code == 0
     assert "unknown word 'h1000'" in _error("variants", "fleet").message
+
+
+@pytest.mark.parametrize("name", ["plan", "variants"])
+def test_a_misspelt_variant_of_stoker_toml(name: str) -> None:
+    assert _error(name, "fleeet").hints[0] == "did you mean fleet of stoker.toml?"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["matrix cpu", "verify cpu", "package cpu --mode plain", "history --import cpu"],
+)
+def test_a_folder_is_not_a_file(line: str) -> None:
+    error = _error(*line.split())
+    assert (error.message, error.hints) == ("'cpu' is a folder, not a file", ("name a file in it",))
+
+
+def test_a_settings_file_that_is_missing() -> None:
+    assert _error("matrix", "nosuch.toml").message == "there is no file 'nosuch.toml'"
+
+
+def test_a_misspelt_option_of_run_is_not_a_command() -> None:
+    done = CliRunner().invoke(command, ["run", "--memry", "8G", "--", "true"])
+    assert done.exit_code == 2
+    assert "No such option '--memry'" in done.stderr
+    assert "--memory" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["history pytorch", "history 7", "history fleet --step a"])
+def test_a_run_that_the_history_lacks(line: str) -> None:
+    with History() as history:
+        history.start_run("ninja", "/build")
+    error = _error(*line.split())
+    assert error.message == f"the history has no run '{line.split()[1]}'"
 
 
 def test_a_folder_is_not_a_pattern_of_options() -> None:
