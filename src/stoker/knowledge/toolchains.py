@@ -40,6 +40,7 @@ class Kind(Row, frozen=True, kw_only=True):
     numbers: int = 0
     oldest: str | None = None
     because: str = ""
+    earlier: str = ""
     platforms: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()

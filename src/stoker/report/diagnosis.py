@@ -105,8 +105,9 @@ def _line(evidence: Evidence) -> Text:
 
 
 def _where(evidence: Evidence) -> str:
-    place = f"{evidence.file or 'line'}:{evidence.line}" if evidence.line else "measured"
-    return f"{place}: "
+    if not evidence.line:
+        return "measured: "
+    return f"{evidence.file}:{evidence.line}: " if evidence.file else f"line {evidence.line}: "
 
 
 def _fixes(fixes: Iterable[Fix]) -> Iterator[RenderableType]:

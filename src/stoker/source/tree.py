@@ -5,6 +5,7 @@ Reads; neither runs anything of the tree nor decides how it is built.
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -106,7 +107,8 @@ def _nothing_to_build(files: TreeFiles, package: Package, content: list[str]) ->
     more = ", ..." if len(visible) > 8 else ""
     hints = [_LOOKED_FOR, f"found: {', '.join(visible[:8])}{more}"]
     if package.front_end:
-        hints.append("this is a Python package without code for torch or CMake: use pip")
+        command = f"stoker run -- pip wheel {shlex.quote(str(files.root))}"
+        hints.append(f"this is a Python package without code for torch or CMake: `{command}`")
     below = [name for name in content if files.is_file(f"{name}/CMakeLists.txt")]
     if below:
         hints.append(_did_you_mean(files.root, below[:3]))

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.build.toolchain.request import constraints, parse, requirements
+from stoker.knowledge.failures import failures
 from stoker.knowledge.toolchains import kinds
 from stoker.model.errors import StokerError, UsageError
+
+# Without those that take the version from elsewhere: {torch} or $(python -c ...).
+_INSTALL = re.compile(r"stoker toolchain install ([\w.=-]+)(?![\w.={$-])")
 
 
 def test_a_bare_toolchain() -> None:
@@ -45,6 +49,7 @@ def test_a_set_stands_for_its_members() -> None:
         ("cuda", [], "which cuda?", ""),
         ("cuda==13", [], "which cuda?", ""),
         ("cuda==12.8", [], "no nvcc", "cuda==13.0"),
+        ("cuda==12.8", [], "no nvcc", "conda install -c nvidia/label/cuda-12.8.0 cuda-toolkit"),
         ("cuda==11.8", [], "no nvcc", "cuda==13.0"),
         ("cuda==13.0", ["cubals"], "unknown component of cuda", "cublas"),
         ("cuda==13.0", ["cublas==13"], "follows from that of cuda", "--with cublas"),
@@ -57,6 +62,14 @@ def test_what_cannot_be_asked_for(words: str, wanted: list[str], message: str, h
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         parse(words, wanted)
     assert hint in " ".join(caught.value.hints)
+
+
+def test_fixes_of_causes_install_what_can_be_installed() -> None:
+    commands = [c for cause in failures().values() for fix in cause.fix for c in fix.commands]
+    named = [found[1] for c in commands if (found := _INSTALL.search(c))]
+    assert "cmake==3.31.6" in named
+    for words in named:
+        parse(words)
 
 
 @given(st.text(), st.lists(st.text()))

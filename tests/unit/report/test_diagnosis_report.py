@@ -42,6 +42,7 @@ def test_a_finding_has_evidence_fix_echoes_and_links() -> None:
 
 def test_an_unknown_one_says_so_and_shows_the_error() -> None:
     text = printed(page(of_log("a.cpp:1:2: error: what\n")))
+    assert "  line 1: a.cpp:1:2: error: what" in text
     assert "unknown" in text
     assert "build.log:1: a.cpp:1:2: error: what" in text
 

@@ -191,6 +191,7 @@ def test_a_folder_that_is_none() -> None:
 def test_a_plain_python_package(tmp_path: Path) -> None:
     _, hints = refused(make(tmp_path, setup__py="from setuptools import setup\nsetup()"))
     assert "a Python package without code for torch or CMake" in hints
+    assert "`stoker run -- pip wheel " in hints
 
 
 def test_the_folder_above(tmp_path: Path) -> None:

@@ -94,9 +94,12 @@ def _check_version(kind: str, version: str | None) -> None:
         example = f"{kind}=={row.oldest}"
         raise UsageError(f"which {kind}? Name its major and minor version, as in {example}")
     if version and row.oldest and read_version(version) < read_version(row.oldest):
+        request = ToolchainRequest(kind=kind, version=version)
+        hints = [f"the nearest that works: stoker toolchain install {kind}=={row.oldest}"]
+        if row.earlier:
+            hints.append(f"conda has earlier versions: {request.filled(row.earlier)}")
         raise UsageError(
-            f"{kind} {version} cannot be made from the package index: {row.because}",
-            hints=[f"the nearest that works: stoker toolchain install {kind}=={row.oldest}"],
+            f"{kind} {version} cannot be made from the package index: {row.because}", hints=hints
         )
 
 
