@@ -42,9 +42,13 @@ def test_a_finding_has_evidence_fix_echoes_and_links() -> None:
 
 def test_an_unknown_one_says_so_and_shows_the_error() -> None:
     text = printed(page(of_log("a.cpp:1:2: error: what\n")))
-    assert "  line 1: a.cpp:1:2: error: what" in text
     assert "unknown" in text
     assert "build.log:1: a.cpp:1:2: error: what" in text
+
+
+def test_a_line_of_standard_input_has_no_file() -> None:
+    text = printed(page(diagnose(read_log(BytesIO(b"a.cpp:1:2: error: what\n")))))
+    assert "  line 1: a.cpp:1:2: error: what" in text
 
 
 def test_brackets_of_a_log_are_no_markup() -> None:
