@@ -15,7 +15,7 @@ def main() -> int:
     import click
 
     from stoker.cli import command
-    from stoker.model.errors import ExitStatus, StokerError, Terminated
+    from stoker.model.errors import ExitStatus, OutputClosed, StokerError, Terminated
     from stoker.outside import console
 
     console.prepare()
@@ -36,8 +36,7 @@ def main() -> int:
     except Terminated as ended:
         sys.stderr.write("\nstoker: interrupted\n")
         return ended.status
-    except BrokenPipeError:
-        # The reader of our output has exited (`stoker options | head`), which is no error.
+    except OutputClosed:
         return ExitStatus.OK
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:

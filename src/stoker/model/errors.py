@@ -31,6 +31,16 @@ class Terminated(SystemExit):
         super().__init__(self.status)
 
 
+class OutputClosed(SystemExit):
+    """The reader of our output has exited (`stoker options | head`), which is no error.
+
+    It is not a BrokenPipeError, because click and rich turn that into status 1.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ExitStatus.OK)
+
+
 class StokerError(Exception):
     """An error with a next step. ``where`` is a place such as ``stoker.toml:12``."""
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from stoker.model.errors import StorageError
+from stoker.model.errors import OutputClosed, StorageError
 
 _ESCAPED = "stoker-escaped"
 _BLOCKS = range(0x2580, 0x25A0)  # characters that bars are made of
@@ -69,15 +69,15 @@ def _text(stream: Any, kind: type[io.FileIO]) -> io.TextIOWrapper:
 class _Output(io.FileIO):
     """Raises an error for the first write that fails and drops the rest, also when Python ends."""
 
-    problem: Exception | None = None
+    problem: BaseException | None = None
 
     def write(self, data: Any) -> int:
         if self.problem or not data:
             return len(data)
         try:
             return super().write(data)
-        except BrokenPipeError as error:
-            self.problem = error
+        except BrokenPipeError:
+            self.problem = OutputClosed()
         except OSError as error:
             self.problem = StorageError(f"cannot write the output: {error.strerror}")
         raise self.problem
