@@ -39,12 +39,25 @@ def main() -> int:
     except OutputClosed:
         return ExitStatus.OK
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        # An argument that was tried as a file name and is too long for one.
+        return _refused(error)
+    return status
+
+
+def _refused(error: OSError) -> int:
+    """Print why the system refuses a name that the user gave; return the exit status. Raise any
+    other error, which is a bug.
+    """
+    from stoker.model.errors import ExitStatus, StorageError
+    from stoker.report import error_text
+
+    if error.errno == errno.ENAMETOOLONG:
         sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
         return ExitStatus.USAGE
-    return status
+    if isinstance(error, PermissionError) and error.filename:
+        reason = StorageError(f"cannot access {error.filename}: {error.strerror}")
+        sys.stderr.write(error_text(reason))
+        return ExitStatus.STORAGE
+    raise error
 
 
 if __name__ == "__main__":

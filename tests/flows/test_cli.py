@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,24 @@ def test_a_closed_pipe_is_no_error(line: str) -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "line", ["plan --source .", "plan ./x", "build .", "verify .", "graph .", "publish ./x --to i"]
+)
+def test_a_folder_that_must_not_be_read(
+    tmp_path: Path, need: Callable[[str], str], line: str
+) -> None:
+    secret = tmp_path / "theirs"
+    secret.mkdir(mode=0o000)
+    words = [str(Path(sys.executable).with_name("stoker")), *line.replace(".", "theirs").split()]
+    if os.geteuid() == 0:  # root may read everything, except without its capabilities
+        words = [need("setpriv"), "--bounding-set=-all", "--inh-caps=-all", *words]
+        os.chown(secret, 65534, -1)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith("stoker: cannot ")
+    assert done.stderr.endswith("Permission denied\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("place", type=click.Path(path_type=Path), default=Path(), metavar="[FOLDER]")
+@click.argument(
+    "place", type=click.Path(path_type=Path, readable=False), default=Path(), metavar="[FOLDER]"
+)
 @click.option("--targets", "everything", is_flag=True, help="List every target and step.")
 @click.option("--impact", metavar="FILE", help="List what a change to FILE rebuilds.")
 @click.option(

@@ -25,7 +25,7 @@ _FEW = 20  # steps that are shown without --all
 @click.option(
     "--import",
     "source",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Learn from a trace that was exported on another machine.",
 )

@@ -7,7 +7,7 @@ import click
 
 
 @click.command()
-@click.argument("wheel", type=click.Path(path_type=Path), metavar="WHEEL")
+@click.argument("wheel", type=click.Path(path_type=Path, readable=False), metavar="WHEEL")
 @click.option(
     "--mode",
     type=click.Choice(["pypi", "bundle", "plain"]),

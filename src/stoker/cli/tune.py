@@ -13,7 +13,9 @@ _OTHERS = tuple(name for name in OPTIONS if name not in _SETTINGS)
 
 
 @click.command()
-@click.argument("place", type=click.Path(path_type=Path), default=Path(), metavar="[BUILD]")
+@click.argument(
+    "place", type=click.Path(path_type=Path, readable=False), default=Path(), metavar="[BUILD]"
+)
 @click.option(
     "--steps", type=click.IntRange(1, 100), default=6, help="Compiles to measure. Default: 6."
 )

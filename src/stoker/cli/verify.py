@@ -8,7 +8,7 @@ from stoker.model.errors import ExitStatus
 
 
 @click.command()
-@click.argument("wheel", type=click.Path(path_type=Path))
+@click.argument("wheel", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--variant",
     metavar="VARIANT",
