@@ -299,6 +299,8 @@ def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     project.change("c10/Device.cpp", "return 1", "return 2")
     changed = project.built()
     assert changed.compiled() == ["Device.cpp"]
+    assert "Linking" in changed.log("compile")
+    assert "Linking" not in changed.log("wheel")
     with zipfile.ZipFile(changed.wheel) as archive:
         archive.extractall(tmp_path / "installed")
     words = [sys.executable, "-c", "import torch; print(torch.add(1, 2))"]

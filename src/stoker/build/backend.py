@@ -64,8 +64,14 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
 
 
 def clear_copies(build: Path) -> None:
-    """Delete copies and links of setuptools, which treats an existing file as complete."""
-    for pattern in ("lib", "lib.*", "bdist.*"):
+    """Delete copies and links of setuptools, which treats an existing file as complete.
+
+    If CMake builds in the same folder, ``lib`` has its libraries, and ninja would link them again.
+    """
+    patterns = ["lib.*", "bdist.*"]
+    if not (build / "CMakeCache.txt").exists():
+        patterns.append("lib")
+    for pattern in patterns:
         for folder in build.glob(pattern):
             rmtree(folder, ignore_errors=True)
 

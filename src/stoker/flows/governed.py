@@ -28,7 +28,7 @@ from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
-from stoker.machine.counters import KillCounter, read_written
+from stoker.machine.counters import KillCounter, read_written, written_since
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
@@ -197,9 +197,8 @@ class Session:
 
     def finish(self, status: int) -> RunSummary | None:
         """Return the summary; ``None`` if the governor died or there is none."""
-        use, before, after = self._cache_use(), self._written, read_written()
+        use, written = self._cache_use(), written_since(self._written)
         hits = use.total.hits if use else 0
-        written = None if before is None or after is None else after - before
         for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
             self._local.hear(event)
             self._show(event)

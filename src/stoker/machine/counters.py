@@ -48,6 +48,14 @@ def read_written() -> int | None:
         return None
 
 
+def written_since(before: int | None) -> int | None:
+    """Return the bytes written since an earlier count. A process that deletes what others wrote
+    lowers the count.
+    """
+    now = read_written()
+    return None if before is None or now is None else max(0, now - before)
+
+
 def parse_written(text: str) -> int | None:
     counters = {name: int(digits) for name, digits in _COUNTER.findall(text)}
     if "write_bytes" not in counters:

@@ -17,11 +17,12 @@ MIB = 1 << 20
 # In a child of a child, as compilers are, and not in our own process, which others may share.
 WRITER = """
 import os, subprocess, sys
-from stoker.machine.counters import read_written
+from stoker.machine.counters import read_written, written_since
+open({path!r} + ".before", "wb").write(bytes(1 << 20))
 before = read_written()
 code = "f = open({path!r}, 'wb'); f.write(bytes(32 << 20)); f.close(); {then}"
 subprocess.run(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], check=True)
-print(read_written() - before)
+print(written_since(before))
 """
 
 
@@ -50,6 +51,12 @@ def test_what_never_reached_the_disk_does_not_count(disk: Path) -> None:
     assert written(path, f"import os; os.unlink({str(path)!r})") < 16 * MIB
 
 
+def test_a_process_that_deletes_what_others_wrote_has_written_nothing(disk: Path) -> None:
+    other = disk / "other"
+    other.write_bytes(bytes(64 * MIB))
+    assert 0 <= written(disk / "file", f"import os; os.unlink({str(other)!r})") < 33 * MIB
+
+
 @pytest.mark.usefixtures("disk")
 def test_memory_is_no_disk() -> None:
     memory = Path("/dev/shm")
@@ -60,6 +67,7 @@ def test_memory_is_no_disk() -> None:
         assert written(path) < MIB
     finally:
         path.unlink()
+        Path(f"{path}.before").unlink(missing_ok=True)
 
 
 def test_counters() -> None:
