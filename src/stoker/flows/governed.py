@@ -201,7 +201,8 @@ class Session:
         hits = use.total.hits if use else 0
         for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
             self._local.hear(event)
-            self._show(event)
+            if not isinstance(event, Overview):  # the summary says more
+                self._show(event)
         for text in self._local.texts():
             self._show(Warned(at=time.monotonic() - self._began, text=text))
         self._tell_ungoverned()

@@ -278,9 +278,12 @@ def status_line(view: Overview) -> str:
 
 
 def progress_line(view: Overview, width: float) -> str:
-    """Return stage, steps that are done, and the time left."""
-    left = "time left unknown" if view.done < view.total else ""
-    if view.seconds_left is not None:
+    """Return stage, steps that are done, and the time left: none if no step runs or waits, because
+    commands without steps, such as those that make a wheel, take time that nobody knows.
+    """
+    active = bool(view.running or view.waiting)
+    left = "time left unknown" if active and view.done < view.total else ""
+    if active and view.seconds_left is not None:
         left = f"{duration(view.seconds_left)} left"
     stage, done = view.stage or "build", f"{view.done} of {view.total} done"
     repeats = f"{view.repeats} repeated" if view.repeats else ""

@@ -114,6 +114,11 @@ def test_progress_line() -> None:
     }
 
 
+def test_no_time_is_left_of_steps_if_none_runs_or_waits() -> None:
+    view = replace(FULL, running=(), waiting=0, waits={}, repeats=0, cache_hits=0)
+    assert progress_line(view, 200) == "compile  [#######.............]  412 of 1215 done"
+
+
 def test_memory_line() -> None:
     assert memory_line(overview(), 200) == (
         "memory  [#####...............]  2.0 GiB of 8.0 GiB  0 running, 30 queued"
