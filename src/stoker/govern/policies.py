@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
-from itertools import chain, dropwhile
+from itertools import dropwhile
 from math import inf
 
 from msgspec.structs import replace
@@ -51,8 +51,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     If CPUs are idle because steps wait for memory, it lets steps run in a mode that needs less
     memory and more time. A step that would not fit alone runs in the mildest mode in which it does.
-    If memory suffices even for the largest steps at once, or no step waits for it, steps run in a
-    mode that needs more of it and less time, as far as it fits.
+    If no step waits for memory, steps run in a mode that needs more of it and less time, as far as
+    it fits.
     If too few steps are left for all CPUs, the longest ones use several, as far as memory allows.
     """
 
@@ -167,13 +167,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return state.limit * (1 - self.cushion) - state.other_usage
 
     def _modes(self, state: State, admitted: Sequence[int]) -> dict[int, ModeChoice]:
-        """Return the modes of the steps that do not run as they ask."""
-        requests = [request for request in state.waiting if request.id in admitted]
-        chosen = {each.id: choice for each in requests if (choice := self._mode(state, each))}
-        faster = [each.id for each in requests if each.id not in chosen and _gains(each)]
-        if faster and self._has_plenty(state):
-            chosen |= dict.fromkeys(faster, _FAST)
-        return chosen
+        """Return the modes of the steps that should save memory."""
+        requests = (request for request in state.waiting if request.id in admitted)
+        return {each.id: choice for each in requests if (choice := self._mode(state, each))}
 
     def _mode(self, state: State, request: Request) -> ModeChoice | None:
         """Return the mode in which the step should save memory now, if it should."""
@@ -193,13 +189,6 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if state.contention > self.memory_bound and _memory_seconds(best) < worthwhile:
             return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND)
         return None
-
-    def _has_plenty(self, state: State) -> bool:
-        """Return whether memory is idle: as many steps as there are CPUs fit, even if the largest
-        ones meet and each takes as much as a mode can make it take.
-        """
-        requests = chain(state.waiting, (step.request for step in state.running))
-        return sum(nlargest(state.cpus, map(_most, requests))) <= self._room(state)
 
     def _fits_alone(self, state: State, request: Request, effect: ModeEffect) -> bool:
         return request.in_mode(effect.mode).prediction.peak <= self._room(state)
@@ -362,12 +351,6 @@ def _gains(request: Request) -> bool:
     unclear = request.ooms or request.preemptions or _of_unknown_size(request)
     effects = () if unclear else request.effects
     return any(each.mode is Mode.FAST and each.seconds < _GAIN for each in effects)
-
-
-def _most(request: Request) -> float:
-    """Return the most memory that the step needs in any mode."""
-    factors = (each.memory for each in request.effects) if request.mode is Mode.DEFAULT else ()
-    return request.prediction.high * max(factors, default=1.0)
 
 
 def _of_unknown_size(request: Request) -> bool:

@@ -374,7 +374,7 @@ class Reason(StrEnum):
     LONG_PAUSE = "long-pause"  # it was paused too long, so its memory is given to others
     OOM = "out-of-memory"  # the kernel killed it
     MEMORY_BOUND = "memory-bound"  # CPUs are idle because steps wait for memory
-    IDLE_MEMORY = "idle-memory"  # all steps that can run at once fit, whatever they need
+    IDLE_MEMORY = "idle-memory"  # no step waits for memory, and more of it is free
     TOO_LARGE = "too-large"  # by default it would not fit even alone
     IDLE_CPUS = "idle-cpus"  # too few steps are left to keep all CPUs busy
     REFUSED = "refused"  # the compiler does not know the options of the mode
