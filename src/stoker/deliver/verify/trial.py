@@ -97,7 +97,15 @@ class _Trial:
             if name not in _OUTSIDE and not name.startswith("PYTHON")
         }
         path = f"{self._python.parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
-        self._environment = {**kept, "PATH": path, "TORCH_EXTENSIONS_DIR": str(folder / "built")}
+        # pip and compilers that are killed leave their temporary files.
+        temporary = folder / "tmp"
+        temporary.mkdir()
+        self._environment = {
+            **kept,
+            "PATH": path,
+            "TORCH_EXTENSIONS_DIR": str(folder / "built"),
+            "TMPDIR": str(temporary),
+        }
 
     def install(self, wheel: Path, python: str) -> Finding:
         made = self._run([python, "-m", "venv", self._folder / "environment"], _STEP_TIMEOUT_S)
