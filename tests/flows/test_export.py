@@ -182,6 +182,12 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
     assert (folder / "Dockerfile").read_text() == files[0]["text"]
 
 
+@pytest.mark.parametrize("form", ["slurm", "nix", "flox"])
+def test_a_file_without_an_image_needs_none_to_be_known(stoker: Stoker, form: str) -> None:
+    done = stoker("export", form, SOURCE, "--variant", "cuda-sm90")
+    assert (done.returncode, "sm90" in done.stdout) == (0, True), done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -196,7 +202,8 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
         (["dockerfile", SOURCE, "--variant", "cpu", "--memory", "much"], "no amount of memory"),
         (["dockerfile", SOURCE, "--variant", "cpu", "--hours", "0"], "--hours"),
         (["nix", SOURCE, "--variant", "cpu-eigen"], "nixpkgs cannot"),
-        (["nix", SOURCE, "--variant", "vulkan", "--image", "a"], "nixpkgs does not"),
+        (["nix", SOURCE, "--variant", "vulkan"], "nixpkgs does not"),
+        (["slurm", SOURCE, "--variant", "cpu", "--image", "a"], "--image is not for slurm"),
         (["dockerfiles", SOURCE, "--variant", "cpu"], "dockerfile"),
         (["compose", SOURCE, "--variant", "cpu"], "--cluster distcc"),
         (["nix", "--cluster", "distcc"], "--cluster is for kubernetes, slurm, compose"),

@@ -1,13 +1,17 @@
 """The documentation agrees with the code: commands, settings, statuses, links, file names."""
 
 import re
+import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 
 from stoker.cli import COMMANDS
+from stoker.cli import command as stoker_command
 from stoker.model.errors import ExitStatus
 from stoker.settings.declared import OPTIONS
 
@@ -25,6 +29,43 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     assert [name for name in COMMANDS if f"stoker {name}" not in text] == []
+
+
+def _commands(text: str) -> list[str]:
+    """Return the commands of stoker in a text, without comments and what the shell adds."""
+    lines = re.findall(r"^\s*(?:\$ )?(stoker .*)$", text, re.MULTILINE)
+    return [re.split(r"\s{2,}|\s(?:#|\||>>?|&&)\s", line)[0] for line in lines]
+
+
+def _parsed(line: str) -> click.Context:
+    """Parse a command as the command line does, and run nothing."""
+    context = click.Context(stoker_command)
+    line = re.sub(r"\$\(.*\)", "13.0", line)  # what another command prints
+    words = [word for word in shlex.split(line)[1:] if word != "-v"]
+    while isinstance(context.command, click.Group):
+        name, found, words = context.command.resolve_command(context, words)
+        assert found is not None
+        context = found.make_context(name, words, parent=context)
+        words = [*context._protected_args, *context.args]
+    return context
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_the_pages_have_arguments_that_exist(page: Path) -> None:
+    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL)
+    for line in _commands("\n".join(blocks)):
+        with suppress(click.exceptions.Exit):  # of --help
+            _parsed(line)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_examples_that_work(name: str) -> None:
+    command = stoker_command.get_command(click.Context(stoker_command), name)
+    assert command is not None
+    lines = _commands((command.help or "").replace("bash:  ", ""))
+    assert lines
+    for line in lines:
+        assert _parsed(line).command_path.split()[0] == name
 
 
 def test_the_architecture_names_files_that_exist() -> None:

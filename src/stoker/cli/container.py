@@ -16,7 +16,13 @@ _ENGINE = click.option(
 
 @click.group()
 def command() -> None:
-    """List, enter and remove containers that `stoker build --container --keep` has kept."""
+    """List, enter and remove containers that `stoker build --container --keep` has kept.
+
+    \b
+    stoker container list
+    stoker container shell stoker-pytorch-d1f1a6
+    stoker container rm --all
+    """
 
 
 @command.command("list", short_help="List the containers.")

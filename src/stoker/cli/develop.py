@@ -26,6 +26,10 @@ from stoker.settings.declared import Group
 def command(**options: Any) -> None:
     """Build SOURCE, or the current folder, and install it in editable mode.
 
+    \b
+    stoker develop pytorch --variant cpu
+    stoker develop --linker auto
+
     After a change, the same command compiles what has changed and links. A CMake project without
     Python is compiled and stays in its build folder.
     """

@@ -31,7 +31,13 @@ class _Group(click.Group):
 
 @click.group(cls=_Group)
 def command() -> None:
-    """Install compilers and build tools from the package index, without root."""
+    """Install compilers and build tools from the package index, without root.
+
+    \b
+    stoker toolchain install cuda==13.0
+    stoker toolchain list
+    stoker toolchain remove cuda-13.0
+    """
 
 
 @command.command(short_help="Install a toolchain.")

@@ -34,6 +34,7 @@ from stoker.settings.user_options import UserOptions, read_user_options
 _PYTHON = "3.12"  # where the variant names none
 _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
 _CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
+_WITHOUT_IMAGE = (ExportFormat.SLURM, ExportFormat.NIX, ExportFormat.FLOX)
 _EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
 
 
@@ -87,7 +88,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         requirement=wanted.requirement,
         size=wanted.size,
         jobs=tuple(
-            _job(planned, [source, *_defines(one)], wanted.image)
+            _job(planned, [source, *_defines(one)], _image(wanted, planned))
             for planned, one in zip(plans, requests, strict=True)
         ),
     )
@@ -166,21 +167,31 @@ def _portable(named: Named) -> str:
     return named.shown
 
 
-def _job(planned: Plan, words: list[str], image: str | None) -> ExportJob:
+def _image(wanted: ExportWanted, planned: Plan) -> str:
+    """Return the builder image of a job; nothing for a format that uses none."""
+    if wanted.format in _WITHOUT_IMAGE:
+        if wanted.image:
+            raise UsageError(f"--image is not for {wanted.format}: its file uses no image")
+        return ""
     variant, platform = planned.variant, planned.platform
+    usual = builder_image(planned.recipe, platform.cpu, variant.backend, variant.toolkit)
+    if found := wanted.image or usual:
+        return _checked_image(found)
+    raise UsageError(
+        f"no builder image is known for {planned.name} on {platform}",
+        hints=["name one with --image", "a CUDA variant needs a version, such as cu130-sm90"],
+    )
+
+
+def _job(planned: Plan, words: list[str], image: str) -> ExportJob:
+    variant = planned.variant
     python = variant.python or _PYTHON
-    found = image or builder_image(planned.recipe, platform.cpu, variant.backend, variant.toolkit)
-    if found is None:
-        raise UsageError(
-            f"no builder image is known for {planned.name} on {platform}",
-            hints=["name one with --image", "a CUDA variant needs a version, such as cu130-sm90"],
-        )
     name = variant_name(replace(variant, platform=None))
     return ExportJob(
         plan=planned,
         name=name,
         command=("stoker", "build", *words, "--variant", name),
-        image=_checked_image(found),
+        image=image,
         folders=tuple(f"/opt/python/{_tag(version)}/bin" for version in _pythons(python)),
         python=python,
     )

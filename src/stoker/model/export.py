@@ -19,7 +19,9 @@ class ExportFormat(StrEnum):
 
 
 class ExportJob(Value, frozen=True, kw_only=True):
-    """One variant to build. ``image`` holds its compilers, ``folders`` are added to PATH there."""
+    """One variant to build. ``image`` holds its compilers, ``folders`` are added to PATH there.
+    A format that uses no image has an empty name.
+    """
 
     plan: Plan
     name: str  # of the variant, without the platform: the builder has it

@@ -234,7 +234,10 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
         store.remove(str(tmp_path))
     with pytest.raises(UsageError, match="unknown toolchain") as caught:
         store.remove("ninja-1.12")
-    assert caught.value.hints == ("did you mean ninja-1.13?",)
+    assert caught.value.hints == (
+        "did you mean ninja-1.13?",
+        "`stoker toolchain list` lists them",
+    )
     store.remove(str(into))
     store.remove("ninja==1.13")
     assert not into.exists()

@@ -59,7 +59,8 @@ def remove(word: str) -> Toolchain:
     named = root() / word.strip().replace("==", "-")
     path = (named if read_toolchain(named) else Path(word)).resolve()
     if not path.exists():
-        raise unknown("toolchain", word, [toolchain.name for toolchain in installed()])
+        hint = "`stoker toolchain list` lists them"
+        raise unknown("toolchain", word, [each.name for each in installed()], hint=hint)
     toolchain = _found(path)
     files.remove_whole(path)
     sweep(path.parent, path.name)
