@@ -279,7 +279,7 @@ def status_line(view: Overview) -> str:
 
 def progress_line(view: Overview, width: float) -> str:
     """Return stage, steps that are done, and the time left: none if no step runs or waits, because
-    commands without steps, such as those that make a wheel, take time that nobody knows.
+    commands without steps, such as those that make a wheel, take an unknown time.
     """
     active = bool(view.running or view.waiting)
     left = "time left unknown" if active and view.done < view.total else ""
