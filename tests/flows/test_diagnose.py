@@ -199,6 +199,17 @@ def test_a_run_folder_is_read_by_its_failed_stage(stoker: Stoker, tmp_path: Path
     assert found["findings"][0]["evidence"][0]["file"] == "2-compile.log"
 
 
+def test_a_run_folder_without_a_failed_stage_shows_the_recorded_error(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    stages = [{"stage": "verify", "end": "done", "seconds": 1.0, "log": "7-verify.log"}]
+    record = {"stages": stages, "error": "mill.whl is the wheel of another variant"}
+    (tmp_path / "record.json").write_bytes(msgspec.json.encode(record))
+    done = stoker("diagnose", str(tmp_path))
+    assert done.returncode == 1
+    assert "record.json: mill.whl is the wheel of another variant" in done.stdout
+
+
 def test_a_run_folder_with_a_broken_record_is_read_all_the_same(
     stoker: Stoker, tmp_path: Path
 ) -> None:

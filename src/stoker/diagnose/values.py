@@ -20,7 +20,9 @@ class Line(Value, frozen=True, kw_only=True):
 
 
 class Evidence(Value, frozen=True, kw_only=True):
-    """``line`` counts from 1; it is 0 for what was measured. ``file`` is empty for stdin."""
+    """``line`` counts from 1; it is 0 for what was measured, or recorded in a ``file``. ``file`` is
+    empty for stdin.
+    """
 
     line: int
     text: str

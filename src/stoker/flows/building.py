@@ -14,6 +14,7 @@ from stoker.build.acquire.store import acquired
 from stoker.build.run_folder import RunFolder, run_name
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
+from stoker.deliver.package.identity import new_version
 from stoker.flows.diagnosing import excerpt
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
@@ -79,6 +80,8 @@ def build(
     ``apart`` keeps the folders of builds apart that differ in more than the variant.
     """
     check_writable(Path(request.out))
+    if request.label != "auto":
+        new_version("0", request.label)  # refuses an invalid label
     with ExitStack() as stack:
         source = stack.enter_context(acquired(request.source, tag=request.tag, say=watcher.say))
         for note in source.notes:

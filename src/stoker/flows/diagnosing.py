@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
+from stoker.build.run_folder import RECORD
 from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.parameters import parameters
 from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import Diagnosis
+from stoker.diagnose.values import Diagnosis, Evidence, Status
 from stoker.diagnose.verdict import diagnose, first_error, merged
 from stoker.flows.kept_output import OutputFile, opened
 from stoker.govern.history import History
@@ -31,6 +34,7 @@ class _Record(Value, frozen=True, kw_only=True):
 
     stages: tuple[StageResult, ...] = ()
     summary: RunSummary | None = None
+    error: str | None = None
 
 
 def diagnose_what(what: str, run: str | None = None) -> Diagnosis:
@@ -63,7 +67,12 @@ def diagnose_folder(folder: Path) -> Diagnosis:
     if not logs and not record.stages:
         raise UsageError(f"no *.log in {folder}", hints=_HINTS)
     diagnosis = merged([_of_file(log, facts) for log in logs])
-    return with_measured(diagnosis, of_summary(record.summary), facts)
+    diagnosis = with_measured(diagnosis, of_summary(record.summary), facts)
+    if record.error and not (diagnosis.findings or diagnosis.unexplained):
+        # The build failed between its stages.
+        error = Evidence(line=0, text=redact(record.error), file=RECORD)
+        return replace(diagnosis, status=Status.UNKNOWN, unexplained=(error,))
+    return diagnosis
 
 
 def diagnose_outputs(outputs: tuple[OutputFile, ...], summary: RunSummary | None) -> Diagnosis:
@@ -110,7 +119,7 @@ def _failed_logs(folder: Path, record: _Record) -> Iterator[Path]:
 
 
 def _record(folder: Path) -> _Record:
-    record = read_json(folder / "record.json", _Record)
+    record = read_json(folder / RECORD, _Record)
     return record or _Record(summary=read_json(folder / "summary.json", RunSummary))
 
 

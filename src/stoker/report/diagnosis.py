@@ -17,7 +17,7 @@ def page(diagnosis: Diagnosis) -> RenderableType:
     if diagnosis.status is Status.NOTHING_FAILED:
         return Text(f"Nothing failed; lines read: {diagnosis.lines}.")
     parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
-    if diagnosis.unexplained:
+    if diagnosis.status is Status.UNKNOWN:
         parts += _unexplained(diagnosis.unexplained)
     return Group(*parts)
 
@@ -89,8 +89,9 @@ def _finding(finding: FoundCause) -> Iterator[RenderableType]:
 def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
     head = "It failed, and the cause is unknown. The first error:"
     tail = "`stoker explain` lists the known causes; docs/how-to/add-a-cause.md adds one."
-    if all(evidence.line == 0 for evidence in lines):
-        head = "It failed. Its output, which would tell why, was not kept. What was measured:"
+    if all(evidence.line == 0 and not evidence.file for evidence in lines):
+        head = "It failed. Its output, which would tell why, was not kept."
+        head += " What was measured:" if lines else ""
         tail = "`stoker diagnose LOG --run N` joins both, where a log is left."
     shown = [_indented(_line(evidence)) for evidence in lines]
     return [Text(head, style="bold"), *shown, Text(tail, style="dim")]
@@ -106,7 +107,7 @@ def _line(evidence: Evidence) -> Text:
 
 def _where(evidence: Evidence) -> str:
     if not evidence.line:
-        return "measured: "
+        return f"{evidence.file or 'measured'}: "
     return f"{evidence.file}:{evidence.line}: " if evidence.file else f"line {evidence.line}: "
 
 

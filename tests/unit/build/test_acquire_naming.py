@@ -39,6 +39,7 @@ def test_what_is_there_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("torch==2.6.0", "a@b"):
         Path(name).mkdir()
         assert parse(name).kind is SourceKind.FOLDER
+    Path("a@b/.git").mkdir()
     assert parse("a@b@v1") == Named(kind=GIT, place=str(tmp_path / "a@b"), reference="v1")
     Path("x.tar.gz").touch()
     assert parse("./x.tar.gz").kind is SourceKind.ARCHIVE

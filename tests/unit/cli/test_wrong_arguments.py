@@ -65,6 +65,20 @@ def test_a_settings_file_that_is_missing() -> None:
     assert _error("matrix", "nosuch.toml").message == "there is no file 'nosuch.toml'"
 
 
+@pytest.mark.parametrize(
+    "line", ["build cpu --label a%b", "build cpu/a.cpp", "build --tag v1 cpu", "build cpu@v1"]
+)
+def test_a_build_that_cannot_work_is_refused_at_once(line: str) -> None:
+    Path("cpu/a.cpp").write_text("int main() {}\n")
+    error = _error(*line.split())
+    assert error.message in (
+        "'a%b' is not a local version label",
+        "a.cpp is neither a folder nor an archive",
+        f"{Path('cpu').resolve()} is not a git repository, so it has no tags",
+    )
+    assert not Path("dist").exists()
+
+
 def test_a_misspelt_option_of_run_is_not_a_command() -> None:
     done = CliRunner().invoke(command, ["run", "--memry", "8G", "--", "true"])
     assert done.exit_code == 2

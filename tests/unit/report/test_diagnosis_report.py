@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import Diagnosis
+from stoker.diagnose.values import Diagnosis, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import failures
 from stoker.report.diagnosis import cause_list, cause_page, fix_script, page, reference, short
@@ -44,6 +44,10 @@ def test_an_unknown_one_says_so_and_shows_the_error() -> None:
     text = printed(page(of_log("a.cpp:1:2: error: what\n")))
     assert "unknown" in text
     assert "build.log:1: a.cpp:1:2: error: what" in text
+
+
+def test_a_failure_without_any_evidence_is_still_said() -> None:
+    assert printed(page(Diagnosis(status=Status.UNKNOWN))).startswith("It failed. Its output")
 
 
 def test_a_line_of_standard_input_has_no_file() -> None:

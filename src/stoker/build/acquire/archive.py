@@ -6,13 +6,21 @@ Does not know how archives are packed.
 
 import errno
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from stoker.build.acquire.members import DAMAGE, Kind, Member, read_members
-from stoker.model.errors import ArtifactError, CommandError, StorageError
+from stoker.build.acquire.naming import ARCHIVES
+from stoker.model.errors import (
+    ArtifactError,
+    CommandError,
+    StokerError,
+    StorageError,
+    UsageError,
+)
 from stoker.model.units import size
 
 _MOST_MEMBERS = 1_000_000
@@ -155,7 +163,10 @@ def _explained(archive: Path) -> Iterator[None]:
         raise StorageError(f"cannot unpack {archive}: {error.strerror}") from error
 
 
-def _damaged(archive: Path, error: Exception) -> ArtifactError:
+def _damaged(archive: Path, error: Exception) -> StokerError:
+    if not archive.name.endswith(ARCHIVES):
+        hints = [f"if it is part of a tree: `stoker build {shlex.quote(str(archive.parent))}`"]
+        return UsageError(f"{archive.name} is neither a folder nor an archive", hints=hints)
     why = error.output.strip() if isinstance(error, CommandError) else str(error)
     if isinstance(error, EOFError):
         why = "it ends too early"

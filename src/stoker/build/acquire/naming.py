@@ -5,6 +5,7 @@ Looks only whether a path is there; opens nothing.
 
 import os
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -61,7 +62,7 @@ def parse(given: str, tag: str | None = None) -> Named:
     if _is_url(place):
         return _of_url(place, reference)
     if reference and os.path.isdir(_path(place)):  # noqa: PTH112 pathlib raises for a long name
-        return Named(kind=SourceKind.GIT, place=str(_path(place).resolve()), reference=reference)
+        return _of_repository(_path(place), reference)
     raise _nothing(word)
 
 
@@ -72,14 +73,23 @@ def _path(word: str) -> Path:
 
 def _of_path(path: Path, tag: str | None) -> Named:
     if path.is_dir():
-        kind = SourceKind.GIT if tag or _is_bare(path) else SourceKind.FOLDER
-        return Named(kind=kind, place=str(path.resolve()), reference=_checked(tag))
+        if tag or _is_bare(path):
+            return _of_repository(path, _checked(tag))
+        return Named(kind=SourceKind.FOLDER, place=str(path.resolve()))
     if tag:
         raise UsageError(f"{path} is a file: only git has tags")
     if path.suffix == ".whl":
         hint = "`stoker package` and `stoker verify` take wheels"
         raise UsageError(f"{path} is a wheel: it is built already", hints=[hint])
     return Named(kind=SourceKind.ARCHIVE, place=str(path.absolute()))
+
+
+def _of_repository(path: Path, reference: str | None) -> Named:
+    place = path.resolve()
+    if not (os.path.lexists(place / ".git") or _is_bare(place)):
+        hints = [f"the folder as it is: `stoker build {shlex.quote(str(path))}`"]
+        raise UsageError(f"{place} is not a git repository, so it has no tags", hints=hints)
+    return Named(kind=SourceKind.GIT, place=str(place), reference=reference)
 
 
 def _is_bare(path: Path) -> bool:
