@@ -112,7 +112,9 @@ static bool find_name(char **command, const char *here, const char *output)
     size_t length;
     uint64_t hash = mixed(mixed(UINT64_C(0xcbf29ce484222325), here), output);
     snprintf(path, sizeof path, "%s/uses/%016llx", folder, (unsigned long long)hash);
-    char *bytes = content(path, &length);
+    static char *bytes; /* `twins` points into it */
+    free(bytes);
+    bytes = content(path, &length);
     if (!bytes)
         return false;
     const char *end = bytes + length, *same = bytes + strlen(bytes) + 1;
@@ -122,8 +124,6 @@ static bool find_name(char **command, const char *here, const char *output)
     if (found) {
         strcpy(name, bytes);
         twins = same;
-    } else {
-        free(bytes);
     }
     return found;
 }
@@ -155,14 +155,19 @@ static bool is_accepted(void)
     return refused <= MOST_REFUSED || refused <= size_of(place("%s/%s.used"));
 }
 
-char **headers_command(char **asked, char **permitted)
+bool headers_meant(char **asked)
 {
     char here[PATH_MAX];
     const char *output = value_of(asked, "-o");
     folder = getenv("STOKER_HEADERS");
     if (!folder || !*folder || command_kind != COMPILE || !output || !getcwd(here, sizeof here))
-        return NULL;
-    if (!find_name(asked, here, output) || !is_fresh() || !is_accepted())
+        return false;
+    return find_name(asked, here, output) && is_fresh() && is_accepted();
+}
+
+char **headers_command(char **asked, char **permitted)
+{
+    if (!headers_meant(asked))
         return NULL;
     snprintf(path, sizeof path, "%s", place("%s/%s.hpp"));
     char *words[] = {"-include", path, "-fpch-deps"};

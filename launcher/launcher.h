@@ -82,9 +82,10 @@ struct account {
 };
 
 /* `cpus` of a remote command are the jobs that all workers together take, 0 if that is unknown.
- * `within` is the id of the custom or remote command that started this one, or 0. */
+ * `within` is the id of the custom or remote command that started this one, or 0. `shared` is whether
+ * the command is going to use a shared header. */
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
-              const char *within, char **command);
+              const char *within, bool shared, char **command);
 void line_started(struct line *line);
 void line_memory(struct line *line, uint64_t current, uint64_t peak);
 void line_done(struct line *line, int status, const struct account *account, const char *tail,
@@ -222,8 +223,10 @@ _Noreturn void end_as(int status);
 
 /* ---- headers.c: precompiled headers that compiles share (Linux) -------------------------------*/
 
-/* Returns the permitted command with a shared header in front of its source, or NULL if the flow has
- * none for the command that the build tool asked for. */
+/* Returns whether the flow has a shared header for the command that the build tool asked for. */
+bool headers_meant(char **asked);
+
+/* Returns the permitted command with the shared header in front of its source, or NULL without one. */
 char **headers_command(char **asked, char **permitted);
 
 /* Removes the shared header from the dependency file of a command that used it. Returns false if that

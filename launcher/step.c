@@ -230,7 +230,7 @@ static void ask(void)
     line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
              command_kind == REMOTE ? (unsigned)atoi(variable("STOKER_SLOTS", "0"))
                                     : command_cpus(step.command),
-             variable("STOKER_CUSTOM", "0"), step.command);
+             variable("STOKER_CUSTOM", "0"), !step.unshared && headers_meant(step.command), step.command);
     if (!channel_send(&step.governor, &step.line, true))
         channel_close(&step.governor);
     governor_lives();

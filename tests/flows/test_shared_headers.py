@@ -110,6 +110,8 @@ def test_the_history_knows_what_shared_headers_brought(project: Project) -> None
     assert run.summary is not None
     assert run.summary.shared_headers == use
     assert "shared headers: 8 compiles used 1" in project.history(str(run.id))
+    steps = [attempt.record.step for attempt in project.build.attempts()]
+    assert {Path(step.source).stem for step in steps if step.shared} == set(PLAIN)
 
 
 def test_a_warning_of_a_source_appears_once(project: Project) -> None:

@@ -65,11 +65,13 @@ CREATE TABLE attempt (
         "ALTER TABLE attempt ADD COLUMN collector TEXT NOT NULL DEFAULT 'none'",
     ),
     ("ALTER TABLE run ADD COLUMN includes BLOB",),
+    ("ALTER TABLE attempt ADD COLUMN shared INTEGER NOT NULL DEFAULT 0",),
 )
 _VERSION = len(_UPGRADES)
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = (
-    "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, collector"
+    "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, "
+    "collector, shared"
 )
 _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
@@ -175,6 +177,7 @@ class History:
                 step.threads,
                 step.input_bytes,
                 step.collector.value,
+                step.shared,
             ),
         )
 
@@ -287,6 +290,7 @@ def _attempt(row: tuple[Any, ...]) -> Attempt | None:
         for name in ("flags", "archs", "explanation"):
             values[name] = msgspec.json.decode(values[name])
         values["profile"] = tuple(values["profile"])
+        values["shared"] = bool(values["shared"])
         step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}
         record = {name: values.pop(name) for name in _RECORD_COLUMNS.split(", ")}
         return msgspec.convert(values | {"record": record | {"step": step}}, Attempt)

@@ -5,6 +5,9 @@ source, else the nearest folder in which steps of its kind were seen, else shipp
 kept relative to the shipped figures, which know about GPU targets, link inputs and notorious
 sources: so a light step says something about a heavy one. What is predicted too low or too high
 shifts the predictions that follow.
+
+Steps with a shared header need less memory and time, so what they need says nothing about steps
+without one. In the other direction, the usual factors are learned.
 """
 
 from collections import defaultdict, deque
@@ -44,7 +47,7 @@ _SHIPPED_WIDTH = 1.1  # the same of figures that are shipped for its source
 _WEIGHT_OF_PRIOR = 4  # number of rows of a folder that it counts as
 _PACES = 15  # latest steps from which the machine's speed is estimated
 _ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
-_ASSUMED_SCALES = (1.0,) * 5  # measured peaks over shipped ones, before any was measured
+_ASSUMED_SCALES = (1.0,) * 5  # before any was measured
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
 # What a mode may change of a peak at most; more is due to other changes.
@@ -62,6 +65,27 @@ class _Sample(Value, frozen=True, kw_only=True):
     rounds: int  # that nvcc needed for its targets; 1 for any other step
     profile: Profile
     mode: Mode  # that it was measured in; the figures are those of the default mode
+
+
+class _Scales:
+    """By which factors measured figures differ from others for the same source: the latest ones."""
+
+    def __init__(self) -> None:
+        self._peaks = deque(_ASSUMED_SCALES, maxlen=_KEPT)
+        self._seconds = deque(_ASSUMED_SCALES, maxlen=_KEPT)
+
+    def learn(self, found: _Sample, other: _Sample) -> None:
+        if found.peak and other.peak and found.seconds and other.seconds:
+            self._peaks.append(found.peak / other.peak)
+            self._seconds.append(found.seconds / other.seconds)
+
+    @property
+    def peak(self) -> float:
+        return median(self._peaks)
+
+    @property
+    def seconds(self) -> float:
+        return median(self._seconds)
 
 
 class _Offset:
@@ -93,16 +117,18 @@ class Predictor:
 
     def __init__(self, rows: Iterable[StepRecord] = ()):
         self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
-        self._by_source: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
-        self._by_folder: dict[tuple[Role, str], deque[_Sample]] = defaultdict(_group)
+        # ``bool``: with a shared header or without one
+        self._by_key: dict[tuple[bool, str], deque[_Sample]] = defaultdict(_group)
+        self._by_source: dict[tuple[bool, Role, str], deque[_Sample]] = defaultdict(_group)
+        self._by_folder: dict[tuple[bool, Role, str], deque[_Sample]] = defaultdict(_group)
         # Peaks as measured in other modes, by key.
         self._modes: defaultdict[str, dict[Mode, int]] = defaultdict(dict)
         # What modes were seen to change, by source: it hardly depends on flags.
         self._effects: defaultdict[tuple[Role, str], dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
-        # Measured peaks over those shipped for the source: compilers and flags differ.
-        self._scales = deque(_ASSUMED_SCALES, maxlen=_KEPT)
+        # Measured figures over those shipped for the source: compilers and flags differ.
+        self._over_shipped = {False: _Scales(), True: _Scales()}
+        self._over_unshared = _Scales()  # figures with a shared header over those without one
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
         for row in rows:
@@ -132,13 +158,15 @@ class Predictor:
             mode=mode,
         )
         if known := known_step(step.role, step.source):
-            self._scales.append(row.peak / known.peak)
+            self._over_shipped[step.shared].learn(sample, _shipped(step, known))
+        if step.shared and (unshared := self._by_key.get((False, step.key))):
+            self._over_unshared.learn(sample, unshared[-1])
         if step.directory:
             self.durations[step.directory][step.output] = row.seconds
-        self._by_key[step.key].append(sample)
-        self._by_source[step.role, step.source].append(sample)
+        self._by_key[step.shared, step.key].append(sample)
+        self._by_source[step.shared, step.role, step.source].append(sample)
         for folder in _folders(step):
-            self._by_folder[step.role, folder].append(sample)
+            self._by_folder[step.shared, step.role, folder].append(sample)
         for effect in self._learned_effects(step):
             self._effects[step.role, step.source][effect.mode] = effect
 
@@ -171,7 +199,7 @@ class Predictor:
         """Yield what modes change of a step that was measured in them and in the default mode. Only
         memory is learned: durations differ more from build to build than modes change them.
         """
-        seen, samples = self._modes.get(step.key, {}), self._by_key.get(step.key, ())
+        seen, samples = self._modes.get(step.key, {}), self._by_key.get((step.shared, step.key), ())
         default = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
         if not default:
             return
@@ -183,7 +211,7 @@ class Predictor:
 
     def default_seconds(self, step: Step) -> float | None:
         """Return the seconds that the same command took in the default mode, if it ever ran so."""
-        samples = self._by_key.get(step.key, ())
+        samples = self._by_key.get((step.shared, step.key), ())
         seconds = [sample.seconds for sample in samples if sample.mode is Mode.DEFAULT]
         return median(seconds) if seconds else None
 
@@ -195,7 +223,7 @@ class Predictor:
 
     def _measured(self, step: Step, effect: ModeEffect) -> ModeEffect:
         wide = replace(step, threads=effect.threads)
-        seen = {sample.rounds for sample in self._by_key.get(step.key, ())}
+        seen = {sample.rounds for sample in self._by_key.get((step.shared, step.key), ())}
         one, many = (self._amounts(each, *self._samples_for(each)) for each in (step, wide))
         if not {step.rounds, wide.rounds} <= seen or not one.seconds or not many.seconds:
             return effect
@@ -236,7 +264,7 @@ class Predictor:
         )
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
-        if found := self._by_key.get(step.key):
+        if found := self._by_key.get((step.shared, step.key)):
             if step.key in self._modes or step.role is Role.CUDA:
                 # What was measured counts more than what was converted.
                 alike = [
@@ -246,25 +274,34 @@ class Predictor:
                 ]
                 return Basis.EXACT, alike or found
             return Basis.EXACT, found
-        if found := self._by_source.get((step.role, step.source)):
+        if found := self._by_source.get((step.shared, step.role, step.source)):
             return Basis.SOURCE, found
+        if step.shared and (found := self._by_source.get((False, step.role, step.source))):
+            peak, seconds = self._over_unshared.peak, self._over_unshared.seconds
+            return Basis.SOURCE, tuple(_scaled(sample, peak, seconds) for sample in found)
         if known := known_step(step.role, step.source):
-            return Basis.KNOWN, (self._shipped(step, known),)
+            # Durations differ in any case, which the pace shows.
+            scale = self._over_shipped[step.shared].peak
+            return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
-            found = self._by_folder.get((step.role, folder))
+            found = self._by_folder.get((step.shared, step.role, folder))
             if found and len(found) >= _ENOUGH:
                 return Basis.FOLDER, found
         return Basis.PRIOR, ()
 
-    def _shipped(self, step: Step, known: KnownStep) -> _Sample:
-        """Return what is shipped for a source as if it had been measured with this compiler."""
-        return _Sample(
-            peak=known.peak * median(self._scales) / prior_of(step).peak,
-            seconds=known.seconds,
-            rounds=1,
-            profile=_ASSUMED_PROFILE,
-            mode=Mode.DEFAULT,
-        )
+
+def _shipped(step: Step, known: KnownStep) -> _Sample:
+    return _Sample(
+        peak=known.peak / prior_of(step).peak,
+        seconds=known.seconds,
+        rounds=1,
+        profile=_ASSUMED_PROFILE,
+        mode=Mode.DEFAULT,
+    )
+
+
+def _scaled(sample: _Sample, peak: float, seconds: float) -> _Sample:
+    return replace(sample, peak=sample.peak * peak, seconds=sample.seconds * seconds)
 
 
 def _within(bounds: tuple[float, float], value: float) -> float:

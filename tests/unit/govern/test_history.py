@@ -396,7 +396,7 @@ def test_a_history_of_an_older_version_is_read_and_extended(old: Path) -> None:
         assert history.recent() == (OLD_RECORD,)
         assert [run.command for run in history.runs()] == ["make"]
     filled(old, 1)
-    assert version(old) == 6
+    assert version(old) == 7
     with History(old) as history:
         assert set(history.recent()) == {OLD_RECORD, RECORD}
 
@@ -443,7 +443,7 @@ def test_two_processes_upgrade_at_once(old: Path) -> None:
         opener.stdin.write("\n")
         opener.stdin.flush()
     assert [opener.communicate(timeout=60)[0] for opener in openers] == ["1\n"] * 3
-    assert version(old) == 6
+    assert version(old) == 7
 
 
 def test_two_at_once(path: Path) -> None:
