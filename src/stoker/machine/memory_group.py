@@ -4,7 +4,7 @@ The groups around it and the machine's own memory are read elsewhere.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from stoker.machine.cgroup import Group
 from stoker.machine.file_tree import OpenFile, content
@@ -25,6 +25,8 @@ class Interface(Value, frozen=True, kw_only=True):
     belong to it as much as inactive ones: a build reads its headers and objects more than once, so
     most of its cache is active; and MemAvailable, which is read where no group binds, counts both
     lists and the slab that can be reclaimed. Files in tmpfs are in neither list: they stay used.
+    So do files that processes have mapped, such as compilers and precompiled headers: they would be
+    read again and again. ``mapped`` includes mapped files in tmpfs, which are part of ``shmem``.
     """
 
     kind: LimitKind
@@ -32,6 +34,8 @@ class Interface(Value, frozen=True, kw_only=True):
     usage: str
     events: str
     droppable: tuple[str, ...]
+    mapped: str
+    shmem: str
     inherited: str | None  # the counter that includes the limits of groups that are not visible
 
 
@@ -42,6 +46,8 @@ INTERFACES = {
         usage="memory.usage_in_bytes",
         events="memory.oom_control",
         droppable=("total_inactive_file", "total_active_file"),
+        mapped="total_mapped_file",
+        shmem="total_shmem",
         inherited="hierarchical_memory_limit",
     ),
     2: Interface(
@@ -52,6 +58,8 @@ INTERFACES = {
         usage="memory.current",
         events="memory.events",
         droppable=("inactive_file", "active_file", "slab_reclaimable"),
+        mapped="file_mapped",
+        shmem="shmem",
         inherited=None,
     ),
 }
@@ -60,7 +68,13 @@ COUNTERS = sorted(
     {
         name
         for interface in INTERFACES.values()
-        for name in (*interface.droppable, interface.inherited, "oom_kill")
+        for name in (
+            *interface.droppable,
+            interface.mapped,
+            interface.shmem,
+            interface.inherited,
+            "oom_kill",
+        )
         if name
     }
 )
@@ -91,10 +105,15 @@ class MemoryGroup:
         if limit >= machine.limit:
             return machine
         usage = self._usage.number() if self._usage else None
-        droppable = sum(counters.get(name, 0) for name in self._interface.droppable)
         # A limit applies even if its usage cannot be read; the machine's usage is a safe guess.
-        used = min(machine.used, limit) if usage is None else max(0, usage - droppable)
+        used = min(machine.used, limit) if usage is None else max(0, usage - self._free(counters))
         return MemoryLimit(kind=self._interface.kind, where=self._folder, limit=limit, used=used)
+
+    def _free(self, counters: Mapping[str, int]) -> int:
+        """Return the memory that is in use and that the kernel can drop at no cost."""
+        droppable = sum(counters.get(name, 0) for name in self._interface.droppable)
+        mapped, shmem = self._interface.mapped, self._interface.shmem
+        return max(0, droppable - max(0, counters.get(mapped, 0) - counters.get(shmem, 0)))
 
     def pressure(self) -> Pressure | None:
         return parse_pressure(content(self._pressure))

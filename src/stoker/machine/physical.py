@@ -11,7 +11,8 @@ from stoker.model.value import Value
 
 MEMINFO = "/proc/meminfo"
 LINE = re.compile(
-    r"^(MemTotal|MemAvailable|SwapTotal|SwapFree): +(\d+) kB$", re.MULTILINE | re.ASCII
+    r"^(MemTotal|MemAvailable|Mapped|Shmem|SwapTotal|SwapFree): +(\d+) kB$",
+    re.MULTILINE | re.ASCII,
 )
 
 
@@ -24,14 +25,15 @@ class Physical(Value, frozen=True, kw_only=True):
 
 def parse_meminfo(text: str) -> Physical | None:
     """Return the memory of the machine; ``None`` if either of the two required numbers is
-    missing.
+    missing. Mapped files, such as programs, do not count as available: they would be read again.
     """
     sizes = {name: (whole_number(digits) or 0) * 1024 for name, digits in LINE.findall(text)}
     if "MemTotal" not in sizes or "MemAvailable" not in sizes:
         return None
+    mapped = max(0, sizes.get("Mapped", 0) - sizes.get("Shmem", 0))
     return Physical(
         total=sizes["MemTotal"],
-        available=min(sizes["MemAvailable"], sizes["MemTotal"]),
+        available=max(0, min(sizes["MemAvailable"], sizes["MemTotal"]) - mapped),
         swap_total=sizes.get("SwapTotal", 0),
         swap_free=sizes.get("SwapFree", 0),
     )

@@ -75,7 +75,10 @@ def test_without_control_groups_physical_memory_binds(record: Record) -> None:
 
 
 def test_v1_takes_the_smallest_limit_and_leaves_cache_out_of_what_is_used(record: Record) -> None:
-    statistics = f"cache 1\ntotal_inactive_file {300 * MB}\ntotal_active_file {200 * MB}"
+    statistics = (
+        f"cache 1\ntotal_inactive_file {300 * MB}\ntotal_active_file {200 * MB}\n"
+        f"total_mapped_file {150 * MB}\ntotal_shmem {50 * MB}"
+    )
     tree = record(
         v1(
             {
@@ -93,7 +96,7 @@ def test_v1_takes_the_smallest_limit_and_leaves_cache_out_of_what_is_used(record
     limit = read(tree).limit
     assert limit.kind is LimitKind.CGROUP_V1
     assert limit.where == "/sys/fs/cgroup/memory/job"
-    assert (limit.limit, limit.used) == (2 * GB, GB - 500 * MB)
+    assert (limit.limit, limit.used) == (2 * GB, GB - 400 * MB)
     assert tree.notes == ()
 
 
@@ -115,13 +118,14 @@ def test_v2_in_a_container_with_a_namespace_of_its_own(record: Record) -> None:
         "max": 8 * GB,
         "high": "max",
         "current": 3 * GB,
-        "stat": f"anon 5\ninactive_file {GB}\nactive_file {GB}\nslab_reclaimable {MB}",
+        "stat": f"anon 5\nfile_mapped {4 * MB}\nshmem {MB}\ninactive_file {GB}\n"
+        f"active_file {GB}\nslab_reclaimable {MB}",
         "pressure": PRESSURE.format("30.00", "10.00").strip(),
     }
     reading = read(record(v2({"": group}, "/")))
     assert reading.limit.kind is LimitKind.CGROUP_V2
-    assert (reading.limit.limit, reading.limit.used) == (8 * GB, GB - MB)
-    assert reading.free == 7 * GB + MB
+    assert (reading.limit.limit, reading.limit.used) == (8 * GB, GB + 2 * MB)
+    assert reading.free == 7 * GB - 2 * MB
     assert reading.pressure == Pressure(some=30.0, full=10.0)
 
 
@@ -292,6 +296,11 @@ def test_counters_are_read_back(counters: dict[str, int]) -> None:
 def test_pressure_is_that_of_the_last_ten_seconds() -> None:
     assert parse_pressure(PRESSURE.format("12.34", "0.50")) == Pressure(some=12.34, full=0.5)
     assert parse_pressure("some avg10=1.00 avg60=0.00 avg300=0.00 total=1\n") is None
+
+
+def test_mapped_files_are_not_available() -> None:
+    text = "MemTotal: 100 kB\nMemAvailable: 80 kB\nMapped: 30 kB\nShmem: 10 kB\n"
+    assert parse_meminfo(text) == Physical(total=102400, available=60 << 10)
 
 
 def test_available_is_never_more_than_there_is() -> None:
