@@ -118,7 +118,7 @@ def test_the_action_governs_the_build(tmp_path: Path, need: Callable[[str], str]
     done = job.build("gcc -c a.c -o a.o\necho built", memory="1G")
     assert done.returncode == 0, done.stdout
     assert "built" in done.stdout
-    assert "1 steps in" in job.page.read_text()
+    assert "1 step in" in job.page.read_text()
     name = job.output.read_text().strip().removeprefix("summary=")
     assert '"limit_bytes": 1073741824' in Path(name).read_text()
 

@@ -147,6 +147,7 @@ def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> No
     assert ends(made) == {"plain": "done", "gone": "failed"}
     assert made["gone"]["error"] == "prepare failed: no Python 3.8 found"
     assert "1 of 2 variants failed: gone for Python 3.8" in done.stderr
+    assert "the other wheels are in wheels\n" in done.stderr
     assert "--only gone" in done.stderr
     (wheel,) = (project / "wheels").glob("*.whl")
     assert wheel.name == made["plain"]["wheel"]

@@ -141,6 +141,6 @@ def test_at_a_terminal_there_is_a_page(waiting: Build) -> None:
         pass  # every process has closed the terminal
     os.close(keyboard)
     assert os.waitpid(pid, 0)[1] == 0
-    assert b"1 steps in" in shown
+    assert b"1 step in" in shown
     assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == 1
     assert finished(run).status == 0

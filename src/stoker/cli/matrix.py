@@ -135,7 +135,8 @@ def _check(results: "tuple[MatrixResult, ...]", out: Path) -> None:
     raise StokerError(
         f"{len(failed)} of {len(results)} variants failed: {names}",
         hints=[
-            f"the others are in {out}; their errors are above and in {out / 'matrix.json'}",
+            *([f"the other wheels are in {out}"] if failed != [*results] else []),
+            f"the errors are above and in {out / 'matrix.json'}",
             f"the same command tries them again; only one: --only {failed[0].job.name}",
         ],
     )

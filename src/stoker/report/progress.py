@@ -470,7 +470,7 @@ def _link_gain(summary: RunSummary) -> str:
 
 def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
-    took = f"{summary.steps} steps in {duration(summary.wall_s)} on {summary.cpus} CPUs"
+    took = f"{_steps(summary.steps)} in {duration(summary.wall_s)} on {summary.cpus} CPUs"
     if summary.remote_steps:
         took += f", {summary.remote_steps} of them compiled by workers"
     limit = size(summary.limit_bytes)

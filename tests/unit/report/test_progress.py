@@ -321,6 +321,7 @@ def test_the_end_of_a_run() -> None:
         "  theoretical minimum 45 s (90% of the actual time)\n"
     )
     assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(ENDED, peak_bytes=0))
+    assert summary_text(replace(ENDED, steps=1)).startswith("stoker: 1 step in ")
     assert "12 s of CPU time" in unseen_text(12.3)
 
 
