@@ -1,4 +1,4 @@
-"""What shared headers bring on a real project: CPU time, objects, warnings and dependency files.
+"""What shared headers bring on a real project: CPU time, memory, objects, warnings, dependencies.
 
     python benchmarks/headers.py BUILD [--sample 16] [--choice 150] [--always] [--jobs 4]
 
@@ -112,11 +112,11 @@ def scans_of(
 def made(header: SharedHeader, folder: HeaderFolder) -> Row:
     """Make a header, and compile it alone with and without precompiling, as a build does."""
     source, path = str(folder.write_source(header)), str(folder.path / f"{header.name}.hpp")
-    seconds, _ = timed(making_command(header, source, f"{path}.gch"), header.group[0])
+    seconds, _, _ = timed(making_command(header, source, f"{path}.gch"), header.group[0])
     using = bare_command(header, path, os.devnull, using=True)
-    with_s, usual = timed(using, header.group[0])
+    with_s, _, usual = timed(using, header.group[0])
     plain = bare_command(header, source, os.devnull, using=False)
-    without_s, printed = timed(plain, header.group[0])
+    without_s, _, printed = timed(plain, header.group[0])
     row = {
         "name": header.name,
         "headers": len(header.scan.inclusions),
@@ -147,9 +147,10 @@ def compared(
     using = [plain[0], "-include", path, "-fpch-deps", *plain[1:]]
     orders = [("without", plain), ("with", using)]
     results = {name: timed_object(words, each.folder) for name, words in orders[:: (-1) ** turn]}
-    (without_s, one, listed, said), (with_s, other, listed_with, said_with) = (
-        results[name] for name, _ in orders
-    )
+    (
+        (without_s, without_bytes, one, listed, said),
+        ((with_s, with_bytes, other, listed_with, said_with)),
+    ) = (results[name] for name, _ in orders)
     # The launcher removes the header itself, and adds what gcc takes for a file in the header.
     others = {path for path in listed_with if not path.startswith(str(folder.path))}
     others.update(twins(header, source.scan))
@@ -160,6 +161,8 @@ def compared(
         "without_s": without_s,
         "with_s": with_s,
         "ratio": round(with_s / without_s, 3),
+        "without_bytes": without_bytes,
+        "with_bytes": with_bytes,
         "failed": not other,
         "accepted": of_each in said_with and not warns_of(own, header),
         "same_object": one == other,
@@ -182,30 +185,50 @@ def timed_scan(each: Compile) -> float:
     """Return the CPU seconds of the preprocessor and of reading its output."""
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary) / "scan"
-        seconds, _ = timed((*scan_command(each), "-o", str(output)), each.folder)
+        seconds, _, _ = timed((*scan_command(each), "-o", str(output)), each.folder)
         before = time.thread_time()
         Source(read_scan(output.read_bytes()))
         return round(seconds + time.thread_time() - before, 2)
 
 
-def timed_object(words: Sequence[str], folder: str) -> tuple[float, bytes, frozenset[str], str]:
+def timed_object(
+    words: Sequence[str], folder: str
+) -> tuple[float, int, bytes, frozenset[str], str]:
     with tempfile.TemporaryDirectory() as temporary:
         output, listed = Path(temporary) / "object.o", Path(temporary) / "object.d"
         names = ("-o", str(output), "-MT", "object.o", "-MF", str(listed))
-        seconds, said = timed((*words, *names), folder)
+        seconds, peak, said = timed((*words, *names), folder)
         paths = listed.read_text().replace("\\\n", " ").split()[1:] if listed.exists() else ()
         content = output.read_bytes() if output.exists() else b""
-        return seconds, content, frozenset(paths), said
+        return seconds, peak, content, frozenset(paths), said
 
 
-def timed(command: Sequence[str], folder: str) -> tuple[float, str]:
-    """Return the CPU seconds of a command, and what it printed on stderr."""
+def timed(command: Sequence[str], folder: str) -> tuple[float, int, str]:
+    """Return the CPU seconds of a command, the peak of its own memory, and what it printed on
+    stderr. Processes that use a header share its pages, so these are not part of it.
+    """
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said)
-        _, status, usage = os.wait4(child.pid, 0)
+        peak = 0
+        while not (ended := os.wait4(child.pid, os.WNOHANG))[0]:
+            peak = max(peak, own_memory(child.pid))
+            time.sleep(0.05)
+        _, status, usage = ended
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        return round(usage.ru_utime + usage.ru_stime, 2), said.read().decode(errors="replace")
+        seconds = round(usage.ru_utime + usage.ru_stime, 2)
+        return seconds, peak, said.read().decode(errors="replace")
+
+
+def own_memory(process: int) -> int:
+    """Return the bytes of anonymous memory of a compiler driver and what it has started."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:  # it has ended
+        return 0
+    sizes = [int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")]
+    return 1024 * sum(sizes) + sum(own_memory(int(child)) for child in children)
 
 
 def totals(rows: Sequence[Row], found: Row, size: int, sharing: HeaderSharing) -> Row:
@@ -235,15 +258,16 @@ def totals(rows: Sequence[Row], found: Row, size: int, sharing: HeaderSharing) -
         "same_warnings": sum(row["same_warnings"] for row in good),
         "ratio_of_users": _ratio(good),
         "ratio_of_ordinary_users": _ratio(ordinary),
+        "memory_of_users": _ratio(good, "bytes"),
         "ratio_of_all_with_costs": round((spent + scans + shared) / plain, 3),
         "scan_share": round(scans / plain, 3),
         "choice_and_making_share": round(shared / plain, 3),
     }
 
 
-def _ratio(rows: Sequence[Row]) -> float | None:
-    plain = sum(row["without_s"] for row in rows)
-    return round(sum(row["with_s"] for row in rows) / plain, 3) if plain else None
+def _ratio(rows: Sequence[Row], unit: str = "s") -> float | None:
+    plain = sum(row[f"without_{unit}"] for row in rows)
+    return round(sum(row[f"with_{unit}"] for row in rows) / plain, 3) if plain else None
 
 
 if __name__ == "__main__":

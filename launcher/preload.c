@@ -424,6 +424,8 @@ static enum verdict judge(const struct call *call, char *path)
     enum program program = locate(call, path);
     if (program == ABSENT)
         return UNCHANGED; /* the error is the real function's to find */
+    if (variable(call->environment, "LD_TRACE_LOADED_OBJECTS"))
+        return WITHOUT_US; /* ldd lists what the program loads by itself */
     bool governs = launcher && launcher[0] == '/';
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
         return judge_compiler(call, path);

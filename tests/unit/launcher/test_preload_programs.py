@@ -357,6 +357,15 @@ def test_a_library_that_is_gone_is_not_preloaded(preloaded: Preloaded, tmp_path:
     )
 
 
+def test_what_a_program_loads_is_listed_without_the_library(
+    preloaded: Preloaded, need: Need
+) -> None:
+    """CMake can check every library so, and some builds pack what is listed."""
+    listed = preloaded.output(need("ldd"), need("ninja"))
+    assert "libc" in listed
+    assert preloaded.library.name not in listed
+
+
 STARTS = r"""
 #include <stdlib.h>
 #include <sys/wait.h>
