@@ -133,6 +133,7 @@ def test_a_command_that_cannot_be_executed(build: Build) -> None:
         (["--memory", "8Q"], "not an amount of memory"),
         (["--memory", "inf"], "not an amount of memory"),
         (["--keep-free", "-1G"], "not an amount of memory"),
+        (["--keep-free", "900T"], "leaves no memory"),
         (["--policy", "adaptiv"], "did you mean adaptive"),
         (["--policy", "fixed:0"], "fixed:0"),
         (["--cpus", "0"], "--cpus"),

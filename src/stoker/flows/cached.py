@@ -21,12 +21,12 @@ from stoker.model.caching import (
     FoundEngine,
     Part,
 )
-from stoker.model.errors import MissingError, UsageError
+from stoker.model.errors import UsageError
 from stoker.model.events import AnyEvent, StepEnds
 from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
 from stoker.outside.files import remove_whole, room_on_disk, write_whole
-from stoker.plan.caching import cache_for, resolve_chain
+from stoker.plan.caching import cache_for, missing_program, resolve_chain
 from stoker.plan.distributing import read_distribution, refuse_public, without_workers
 
 _DEVICE = (".cu", ".hip")
@@ -168,7 +168,7 @@ def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[Engin
         raise UsageError("no cache is in use: --cache none")
     program = _path(engine.value, environment)
     if program is None:
-        raise MissingError(f"{engine} is not installed", hints=[f"install {engine}"])
+        raise missing_program(engine.value)
     return engine, program
 
 

@@ -40,6 +40,7 @@ from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
 from stoker.model.headers import HeaderSharing
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
+from stoker.model.units import size
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder
@@ -462,6 +463,11 @@ def _governor_options(options: RunOptions, limit: MemoryLimit, cpus: int) -> Gov
     if keep_free is None:
         whole = limit.kind is LimitKind.PHYSICAL
         keep_free = int(min(limit.limit * _SHARE_KEPT_FREE, _MOST_KEPT_FREE)) if whole else 0
+    elif keep_free >= limit.limit:
+        raise UsageError(
+            f"--keep-free {size(keep_free)} leaves no memory: the limit is {size(limit.limit)}",
+            hints=["name less memory, such as 2G"],
+        )
     return GovernorOptions(
         socket="",
         policy=options.policy,

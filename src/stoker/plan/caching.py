@@ -201,8 +201,18 @@ def _without(why: str) -> Chain:
 
 def _required(program: str, found: Mapping[str, FoundEngine]) -> FoundEngine:
     if program not in found:
-        raise MissingError(f"there is no program '{program}'", hints=[f"install {program}"])
+        raise missing_program(program)
     return found[program]
+
+
+def missing_program(program: str) -> MissingError:
+    """Return the error for a cache or launcher that is not installed."""
+    from stoker.knowledge.toolchains import kinds  # most runs do not need it
+
+    command = (
+        f"`stoker toolchain install {program}`" if program in kinds() else f"install {program}"
+    )
+    return MissingError(f"there is no program '{program}'", hints=[command])
 
 
 def _ccache_settings(own: frozenset[str], environment: Mapping[str, str]) -> Iterator[Setting]:

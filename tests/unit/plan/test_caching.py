@@ -39,8 +39,9 @@ def test_auto_is_ccache_if_it_is_installed() -> None:
 
 
 def test_an_engine_that_was_named_and_is_missing_is_an_error() -> None:
-    with pytest.raises(MissingError, match="sccache"):
+    with pytest.raises(MissingError, match="sccache") as refused:
         resolve_chain(ChainOptions(cache=Engine.SCCACHE), CCACHE, {})
+    assert refused.value.hints == ("`stoker toolchain install sccache`",)
     with pytest.raises(MissingError, match="buildcache"):
         resolve_chain(ChainOptions(launcher="buildcache"), {}, {})
 
