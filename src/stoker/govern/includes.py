@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import join, normpath, splitext
 
-from stoker.model.govern import Step
+from stoker.model.govern import Role, Step
 from stoker.model.runs import Includes, short_path
 from stoker.source.ninja import read_discovered
 
 _DIGEST = 8  # bytes: enough to notice a change
+_COMBINE = (Role.LINK, Role.ARCHIVE)  # they read objects, which say nothing that sources do not
 _LARGEST = 64 << 20  # bytes of a file that is read
 _TIMEOUT_S = 10.0  # seconds: the end of the run waits
 _PATH = re.compile(r"(?:\\[ #]|[^\s\\]|\\(?=[^\s]))+")
@@ -49,7 +50,7 @@ def _lists(directory: str, steps: Iterable[Step], began: float) -> Iterator[tupl
     """Yield the output of each step and the files that it read, as absolute paths."""
     by_folder: dict[str, set[str]] = defaultdict(set)
     for step in steps:
-        if step.output:
+        if step.output and step.role not in _COMBINE:
             by_folder[normpath(join(directory, step.directory))].add(step.output)
     for folder, outputs in by_folder.items():
         known = read_discovered(Path(folder), outputs)

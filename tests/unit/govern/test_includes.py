@@ -67,6 +67,13 @@ def test_what_a_real_compiler_wrote(tmp_path: Path, need: Callable[[str], str]) 
     assert read_includes(str(tmp_path), [step("a.o")], began=began + 60) == Includes()
 
 
+def test_the_objects_of_a_link_are_not_read(tmp_path: Path) -> None:
+    """CMake lists them too: for PyTorch that is most of a gigabyte after a change of one file."""
+    (tmp_path / "lib.so.d").write_text("lib.so: a.o\n")
+    link = Step(key="lib.so", role=Role.LINK, output="lib.so")
+    assert read_includes(str(tmp_path), [link], began=0.0) == Includes()
+
+
 def test_files_that_are_gone_or_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.h")
     (tmp_path / "a.o.d").write_text("a.o: a.cpp pipe.h .\n")
