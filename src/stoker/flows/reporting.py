@@ -101,7 +101,7 @@ def find_phases(run: RunAnalysis) -> dict[int, tuple[Phase, ...]]:
     """
     found: dict[int, tuple[Phase, ...]] = {}
     for index, span in enumerate(run.spans):
-        named = phase_file(span.step) if span.step.flags else None
+        named = phase_file(span.step)
         if named and span.outcome is Outcome.DONE:
             form, name = named
             path = Path(run.directory, span.step.directory, name)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from io import StringIO
+from itertools import pairwise
 from posixpath import basename, join, splitext
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def phase_file(step: Step) -> tuple[PhaseFormat, str] | None:
     """Return the file that the flags of a step have its compiler write, relative to where it runs;
     None where there is none.
     """
-    for flag, value in zip(step.flags, (*step.flags[1:], ""), strict=True):
+    for flag, value in pairwise((*step.flags, "")):
         name, _, joined = flag.partition("=")
         if name == _CLANG:
             beside = splitext(step.output)[0] + ".json"

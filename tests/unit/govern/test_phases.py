@@ -22,6 +22,7 @@ src/a.cu , broken , x , y , z , nvcc , nan , ms
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
+        ([], None),
         (["-O2"], None),
         (["-ftime-trace"], (PhaseFormat.TRACE, "out/a.cu.json")),
         (["-ftime-trace=traces"], (PhaseFormat.TRACE, "traces/out/a.cu.json")),
