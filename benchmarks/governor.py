@@ -20,9 +20,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,43 @@ BIN = Path(sys.executable).parent
 GROUP = "stoker-bench"
 TEMPORARY = re.compile(rb"tmpxft_[0-9a-f]{8}_[0-9a-f]{8}")  # nvcc names a symbol after it
 Row = dict[str, Any]
+
+
+class Witness:
+    """Samples the own memory of all descendants of a process, by default every millisecond."""
+
+    def __init__(self, root: int, every: float = 0.001):
+        self._root = root
+        self._every = every
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.peak = 0
+
+    def __enter__(self) -> "Witness":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every):
+            self.peak = max(self.peak, self._below(self._root))
+
+    def _below(self, pid: int) -> int:
+        total = 0
+        with suppress(OSError):
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                total += self._below(int(child)) + _anonymous(int(child))
+        return total
+
+
+def _anonymous(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    return 0
 
 
 class Group:

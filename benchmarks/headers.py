@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from governor import Witness
 
 from stoker.flows.sharing import chosen_headers, compile_seconds, ninja_compiles, scan_of
 from stoker.headers.choice import Offer, Source, twins
@@ -209,26 +210,12 @@ def timed(command: Sequence[str], folder: str) -> tuple[float, int, str]:
     """
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said)
-        peak = 0
-        while not (ended := os.wait4(child.pid, os.WNOHANG))[0]:
-            peak = max(peak, own_memory(child.pid))
-            time.sleep(0.05)
-        _, status, usage = ended
+        with Witness(child.pid, every=0.05) as witness:
+            _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         seconds = round(usage.ru_utime + usage.ru_stime, 2)
-        return seconds, peak, said.read().decode(errors="replace")
-
-
-def own_memory(process: int) -> int:
-    """Return the bytes of anonymous memory of a compiler driver and what it has started."""
-    try:
-        status = Path(f"/proc/{process}/status").read_text()
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:  # it has ended
-        return 0
-    sizes = [int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")]
-    return 1024 * sum(sizes) + sum(own_memory(int(child)) for child in children)
+        return seconds, witness.peak, said.read().decode(errors="replace")
 
 
 def totals(rows: Sequence[Row], found: Row, size: int, sharing: HeaderSharing) -> Row:

@@ -22,12 +22,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from governor import Witness
 
 from stoker.govern.launcher import LAUNCHER, installed
 
@@ -191,42 +192,6 @@ def sampling(launcher: str) -> dict[str, float]:
         "percent_of_one_cpu": round((many.launcher_ns - none.launcher_ns) / 5e9 * 100, 3),
         "fixed_cpu_us": round(none.launcher_ns / 1e3),
     }
-
-
-class Witness:
-    """Samples the memory of all descendants of a process every millisecond, for comparison."""
-
-    def __init__(self, root: int):
-        self._root = root
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.peak = 0
-
-    def __enter__(self) -> "Witness":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.001):
-            self.peak = max(self.peak, self._below(self._root))
-
-    def _below(self, pid: int) -> int:
-        total = 0
-        with suppress(OSError):
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                total += self._below(int(child)) + _anonymous(int(child))
-        return total
-
-
-def _anonymous(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 def compiles(launcher: str) -> dict[str, dict[str, float]]:

@@ -56,6 +56,10 @@ _COSTS = (1.0, 2.0)
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
+# What is learned is kept apart for steps with a shared header.
+_Key = tuple[bool, str]
+_Source = tuple[bool, Role, str]  # or a folder
+
 
 class _Sample(Value, frozen=True, kw_only=True):
     """A record: its peak relative to the shipped one, and its seconds per round of nvcc."""
@@ -65,27 +69,6 @@ class _Sample(Value, frozen=True, kw_only=True):
     rounds: int  # that nvcc needed for its targets; 1 for any other step
     profile: Profile
     mode: Mode  # that it was measured in; the figures are those of the default mode
-
-
-class _Scales:
-    """By which factors measured figures differ from others for the same source: the latest ones."""
-
-    def __init__(self) -> None:
-        self._peaks = deque(_ASSUMED_SCALES, maxlen=_KEPT)
-        self._seconds = deque(_ASSUMED_SCALES, maxlen=_KEPT)
-
-    def learn(self, found: _Sample, other: _Sample) -> None:
-        if found.peak and other.peak and found.seconds and other.seconds:
-            self._peaks.append(found.peak / other.peak)
-            self._seconds.append(found.seconds / other.seconds)
-
-    @property
-    def peak(self) -> float:
-        return median(self._peaks)
-
-    @property
-    def seconds(self) -> float:
-        return median(self._seconds)
 
 
 class _Offset:
@@ -117,18 +100,19 @@ class Predictor:
 
     def __init__(self, rows: Iterable[StepRecord] = ()):
         self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        # ``bool``: with a shared header or without one
-        self._by_key: dict[tuple[bool, str], deque[_Sample]] = defaultdict(_group)
-        self._by_source: dict[tuple[bool, Role, str], deque[_Sample]] = defaultdict(_group)
-        self._by_folder: dict[tuple[bool, Role, str], deque[_Sample]] = defaultdict(_group)
+        self._by_key: dict[_Key, deque[_Sample]] = defaultdict(_group)
+        self._by_source: dict[_Source, deque[_Sample]] = defaultdict(_group)
+        self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
         # Peaks as measured in other modes, by key.
-        self._modes: defaultdict[str, dict[Mode, int]] = defaultdict(dict)
+        self._modes: defaultdict[_Key, dict[Mode, int]] = defaultdict(dict)
         # What modes were seen to change, by source: it hardly depends on flags.
-        self._effects: defaultdict[tuple[Role, str], dict[Mode, ModeEffect]] = defaultdict(dict)
+        self._effects: defaultdict[_Source, dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
-        # Measured figures over those shipped for the source: compilers and flags differ.
-        self._over_shipped = {False: _Scales(), True: _Scales()}
-        self._over_unshared = _Scales()  # figures with a shared header over those without one
+        # Measured peaks over those shipped for the source, without and with a shared header:
+        # compilers and flags differ.
+        self._over_shipped = {False: _scales(), True: _scales()}
+        # Peaks and durations with a shared header over those without one.
+        self._over_unshared = (_scales(), _scales())
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
         for row in rows:
@@ -158,21 +142,23 @@ class Predictor:
             mode=mode,
         )
         if known := known_step(step.role, step.source):
-            self._over_shipped[step.shared].learn(sample, _shipped(step, known))
+            self._over_shipped[step.shared].append(row.peak / known.peak)
         if step.shared and (unshared := self._by_key.get((False, step.key))):
-            self._over_unshared.learn(sample, unshared[-1])
+            peaks, seconds = self._over_unshared
+            peaks.append(sample.peak / max(1e-9, unshared[-1].peak))
+            seconds.append(sample.seconds / max(1e-9, unshared[-1].seconds))
         if step.directory:
             self.durations[step.directory][step.output] = row.seconds
-        self._by_key[step.shared, step.key].append(sample)
-        self._by_source[step.shared, step.role, step.source].append(sample)
+        self._by_key[_key(step)].append(sample)
+        self._by_source[_source(step)].append(sample)
         for folder in _folders(step):
             self._by_folder[step.shared, step.role, folder].append(sample)
         for effect in self._learned_effects(step):
-            self._effects[step.role, step.source][effect.mode] = effect
+            self._effects[_source(step)][effect.mode] = effect
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
-        self._modes[row.step.key][row.mode] = row.peak
+        self._modes[_key(row.step)][row.mode] = row.peak
         learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
         effect = next(learned, measured_effect(row.mode, row.peak))
         integral = row.byte_seconds
@@ -186,7 +172,7 @@ class Predictor:
 
     def effects(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured, else by shipped figures."""
-        known = self._effects.get((step.role, step.source), {})
+        known = self._effects.get(_source(step), {})
         shipped = shipped_effects(self._amounts(step, *self._samples_for(step)).peak)
         fast, lean, low = shipped
         if learned := known.get(Mode.LEAN):
@@ -199,7 +185,7 @@ class Predictor:
         """Yield what modes change of a step that was measured in them and in the default mode. Only
         memory is learned: durations differ more from build to build than modes change them.
         """
-        seen, samples = self._modes.get(step.key, {}), self._by_key.get((step.shared, step.key), ())
+        seen, samples = self._modes.get(_key(step), {}), self._by_key.get(_key(step), ())
         default = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
         if not default:
             return
@@ -211,7 +197,7 @@ class Predictor:
 
     def default_seconds(self, step: Step) -> float | None:
         """Return the seconds that the same command took in the default mode, if it ever ran so."""
-        samples = self._by_key.get((step.shared, step.key), ())
+        samples = self._by_key.get(_key(step), ())
         seconds = [sample.seconds for sample in samples if sample.mode is Mode.DEFAULT]
         return median(seconds) if seconds else None
 
@@ -223,7 +209,7 @@ class Predictor:
 
     def _measured(self, step: Step, effect: ModeEffect) -> ModeEffect:
         wide = replace(step, threads=effect.threads)
-        seen = {sample.rounds for sample in self._by_key.get((step.shared, step.key), ())}
+        seen = {sample.rounds for sample in self._by_key.get(_key(step), ())}
         one, many = (self._amounts(each, *self._samples_for(each)) for each in (step, wide))
         if not {step.rounds, wide.rounds} <= seen or not one.seconds or not many.seconds:
             return effect
@@ -264,8 +250,8 @@ class Predictor:
         )
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
-        if found := self._by_key.get((step.shared, step.key)):
-            if step.key in self._modes or step.role is Role.CUDA:
+        if found := self._by_key.get(_key(step)):
+            if _key(step) in self._modes or step.role is Role.CUDA:
                 # What was measured counts more than what was converted.
                 alike = [
                     sample
@@ -274,20 +260,28 @@ class Predictor:
                 ]
                 return Basis.EXACT, alike or found
             return Basis.EXACT, found
-        if found := self._by_source.get((step.shared, step.role, step.source)):
+        if found := self._by_source.get(_source(step)):
             return Basis.SOURCE, found
         if step.shared and (found := self._by_source.get((False, step.role, step.source))):
-            peak, seconds = self._over_unshared.peak, self._over_unshared.seconds
+            peak, seconds = map(median, self._over_unshared)
             return Basis.SOURCE, tuple(_scaled(sample, peak, seconds) for sample in found)
         if known := known_step(step.role, step.source):
             # Durations differ in any case, which the pace shows.
-            scale = self._over_shipped[step.shared].peak
+            scale = median(self._over_shipped[step.shared])
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
             found = self._by_folder.get((step.shared, step.role, folder))
             if found and len(found) >= _ENOUGH:
                 return Basis.FOLDER, found
         return Basis.PRIOR, ()
+
+
+def _key(step: Step) -> _Key:
+    return step.shared, step.key
+
+
+def _source(step: Step) -> _Source:
+    return step.shared, step.role, step.source
 
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:
@@ -310,6 +304,10 @@ def _within(bounds: tuple[float, float], value: float) -> float:
 
 def _group() -> deque[_Sample]:
     return deque(maxlen=_KEPT)
+
+
+def _scales() -> deque[float]:
+    return deque(_ASSUMED_SCALES, maxlen=_KEPT)
 
 
 def _folders(step: Step) -> Iterator[str]:

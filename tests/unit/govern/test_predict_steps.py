@@ -404,6 +404,16 @@ def test_steps_with_a_shared_header_say_nothing_about_steps_without_one() -> Non
         assert both.predict(replace(step(source), shared=True)).peak == 0.4 * GB
 
 
+def test_modes_of_steps_with_a_shared_header_are_learned_apart() -> None:
+    source = step("core/a.cpp")
+    lean = replace(row(source, 1.5 * GB), mode=Mode.LEAN)
+    predictor = Predictor([row(source, 2 * GB), lean])
+    before = predictor.effects(source)
+    predictor.learn(row(replace(source, shared=True), 1 * GB))
+    assert predictor.effects(source) == before
+    assert predictor.effects(replace(source, shared=True)) == shipped_effects(1 * GB)
+
+
 def test_the_factors_of_shared_headers_are_learned() -> None:
     sources = [f"core/{name}.cpp" for name in "abcdefgh"]
     predictor = Predictor(row(step(source), 0.8 * GB, seconds=20.0) for source in sources)

@@ -51,7 +51,9 @@ def test_what_never_reached_the_disk_does_not_count(disk: Path) -> None:
     assert written(path, f"import os; os.unlink({str(path)!r})") < 16 * MIB
 
 
-def test_a_process_that_deletes_what_others_wrote_has_written_nothing(disk: Path) -> None:
+def test_a_process_that_deletes_what_others_wrote_has_not_written_less_than_nothing(
+    disk: Path,
+) -> None:
     other = disk / "other"
     other.write_bytes(bytes(64 * MIB))
     assert 0 <= written(disk / "file", f"import os; os.unlink({str(other)!r})") < 33 * MIB
