@@ -30,9 +30,10 @@ from msgspec.structs import replace
 from stoker.govern.activation import BACKLOG, LOCK
 from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import as_remote, custom_step, reads_files, step_of
-from stoker.govern.governor import Governor, MemoryReading
+from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs, WorkLeft
 from stoker.govern.history_writer import HistoryWriter, KeptRun
+from stoker.govern.memory import MemoryReading
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.processes import Keeper, process_behind

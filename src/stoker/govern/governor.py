@@ -1,153 +1,52 @@
 """The governor without its sockets: what each message and each reading of the meter changes.
 
-Every step is in one phase, and this module alone moves it:
-
-    ask -> WAITING -> run -> RUNNING -> done -> gone
-                      ^         |  \\-> done, out of memory -> WAITING, with a larger reservation
-                      |         \\-> kill -> STOPPING -> killed -> WAITING
-                      \\---------------------------------------/
-
-A running step may be paused meanwhile, and keeps its permit.
+It keeps all steps that have asked, lets its policy decide on them, and tells their launchers. What
+happens to a single step is in entry.py.
 
 Independent of files, sockets and clocks: the time is passed with each call, messages are sent
 through ``send`` and events through ``emit``.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections import Counter
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from stoker.govern.evidence import Surroundings, ran_out_of_memory
-from stoker.govern.modes import Modes, failed_by_mode, forced_by, without_modes
+from stoker.govern.entry import Connection, Entry, PathLeft, Phase
+from stoker.govern.memory import Memory, MemoryReading
+from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policy import (
     BusyCpus,
     Contention,
     Policy,
     Queue,
-    WaitClock,
     after_oom,
     after_preemption,
 )
 from stoker.govern.predict import Predictor
-from stoker.govern.profile import Recorder
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.knowledge.compiler_modes import mode_options
 from stoker.knowledge.memory_priors import usual_seconds
-from stoker.model.events import (
-    AnyEvent,
-    Overview,
-    RunningStep,
-    StepEnds,
-    StepPauses,
-    StepRepeats,
-    StepStarts,
-    StepWaits,
-)
+from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import (
     Basis,
-    Collector,
-    Decision,
     Gc,
     ModeChoice,
-    ModeEffect,
     Prediction,
     Reason,
     Request,
-    Running,
     State,
     Step,
     StepRecord,
 )
-from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
-from stoker.model.units import size
-from stoker.model.value import Value
+from stoker.model.runs import Attempt, Intervention, Outcome
 
 _RECONSIDER = 1.0  # seconds between new predictions of waiting steps
 _RECONSIDERED = 200  # waiting steps that are predicted again, the most urgent ones
-_MOST_PAUSES = 20  # pauses of one attempt that the history keeps
-
-Connection = int  # what the daemon calls a launcher's socket
-# Returns the seconds from a step's start to the end of the build, as far as they are known.
-PathLeft = Callable[[], float]
-
-
-class Phase(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    ENCLOSING = "enclosing"  # a custom or remote command whose compiles here are governed
-
-
-class MemoryReading(Value, frozen=True, kw_only=True):
-    """A reading of the meter. ``limit`` is the binding limit less what is to stay free; ``used``
-    counts all processes.
-
-    ``oom_kills`` has a counter for each run, since runs that share a limit may be in groups that
-    count apart; a run whose counter cannot be read is not in it.
-    """
-
-    limit: int
-    used: int
-    oom_kills: Mapping[int, int]
-    pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
-
-
-class _Entry:
-    """A step that has asked and has not finished."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        run: int,
-        step: Step,
-        path: PathLeft,
-        request: Request,
-        busy: BusyCpus,
-    ):
-        self.connection = connection
-        self.run = run
-        self.step = step
-        self.path = path
-        self.request = request
-        self.busy = BusyCpus() if request.remote else busy  # a worker's CPUs are not ours
-        self.clock = WaitClock(request.asked, self.busy)
-        self.pauses: list[Intervention] = []
-        self.killed: Intervention | None = None
-        self.mode_reason: Reason | None = None
-        self.phase = Phase.WAITING
-        self.running = Running(request=request, started=0.0)
-        self.recorder = Recorder()
-        self.kills_before: int | None = None
-        self.least_free = 0
-
-    @property
-    def title(self) -> str:
-        return self.step.source or self.step.output or self.step.compiler
-
-
-class Slope:
-    """Measures how fast a reading grows, over one second: long enough to separate growth from
-    noise.
-    """
-
-    _SPAN = 1.0
-
-    def __init__(self) -> None:
-        self._readings: deque[tuple[float, int]] = deque()
-
-    def add(self, now: float, value: int) -> float:
-        """Add a reading and return the growth per second."""
-        while len(self._readings) > 1 and self._readings[0][0] < now - self._SPAN:
-            self._readings.popleft()
-        self._readings.append((now, value))
-        then, before = self._readings[0]
-        return (value - before) / (now - then) if now > then else 0.0
 
 
 class Governor:
-    """Decides which steps run, through its policy, and keeps the phase of every step.
+    """Decides which steps run, through its policy, and keeps every step that has asked.
 
     A step that has asked gets a permit in the end, whatever the policy says about memory: at least
     one step runs at any time. A step that the policy kills, or that runs out of memory, waits again
@@ -174,19 +73,16 @@ class Governor:
         self._policy = policy
         self._predictor = predictor
         self._cpus = cpus
-        self._cap = cap
         self._send = send
         self._emit = emit
         self._keep = keep
-        self._entries: dict[int, _Entry] = {}
-        self._by_connection: dict[Connection, _Entry] = {}
-        self._holding: dict[int, _Entry] = {}  # steps with a permit, running or being killed
+        self._entries: dict[int, Entry] = {}
+        self._by_connection: dict[Connection, Entry] = {}
+        self._holding: dict[int, Entry] = {}  # steps with a permit, running or being killed
         self._queue = Queue()
         self._first: tuple[int, float] = (0, 0.0)  # the most urgent step, and since when
         self._next = 1
-        self._reading = MemoryReading(limit=0, used=0, oom_kills={})
-        self._growth = 0.0
-        self._slope = Slope()
+        self._memory = Memory(cap)
         self._contention = Contention()
         self.work_left = 0.0  # seconds of all steps that are left, as far as known
         self._busy = BusyCpus()
@@ -223,29 +119,24 @@ class Governor:
         )
         self._next += 1
         self._distributed |= ask.remote
-        entry = _Entry(connection, ask.run, step, path, request, self._busy)
+        entry = Entry(connection, ask.run, step, path, request, self._busy)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
         self.changed = True
-        self._emit(
-            StepWaits(
-                at=now, step=request.id, run=ask.run, title=entry.title, needs=prediction.high
-            )
-        )
+        self._emit(entry.waits())
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
         if entry.phase is Phase.ENCLOSING:
             return  # the steps that it started report the same memory
-        entry.recorder.add(entry.running.age(now), current)
-        entry.running = replace(entry.running, current=current, peak=max(peak, entry.running.peak))
+        entry.grow(current, peak, now)
         self.changed = True
 
     def ended(self, connection: Connection, done: Done, now: float) -> bool:
         """Take in how a command has ended; return whether its launcher waits for an answer."""
         entry = self._permitted(connection)
         failed = done.status != 0 or done.signal != 0
-        if failed and entry.request.restarts and self._ran_out(entry, done):
+        if failed and entry.request.restarts and entry.ran_out(done, self._memory.reading):
             self._out_of_memory(entry, done, now)
             return True
         if failed and failed_by_mode(entry.request.mode, done.tail):
@@ -284,40 +175,31 @@ class Governor:
             del self._holding[identity]
             if entry.running.is_paused:
                 self._resume(entry, now)
-            entry.phase = Phase.ENCLOSING
-            entry.running = replace(entry.running, current=0, peak=0)
+            entry.enclose()
 
-    def _permitted(self, connection: Connection) -> _Entry:
+    def _permitted(self, connection: Connection) -> Entry:
         """Return the step of a connection; it is a protocol error if the step has no permit."""
         entry = self._by_connection.get(connection)
         if entry is None or entry.phase is Phase.WAITING:
             raise ProtocolError("a report about a step that has no permit")
         return entry
 
-    # -- memory ran out --------------------------------------------------------------------------
+    # -- failed attempts that are repeated -------------------------------------------------------
 
-    def _ran_out(self, entry: _Entry, done: Done) -> bool:
-        before, now = entry.kills_before, self._reading.oom_kills.get(entry.run)
-        surroundings = Surroundings(
-            oom_kills=None if before is None or now is None else now - before,
-            least_free=entry.least_free,
-            limit=self._reading.limit,
-        )
-        return ran_out_of_memory(done.status, done.signal, done.tail, surroundings)
-
-    def _out_of_memory(self, entry: _Entry, done: Done, now: float) -> None:
+    def _out_of_memory(self, entry: Entry, done: Done, now: float) -> None:
         entry.killed = self._intervention(Reason.OOM, now)
         alone = len(self._holding) == 1
         request = after_oom(entry.running, done.usage.peak, alone=alone)
         if request is None:
-            self._send(entry.connection, encode("fail", self._hopeless(entry, done.usage)))
+            why = entry.hopeless(done.usage, self._memory.reading.limit)
+            self._send(entry.connection, encode("fail", why))
             self._close(entry, done, Outcome.OOM, now)
             return
         self._record(entry, done.usage, Outcome.OOM)
         self._send(entry.connection, encode("again"))
         self._wait_again(entry, request, done.usage, Outcome.OOM, now)
 
-    def _refused(self, entry: _Entry, done: Done, now: float) -> None:
+    def _refused(self, entry: Entry, done: Done, now: float) -> None:
         """Run the step again as the user wrote it. A compiler that does not know the options of a
         mode gets none from now on.
         """
@@ -336,32 +218,14 @@ class Governor:
                 self._entries[waiting.id].request = plain
                 self._queue.add(plain)
 
-    def _hopeless(self, entry: _Entry, usage: Usage) -> str:
-        attempts = entry.request.ooms + 1
-        peak = max(usage.peak, entry.running.peak)
-        return (
-            f"stoker: {entry.title} ran out of memory {attempts} times, the last time alone: it "
-            f"reached {size(peak)} of {size(self._reading.limit)}. It needs more memory than this "
-            f"limit allows: raise the limit, add swap, {self._or_save(entry)}"
-            "or build for fewer GPU targets at once.\n"
-        )
-
-    def _or_save(self, entry: _Entry) -> str:
-        """Name the setting that may help, if the object would not be quite the same."""
-        recorded = entry.step.collector is Collector.RECORDED and entry.request.effects == ()
-        return "use --gc always (debug information then records it), " if recorded else ""
-
     # -- decisions -------------------------------------------------------------------------------
 
     def read(self, reading: MemoryReading, now: float) -> None:
         """Take in a reading of the meter."""
-        self._growth = self._slope.add(now, reading.used)
-        self._reading = reading
+        self._memory.read(reading, now)
         self.changed = True
-        free = reading.limit - reading.used
         for entry in self._holding.values():
-            if free < entry.least_free:
-                entry.least_free = free
+            entry.read(reading)
 
     def decide(self, now: float) -> None:
         """Ask the policy, and tell the launchers."""
@@ -372,30 +236,21 @@ class Governor:
             self._first = self._queue[0].id, now
         decision = self._policy.decide(self.state(now))
         self._tight_at = decision.tight_at or self._tight_at
-        self._explain(decision, now)
+        for identity, reason in decision.held.items():
+            self._entries[identity].clock.hold(reason, now)
+        cause = self._intervention(decision.reason, now)
         for identity in decision.pause:
-            self._pause(self._entries[identity], now)
+            self._pause(self._entries[identity], cause, now)
         for identity in decision.resume:
             self._resume(self._entries[identity], now)
         for identity in decision.kill:
-            self._kill(self._entries[identity])
+            self._kill(self._entries[identity], cause)
         for identity in (*decision.admit, *decision.on_trial):
             entry, choice = self._entries[identity], decision.modes.get(identity)
             self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
         free = self._free_slots()
         self._busy.note(now, busy=free <= 0)
         self._contention.note(now, self._idle_for_memory(free))
-
-    def _explain(self, decision: Decision, now: float) -> None:
-        """Note why steps wait, and why they are paused or killed now."""
-        for identity, reason in decision.held.items():
-            self._entries[identity].clock.hold(reason, now)
-        if decision.pause or decision.kill:
-            cause = self._intervention(decision.reason, now)
-            for identity in decision.pause:
-                self._entries[identity].pauses.append(cause)
-            for identity in decision.kill:
-                self._entries[identity].killed = cause
 
     def _free_slots(self) -> int:
         busy = sum(entry.request.slots_of(self._cpus) for entry in self._holding.values())
@@ -412,9 +267,8 @@ class Governor:
         """Return the cause of a pause or kill, with the memory in use. What other processes use
         counts only if it is part of the limit in force.
         """
-        ours = sum(entry.running.current for entry in self._holding.values())
-        used = max(ours, self._reading.used - (self._reading.limit - self.limit))
-        return Intervention(at=now, reason=reason, used=used, limit=self.limit)
+        memory, ours = self._memory, self._used()
+        return Intervention(at=now, reason=reason, used=memory.counted(ours), limit=memory.limit)
 
     def reconsider(self) -> None:
         """Note that critical-path lengths have arrived: waiting steps are ranked again at the next
@@ -437,79 +291,80 @@ class Governor:
                 self._queue.add(entry.request)
 
     def _admit(
-        self, entry: _Entry, now: float, choice: ModeChoice | None, *, on_trial: bool
+        self, entry: Entry, now: float, choice: ModeChoice | None, *, on_trial: bool
     ) -> None:
         self._queue.remove(entry.request.id)
-        if choice:
-            entry.request = entry.request.in_mode(choice.mode, choice.threads)
-        entry.mode_reason = choice.reason if choice else forced_by(entry.request)
         self._holding[entry.request.id] = entry
-        entry.phase = Phase.RUNNING
-        entry.running = Running(request=entry.request, started=now, on_trial=on_trial)
-        entry.recorder = Recorder()
-        entry.clock.stop(now)
-        entry.kills_before = self._reading.oom_kills.get(entry.run)
-        entry.least_free = self._reading.limit - self._reading.used
+        started = entry.admit(choice, self._memory.reading, now, on_trial=on_trial)
         options = mode_options(entry.request.mode, entry.request.threads)
         self._send(entry.connection, encode("run", entry.request.id, *options))
-        self._emit(
-            StepStarts(
-                at=now,
-                step=entry.request.id,
-                run=entry.run,
-                title=entry.title,
-                waited=now - entry.clock.began,
-                needs=entry.request.prediction.peak,
-                waits=entry.clock.seconds,
-                mode=entry.request.mode,
-                mode_reason=entry.mode_reason,
-                threads=entry.request.threads,
-            )
-        )
+        self._emit(started)
 
-    def _pause(self, entry: _Entry, now: float) -> None:
-        entry.running = replace(entry.running, paused_at=now)
+    def _pause(self, entry: Entry, cause: Intervention, now: float) -> None:
         self._send(entry.connection, encode("pause"))
-        self._emit(
-            StepPauses(
-                at=now,
-                step=entry.request.id,
-                run=entry.run,
-                title=entry.title,
-                memory=entry.running.current,
-                cause=entry.pauses[-1],
-            )
-        )
+        self._emit(entry.pause(cause, now))
 
-    def _resume(self, entry: _Entry, now: float) -> None:
-        if entry.pauses:
-            paused = entry.running.paused_for(now)
-            entry.pauses[-1] = replace(entry.pauses[-1], seconds=paused)
-        entry.running = entry.running.resumed(now)
+    def _resume(self, entry: Entry, now: float) -> None:
+        entry.resume(now)
         self._send(entry.connection, encode("resume"))
 
-    def _kill(self, entry: _Entry) -> None:
-        if entry.phase is Phase.RUNNING:
-            entry.phase = Phase.STOPPING
-            entry.running = replace(entry.running, stopping=True)
+    def _kill(self, entry: Entry, cause: Intervention) -> None:
+        if entry.kill(cause):
             self._send(entry.connection, encode("kill"))
 
+    # -- the end of attempts ---------------------------------------------------------------------
+
+    def _wait_again(
+        self, entry: Entry, request: Request, usage: Usage, outcome: Outcome, now: float
+    ) -> None:
+        self._holding.pop(request.id, None)
+        self._queue.add(request)
+        self.changed = True
+        self._repeats[entry.run] += 1
+        self._emit(entry.wait_again(request, usage, outcome, now))
+
+    def _close(self, entry: Entry, done: Done, outcome: Outcome, now: float) -> None:
+        status = 128 + done.signal if done.signal else done.status
+        peak = 0
+        if entry.phase is not Phase.ENCLOSING:
+            record = self._record(entry, done.usage, outcome, status)
+            peak = record.peak
+            if outcome is Outcome.DONE:
+                self._predictor.learn(record)
+                self._learned = True
+            self._done[entry.run] += 1
+        self._forget(entry)
+        self._emit(entry.ends(status, done.usage, peak, now))
+
+    def _record(self, entry: Entry, usage: Usage, outcome: Outcome, status: int = 0) -> StepRecord:
+        record = entry.record(usage)
+        effect = self.modes.effect(entry.request, record)
+        self._keep(entry.run, entry.attempt(record, outcome, status, effect))
+        return record
+
+    def _forget(self, entry: Entry) -> None:
+        self.changed = True
+        self._queue.remove(entry.request.id)
+        self._entries.pop(entry.request.id, None)
+        self._holding.pop(entry.request.id, None)
+        self._by_connection.pop(entry.connection, None)
+
+    def forget(self, run: int) -> None:
+        """Forget the counts of a run that ended, because its number may be used again."""
+        del self._done[run], self._repeats[run]
+        self.modes.forget(run)
+
+    # -- what is known now -----------------------------------------------------------------------
+
     def state(self, now: float) -> State:
-        running = tuple(entry.running for entry in self._holding.values())
-        ours = sum(step.current for step in running)
-        # A launcher may have reported more since the last reading.
-        used = max(self._reading.used, ours)
-        limit = self._reading.limit
-        if self._cap is not None:
-            # Memory of other processes does not count against a cap of the build.
-            limit = min(limit, self._cap + used - ours)
+        running, ours = tuple(entry.running for entry in self._holding.values()), self._used()
         return State(
             now=now,
             cpus=self._cpus,
-            limit=limit,
-            used=used,
-            growth=self._growth,
-            pressure=self._reading.pressure,
+            limit=self._memory.limit_of_all(ours),
+            used=self._memory.used(ours),
+            growth=self._memory.growth,
+            pressure=self._memory.reading.pressure,
             contention=self._contention.share,
             work_left=self.work_left,
             pace=self._predictor.pace,
@@ -523,47 +378,33 @@ class Governor:
     @property
     def limit(self) -> int:
         """The limit in force for builds, however much of it other processes use."""
-        return self._reading.limit if self._cap is None else min(self._reading.limit, self._cap)
+        return self._memory.limit
 
     def used_by(self, run: int) -> int:
         """Return the memory of the run's steps."""
         return sum(entry.running.current for entry in self._holding.values() if entry.run == run)
 
+    def _used(self) -> int:
+        """Return the memory of all steps."""
+        return sum(entry.running.current for entry in self._holding.values())
+
     def overview(self, run: int, now: float) -> Overview:
-        state, used = self.state(now), self.used_by(run)
-        spare = (
-            self._reading.limit - self.limit
-        )  # memory that other processes may use without affecting the build
+        used, of_all = self.used_by(run), self._memory.used(self._used())
         entries = [entry for entry in self._entries.values() if entry.run == run]
-        running = tuple(
-            RunningStep(
-                step=entry.request.id,
-                title=entry.title,
-                seconds=entry.running.age(now),
-                paused=entry.running.is_paused,
-                memory=entry.running.current,
-            )
-            for entry in entries
-            if entry.phase is not Phase.WAITING
-        )
+        running = tuple(entry.shown(now) for entry in entries if entry.phase is not Phase.WAITING)
         waiting = (entry for entry in entries if entry.phase is Phase.WAITING)
         return Overview(
             at=now,
             run=run,
             limit=self.limit,
             used=used,
-            other_usage=max(0, state.used - used - spare),
+            other_usage=max(0, of_all - used - self._memory.spare),
             running=running,
             waiting=len(entries) - len(running),
             waits=dict(Counter(entry.clock.reason for entry in waiting)),
             done=self._done[run],
             repeats=self._repeats[run],
         )
-
-    def forget(self, run: int) -> None:
-        """Forget the counts of a run that ended, because its number may be used again."""
-        del self._done[run], self._repeats[run]
-        self.modes.forget(run)
 
     @property
     def busy(self) -> bool:
@@ -572,105 +413,6 @@ class Governor:
     def steps_of(self, run: int) -> list[Connection]:
         """Return the connections of a run's steps."""
         return [entry.connection for entry in self._entries.values() if entry.run == run]
-
-    # -- entries ---------------------------------------------------------------------------------
-
-    def _wait_again(
-        self, entry: _Entry, request: Request, usage: Usage, outcome: Outcome, now: float
-    ) -> None:
-        entry.phase = Phase.WAITING
-        self._holding.pop(request.id, None)
-        entry.request = request
-        self._queue.add(request)
-        self.changed = True
-        self._repeats[entry.run] += 1
-        self._emit(
-            StepRepeats(
-                at=now,
-                step=request.id,
-                run=entry.run,
-                title=entry.title,
-                why=outcome.value,
-                seconds=usage.wall_us / 1e6,
-                peak=usage.peak,
-                cause=entry.killed,
-            )
-        )
-        entry.clock, entry.pauses, entry.killed = WaitClock(now, entry.busy), [], None
-
-    def _close(self, entry: _Entry, done: Done, outcome: Outcome, now: float) -> None:
-        status = 128 + done.signal if done.signal else done.status
-        seconds, peak = done.usage.wall_us / 1e6, 0
-        if entry.phase is not Phase.ENCLOSING:
-            record = self._record(entry, done.usage, outcome, status)
-            peak = record.peak
-            if outcome is Outcome.DONE:
-                self._predictor.learn(record)
-                self._learned = True
-            self._done[entry.run] += 1
-        self._forget(entry)
-        self._emit(
-            StepEnds(
-                at=now,
-                step=entry.request.id,
-                run=entry.run,
-                title=entry.title,
-                status=status,
-                seconds=seconds,
-                peak=peak,
-                remote=entry.request.remote,
-            )
-        )
-
-    def _record(self, entry: _Entry, usage: Usage, outcome: Outcome, status: int = 0) -> StepRecord:
-        step, request = entry.step, entry.request
-        record = StepRecord(
-            step=replace(step, threads=request.threads) if request.threads > 1 else step,
-            seconds=usage.wall_us / 1e6,
-            cpu_seconds=usage.cpu_us / 1e6,
-            peak=max(usage.peak, entry.running.peak),
-            byte_seconds=float(usage.byte_seconds),
-            profile=entry.recorder.profile(usage.wall_us / 1e6),
-            mode=request.mode,
-        )
-        self._keep(
-            entry.run,
-            Attempt(
-                record=record,
-                started=entry.running.started,
-                outcome=outcome,
-                status=status,
-                explanation=Explanation(
-                    asked=entry.clock.began,
-                    needs=request.prediction.peak,
-                    basis=request.prediction.basis,
-                    waits=entry.clock.seconds,
-                    pauses=tuple(entry.pauses[-_MOST_PAUSES:]),
-                    killed=entry.killed,
-                    mode_reason=entry.mode_reason,
-                    effect=self._effect(request, record),
-                ),
-            ),
-        )
-        return record
-
-    def _effect(self, request: Request, record: StepRecord) -> ModeEffect | None:
-        """Return what the mode of an attempt has changed: as predicted for gcc, as measured for a
-        linker; ``None`` if that is unknown.
-        """
-        if request.mode.is_collector:
-            return request.effect
-        before = self._predictor.default_seconds(record.step) if request.mode.is_linker else None
-        if not before or not record.seconds:
-            return None
-        return ModeEffect(mode=request.mode, seconds=record.seconds / before)
-
-    def _forget(self, entry: _Entry) -> None:
-        self.changed = True
-        self._queue.remove(entry.request.id)
-        self._entries.pop(entry.request.id, None)
-        self._holding.pop(entry.request.id, None)
-        self._by_connection.pop(entry.connection, None)
 
 
 def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:

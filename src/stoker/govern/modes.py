@@ -19,6 +19,7 @@ from stoker.model.govern import (
     Request,
     Role,
     Step,
+    StepRecord,
 )
 
 _ALLOWED = {
@@ -51,6 +52,17 @@ class Modes:
         free = step.role is Role.CUDA and step.collector is Collector.FREE and step.threads == 1
         allowed = free and self._nvcc_threads and not self.refuses(step)
         return self._predictor.faster(step) if allowed else ()
+
+    def effect(self, request: Request, record: StepRecord) -> ModeEffect | None:
+        """Return what the mode of an attempt has changed: as predicted for gcc, as measured for a
+        linker; ``None`` if that is unknown.
+        """
+        if request.mode.is_collector:
+            return request.effect
+        before = self._predictor.default_seconds(record.step) if request.mode.is_linker else None
+        if not before or not record.seconds:
+            return None
+        return ModeEffect(mode=request.mode, seconds=record.seconds / before)
 
     def link_with(self, run: int, choice: LinkerChoice) -> None:
         """Set the linkers of a run; without a choice no command line has to be looked at."""

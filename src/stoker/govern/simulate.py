@@ -16,7 +16,8 @@ from random import Random
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds, paths
-from stoker.govern.governor import Governor, MemoryReading
+from stoker.govern.governor import Governor
+from stoker.govern.memory import MemoryReading
 from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
