@@ -4,6 +4,7 @@ import atexit
 import errno
 import gc
 import sys
+from pathlib import Path
 
 _COLLECT_EVERY = 100_000  # new objects; imports create almost as many, and they all stay
 
@@ -47,14 +48,15 @@ def _refused(error: OSError) -> int:
     """Print why the system refuses a name that the user gave; return the exit status. Raise any
     other error, which is a bug.
     """
-    from stoker.model.errors import ExitStatus, StorageError
+    from stoker.model.errors import ExitStatus
+    from stoker.outside.folders import unwritable
     from stoker.report import error_text
 
     if error.errno == errno.ENAMETOOLONG:
         sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
         return ExitStatus.USAGE
     if isinstance(error, PermissionError) and error.filename:
-        reason = StorageError(f"cannot access {error.filename}: {error.strerror}")
+        reason = unwritable(Path(str(error.filename)), error, doing="access")
         sys.stderr.write(error_text(reason))
         return ExitStatus.STORAGE
     raise error

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import wheel_files
+from conftest import PROJECTS, Stoker
+from small_disks import small_disk
 from stoker.model.errors import ExitStatus
 
 PRINTING = (
@@ -86,3 +88,45 @@ def shell(line: str, folder: Path, unbuffered: str = "") -> subprocess.Completed
         timeout=60,
         check=False,
     )
+
+
+KEEPING = (
+    "build mini-extension",
+    "build mini-cmake",
+    "develop mini-extension",
+    "history",
+    "report",
+    "toolchain install ninja",
+    "run -- true",
+)
+
+
+@pytest.mark.parametrize("words", KEEPING)
+def test_a_home_that_cannot_be_used_names_the_folder_and_the_next_step(
+    words: str, stoker: Stoker, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    done = stoker(*words.split(), cwd=PROJECTS, STOKER_HOME=str(home))
+    governs_nothing = words.startswith("run")
+    assert done.returncode == (0 if governs_nothing else ExitStatus.STORAGE), done.stderr
+    assert f"{home} is not a folder" in done.stderr
+    assert f"STOKER_HOME is {home}: set it to a folder that can be written" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "step"),
+    [("ro", "Read-only file system", "can be written"), ("size=4k", "is full", "another disk")],
+)
+def test_a_home_on_a_disk_that_takes_nothing(
+    stoker: Stoker, tmp_path: Path, options: str, reason: str, step: str
+) -> None:
+    with small_disk(tmp_path / "home", options) as home:
+        if options != "ro":
+            (home / "state").mkdir()
+        done = stoker("history", STOKER_HOME=str(home))
+    assert done.returncode == ExitStatus.STORAGE, done.stderr
+    assert str(home / "state") in done.stderr
+    assert reason in done.stderr
+    assert "STOKER_HOME" in done.stderr
+    assert step in done.stderr

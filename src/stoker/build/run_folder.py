@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.build import BuildRecord, BuildStage, MeasuredBuild
-from stoker.model.errors import StorageError
 from stoker.model.events import AnyEvent, Overview
 from stoker.outside import folders, locks
 from stoker.outside.files import read_json, write_whole
@@ -73,7 +72,7 @@ class RunFolder:
             self._stack.enter_context(locks.held(self.path / LOCK))
             self._events = self._stack.enter_context((self.path / "events.jsonl").open("wb", 0))
         except OSError as error:
-            raise StorageError(f"cannot write in {self.path}: {error.strerror}") from error
+            raise folders.unwritable(self.path, error, doing="write in") from error
         return self
 
     def __exit__(self, *_: object) -> None:

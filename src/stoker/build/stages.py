@@ -11,7 +11,8 @@ from typing import BinaryIO
 from stoker.build.run_folder import RunFolder
 from stoker.build.work import Work
 from stoker.model.build import BuildStage, StageEnd, StageResult
-from stoker.model.errors import CommandError, StokerError, StorageError, Terminated
+from stoker.model.errors import CommandError, StokerError, Terminated
+from stoker.outside.folders import unwritable
 
 Tell = Callable[[StageResult], None]
 Echo = Callable[[bytes], None]
@@ -49,7 +50,7 @@ class StageLog:
         try:
             self._stream.write(chunk)
         except OSError as error:
-            raise StorageError(f"cannot write the log: {error.strerror}") from error
+            raise unwritable(self._path, error) from error
         if self._echo:
             self._echo(chunk)
 
@@ -128,8 +129,9 @@ class Stages:
             why = error.message
             raise StageError(stage, path, error, self._excerpt) from error
         except OSError as error:
-            why = f"{error.filename or path}: {error.strerror or error}"
-            raise StageError(stage, path, StorageError(why), self._excerpt) from error
+            cause = unwritable(Path(error.filename or path), error, doing="use")
+            why = cause.message
+            raise StageError(stage, path, cause, self._excerpt) from error
         finally:
             result = _result(stage, end, path, seconds=time.monotonic() - began, why=why)
             self.running = None

@@ -15,7 +15,7 @@ import msgspec
 
 from stoker.build import memory_tree
 from stoker.model.build import BuildStage
-from stoker.model.errors import StokerError, StorageError
+from stoker.model.errors import StokerError
 from stoker.model.value import Value
 from stoker.outside import files, folders, locks, process
 
@@ -82,7 +82,7 @@ def locked(path: Path) -> Iterator[None]:
             hints = ["wait for it, or name another --variant"]
             raise StokerError(f"another build is running in {path}", hints=hints) from None
         except OSError as error:
-            raise StorageError(f"cannot use {path}: {error.strerror or error}") from error
+            raise folders.unwritable(path, error, doing="use") from error
         yield
 
 

@@ -256,7 +256,7 @@ class _BuildRun:
                 self._folder.attach("steps.json", write_trace(steps))
             self._folder.write(record)
         except StorageError as error:
-            self._watcher.say(f"the record is not complete: {error}")
+            self._watcher.say(f"the record is not complete: {error.in_one_line}")
         return Built(record=record, folder=str(self._folder.path))
 
     def _measured_steps(self, record: BuildRecord) -> Trace | None:

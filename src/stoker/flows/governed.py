@@ -43,7 +43,7 @@ from stoker.model.runs import Outcome, RunSummary
 from stoker.model.units import size
 from stoker.model.value import Value
 from stoker.outside import process
-from stoker.outside.folders import current_folder, private_folder
+from stoker.outside.folders import current_folder, private_folder, unwritable
 from stoker.plan.caching import chain_environment, headers_problem
 from stoker.plan.chain import files_for, governed_environment
 from stoker.plan.storage import choose_scratch
@@ -240,7 +240,7 @@ class Session:
                 if includes.steps:
                     history.add_includes(run, includes)
         except StorageError as error:
-            text = f"the history of this run is not complete: {error}"
+            text = f"the history of this run is not complete: {error.in_one_line}"
             self._show(Warned(at=time.monotonic() - self._began, text=text))
 
     def _cache_use(self) -> CacheUse | None:
@@ -441,7 +441,7 @@ def _ungoverned(error: StokerError) -> Warned:
     parts = [f"the build is not governed: {error}"]
     if isinstance(error, CommandError):
         parts += error.output.splitlines()[-1:]
-    if isinstance(error, StorageError):
+    if isinstance(error, StorageError) and not error.hints:
         parts.append("set STOKER_HOME to a folder that can be written")
     return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
 
@@ -515,7 +515,7 @@ def _environment(
         for cpu in range(options.cpus):
             (locks / f"cpu{cpu}").touch()
     except OSError as error:
-        raise StorageError(f"cannot write in {locks}: {error.strerror}") from error
+        raise unwritable(locks, error, doing="write in") from error
     said = {
         "STOKER_SOCKET": options.socket,
         "STOKER_RUN": str(run),

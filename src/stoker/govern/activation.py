@@ -17,9 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.model.errors import StokerError, StorageError
+from stoker.model.errors import StokerError
 from stoker.model.govern import GovernorOptions
 from stoker.outside import locks, process
+from stoker.outside.folders import unwritable
 
 BACKLOG = 4096
 LOCK = ".lock"  # appended to the name of a socket
@@ -39,7 +40,7 @@ def listen(path: Path) -> socket.socket:
         aside.rename(path)
     except OSError as error:
         listener.close()
-        raise StorageError(f"cannot listen at {path}: {error.strerror}") from error
+        raise unwritable(path, error, doing="listen at") from error
     return listener
 
 

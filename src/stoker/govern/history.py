@@ -77,6 +77,12 @@ _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
 # SQLite's codes for a damaged file. ERROR means that a table or column is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+_REFUSED = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+)
 _TIMEOUT_S = 5.0  # seconds to wait for a lock
 _RECENT = 20_000  # attempts: several builds of PyTorch
 _MOST_INCLUDES = 1 << 29  # bytes
@@ -313,7 +319,11 @@ def _open(path: Path, timeout_s: float) -> sqlite3.Connection:
 
 
 def _unusable(path: Path, reason: Exception) -> StorageError:
-    return StorageError(f"cannot use the history {path}: {reason}")
+    if isinstance(reason, OSError):
+        return folders.unwritable(path, reason, doing="use the history")
+    code = _code(reason)
+    hints = folders.home_hints(path, full=code == sqlite3.SQLITE_FULL) if code in _REFUSED else ()
+    return StorageError(f"cannot use the history {path}: {reason}", hints=hints)
 
 
 def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
@@ -369,7 +379,12 @@ def _version(database: sqlite3.Connection) -> int:
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     """Return whether an error means a damaged file; locks, full disks and failing disks do not."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _DAMAGE
+    return _code(error) in _DAMAGE
+
+
+def _code(error: Exception) -> int:
+    """Return SQLite's primary code of an error; 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)) & 0xFF
 
 
 def _is_sound(path: Path, timeout_s: float) -> bool:

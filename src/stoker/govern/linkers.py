@@ -13,12 +13,12 @@ from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.packages import install_command
 from stoker.machine.file_tree import FileTree
 from stoker.machine.system import read_system
-from stoker.model.errors import MissingError, StokerError, StorageError
+from stoker.model.errors import MissingError, StokerError
 from stoker.model.govern import Linker, LinkerChoice, Mode
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.files import read_json, write_whole
-from stoker.outside.folders import state
+from stoker.outside.folders import state, unwritable
 
 _TIMEOUT_S = 10.0
 
@@ -88,7 +88,7 @@ def keep_links(folder: Path, links: Iterable[TunedLink]) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make {place}: {error.strerror}") from error
+        raise unwritable(place, error, doing="make") from error
     write_whole(place / f"{name}.json", msgspec.json.encode(content), private=True)
 
 

@@ -55,6 +55,11 @@ class StokerError(Exception):
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
 
+    @property
+    def in_one_line(self) -> str:
+        """The message and its hints, for a warning."""
+        return "; ".join((str(self), *self.hints))
+
 
 class UsageError(StokerError):
     """The user asked for something that does not exist or is impossible."""

@@ -13,6 +13,7 @@ import msgspec
 
 from stoker.model.errors import StorageError
 from stoker.model.value import UNDECODABLE
+from stoker.outside.folders import nearest_existing, unwritable
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ def write_named(path: Path, content: bytes | str) -> None:
         with stream:
             stream.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
 
 
 def _opened_through(path: Path) -> BinaryIO | None:
@@ -95,7 +96,7 @@ def file_made_whole(path: Path, *, aside: Path | None = None) -> Iterator[Binary
                 aside.unlink()
             raise
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
 
 
 @contextmanager
@@ -107,13 +108,13 @@ def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
 
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))
     except OSError as error:
-        raise StorageError(f"cannot write in {path.parent}: {error.strerror or error}") from error
+        raise unwritable(path.parent, error, doing="write in") from error
     try:
         yield aside
         aside.chmod(mode)
         aside.rename(path)
     except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror or error}") from error
+        raise unwritable(path, error, doing="make") from error
     finally:
         remove_tree(aside)
 
@@ -198,7 +199,7 @@ def room_on_disk(path: Path) -> tuple[int, int]:
 
 def folder_problem(folder: Path) -> str | None:
     """Return why nothing can be written in a folder, which need not exist yet; None if it can."""
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    nearest = nearest_existing(folder)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         why = "it is not writable" if nearest.is_dir() else f"{nearest} is not a folder"
         return f"cannot write in {folder}: {why}"

@@ -1,5 +1,6 @@
 """The folders in which stoker keeps files: XDG folders, or all below ``STOKER_HOME``."""
 
+import errno
 import glob
 import hashlib
 import os
@@ -13,6 +14,7 @@ from stoker.model.errors import StorageError, UsageError
 _LONGEST = 100  # characters of a name; a file system takes 255 with what is added
 _READABLE = 32  # characters of a name that people read often
 _DIGEST = 6
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _folder(kind: str, variable: str, fallback: str) -> Path:
@@ -46,6 +48,40 @@ def state() -> Path:
 def data() -> Path:
     """Return the folder for what was installed: toolchains."""
     return _folder("data", "XDG_DATA_HOME", ".local/share")
+
+
+def unwritable(path: Path, reason: OSError, *, doing: str = "write") -> StorageError:
+    """Return the error for a file or folder that cannot be written. In stoker's own folders the
+    next step is another ``STOKER_HOME``.
+    """
+    why = reason.strerror or str(reason)
+    if isinstance(reason, (NotADirectoryError, FileExistsError)):
+        existing = nearest_existing(path)
+        why = why if existing.is_dir() else f"{existing} is not a folder"
+    is_refused = not isinstance(reason, FileNotFoundError)
+    hints = home_hints(path, full=reason.errno in _FULL) if is_refused else ()
+    return StorageError(f"cannot {doing} {path}: {why}", hints=hints)
+
+
+def home_hints(path: Path, *, full: bool) -> tuple[str, ...]:
+    """Return how to choose another folder, if ``path`` is in one of stoker's own; ``full``: its
+    disk has no room.
+    """
+    is_set = bool(os.environ.get("STOKER_HOME"))
+    own = [data().parent] if is_set else [cache(), state(), data()]
+    folder = next((folder for folder in own if path.is_relative_to(folder)), None)
+    if folder is None:
+        return ()
+    what, it = ("STOKER_HOME is", "it") if is_set else ("stoker keeps files in", "STOKER_HOME")
+    step = f"set {it} to a folder that can be written"
+    if full:
+        step = f"free space there (`stoker gc`), or set {it} to a folder on another disk"
+    return (f"{what} {folder}: {step}",)
+
+
+def nearest_existing(path: Path) -> Path:
+    """Return the path itself or the nearest folder above it that exists."""
+    return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
 
 def current_folder() -> Path:
@@ -95,7 +131,7 @@ def _keep_others_from_writing(path: Path) -> None:
         if found.st_mode & 0o022 and found.st_uid == os.getuid():
             path.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
     except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+        raise unwritable(path, error, doing="make") from error
 
 
 def private_folder(path: Path) -> Path:
@@ -112,7 +148,7 @@ def private_folder(path: Path) -> Path:
 
         return Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
     except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+        raise unwritable(path, error, doing="make") from error
 
 
 def _is_made_private(path: Path) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stoker.model.errors import StokerError, StorageError
+from stoker.model.errors import StokerError
+from stoker.outside.folders import unwritable
 
 # Seconds. A process that only checks whether a lock is held takes it for a moment.
 _MOMENTS = (0.01, 0.05, 0.1)
@@ -89,7 +90,7 @@ def _open(file: Path) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         return os.open(file, flags, 0o666)
     except OSError as error:
-        raise StorageError(f"cannot open {file}: {error.strerror}") from error
+        raise unwritable(file, error, doing="open") from error
 
 
 def _is_at(file: Path, descriptor: int) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stoker.model.errors import StokerError, StorageError
+from stoker.model.errors import StokerError
 from stoker.outside import locks
 from stoker.outside.files import remove_tree
+from stoker.outside.folders import unwritable
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
             try:
                 path.mkdir(mode=0o700)
             except OSError as error:
-                raise StorageError(f"cannot write in {parent}: {error.strerror}") from error
+                raise unwritable(parent, error, doing="write in") from error
             yield path
         finally:
             _remove(path)

@@ -1,12 +1,15 @@
 """The folders in which stoker keeps files."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stoker.model.errors import UsageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.outside import folders
+from stoker.outside.files import write_whole
 
 Folder = Callable[[], Path]
 KINDS: list[tuple[Folder, str, str, str]] = [
@@ -93,3 +96,46 @@ def test_looking_makes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for folder, *_ in KINDS:
         folder()
     assert list(tmp_path.iterdir()) == []
+
+
+def refused(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def test_what_cannot_be_written_in_our_folders_has_a_next_step() -> None:
+    error = folders.unwritable(folders.state() / "runs", refused(errno.EROFS))
+    assert error.message == "cannot write /home/me/.local/state/stoker/runs: Read-only file system"
+    (hint,) = error.hints
+    assert hint.startswith("stoker keeps files in /home/me/.local/state/stoker: set STOKER_HOME")
+
+
+def test_a_full_disk_names_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_HOME", "/big/disk")
+    error = folders.unwritable(Path("/big/disk/cache/x"), refused(errno.ENOSPC), doing="open")
+    assert error.message == "cannot open /big/disk/cache/x: No space left on device"
+    (hint,) = error.hints
+    assert hint.startswith("STOKER_HOME is /big/disk: free space there (`stoker gc`), or set it")
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    monkeypatch.setenv("STOKER_HOME", str(home))
+    for act in (
+        lambda: folders.data_folder("native"),
+        lambda: folders.private_folder(home / "run"),
+        lambda: write_whole(home / "state" / "x", b""),
+    ):
+        with pytest.raises(StorageError, match=f"{home} is not a folder") as caught:
+            act()
+        assert "STOKER_HOME" in caught.value.hints[0]
+
+
+def test_a_folder_of_the_user_is_not_moved_by_our_variable(tmp_path: Path) -> None:
+    assert folders.unwritable(tmp_path / "x", refused(errno.EROFS)).hints == ()
+
+
+def test_what_is_missing_is_not_refused() -> None:
+    assert folders.unwritable(folders.cache() / "x", refused(errno.ENOENT)).hints == ()

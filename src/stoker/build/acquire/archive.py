@@ -18,10 +18,10 @@ from stoker.model.errors import (
     ArtifactError,
     CommandError,
     StokerError,
-    StorageError,
     UsageError,
 )
 from stoker.model.units import size
+from stoker.outside.folders import unwritable
 
 _MOST_MEMBERS = 1_000_000
 _MOST_DEEP = 100  # folders in one another
@@ -45,7 +45,7 @@ def unpack(archive: Path, into: Path) -> Path:
 
     After an error ``into`` holds a part, which is for the caller to delete.
     """
-    with _explained(archive):
+    with _explained(archive, into):
         unpacking = _Unpacking(into, most=_ALWAYS_ALLOWED + _MOST_RATIO * archive.stat().st_size)
         for member in read_members(archive):
             unpacking.take(member)
@@ -146,7 +146,7 @@ def _write(path: Path, member: Member) -> None:
 
 
 @contextmanager
-def _explained(archive: Path) -> Iterator[None]:
+def _explained(archive: Path, into: Path) -> Iterator[None]:
     try:
         yield
     except _RefusedError as error:
@@ -160,7 +160,7 @@ def _explained(archive: Path) -> Iterator[None]:
         if error.errno in _BAD_NAMES:
             why = f"it cannot be unpacked: {error.strerror}: {error.filename}"
             raise ArtifactError(why, file=archive.name) from error
-        raise StorageError(f"cannot unpack {archive}: {error.strerror}") from error
+        raise unwritable(into, error, doing=f"unpack {archive.name} in") from error
 
 
 def _damaged(archive: Path, error: Exception) -> StokerError:

@@ -23,13 +23,13 @@ from stoker.model.errors import (
     ArtifactError,
     CommandError,
     MissingError,
-    StorageError,
     UsageError,
     nearest,
 )
 from stoker.model.units import size
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
+from stoker.outside.folders import unwritable
 from stoker.outside.web import AbsentError, UnreachableError, Web, opened
 
 Say = Callable[[str], None]
@@ -121,7 +121,7 @@ def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
                     digest.update(chunk)
                     arrived += stream.write(chunk)
         except OSError as error:
-            raise StorageError(f"cannot write {target}: {error.strerror}") from error
+            raise unwritable(target, error) from error
         except UnreachableError as error:
             raise UnreachableError(error.message, hints=[_AGAIN]) from error
     if answer.size not in (None, arrived):

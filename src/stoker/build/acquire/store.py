@@ -15,7 +15,7 @@ import msgspec
 from stoker.build.acquire import git, index
 from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.naming import ARCHIVES, Named, parse
-from stoker.model.errors import CommandError, MissingError, StorageError, UsageError
+from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import Value
 from stoker.outside import folders, locks
@@ -126,7 +126,7 @@ def _make(wanted: _Wanted, entry: Path, descriptor: int) -> None:
         (work / _RECORD).write_bytes(msgspec.json.encode(record))
         work.rename(entry)
     except OSError as error:
-        raise StorageError(f"cannot keep a source in {entry}: {error.strerror}") from error
+        raise folders.unwritable(entry, error, doing="keep a source in") from error
     finally:
         if not wanted.resumes:
             shutil.rmtree(work, ignore_errors=True)
