@@ -108,7 +108,7 @@ static const char *const TEST_FOLDERS[] = {
 
 /* ---- text ------------------------------------------------------------------------------------*/
 
-static size_t text_length(const char *text)
+size_t text_length(const char *text)
 {
     size_t length = 0;
     while (text[length])

@@ -12,6 +12,8 @@
 /* The part of a path behind its last slash. */
 const char *program_name(const char *path);
 
+size_t text_length(const char *text);
+
 bool same_text(const char *one, const char *other);
 
 bool starts_with(const char *text, const char *prefix);

@@ -1,0 +1,151 @@
+/* Finds programs and looks into their files, for the preloaded library: through the kernel alone, with
+ * no memory but the caller's. */
+#define _GNU_SOURCE
+#include "preload.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { DEEPEST_LINK = 16 };
+
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
+/* Reads the first bytes of a file and returns their number: 0 if it may not be read, less for a
+ * folder. */
+static long read_start(const char *path, void *start, size_t size)
+{
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return 0;
+    long length = syscall(SYS_read, file, start, size);
+    syscall(SYS_close, file);
+    return length;
+}
+
+enum program examine(const char *path)
+{
+    ElfW(Ehdr) header;
+    if (syscall(SYS_faccessat, AT_FDCWD, path, X_OK) < 0)
+        return ABSENT;
+    long size = read_start(path, &header, sizeof header);
+    if (size < 0)
+        return ABSENT;
+    if (size < (long)sizeof header || !starts_with((char *)header.e_ident, ELFMAG))
+        return NATIVE; /* also a program that may be executed but not read */
+    bool same = header.e_ident[EI_CLASS] == __ehdr_start.e_ident[EI_CLASS] &&
+                header.e_machine == __ehdr_start.e_machine;
+    return same ? NATIVE : FOREIGN;
+}
+
+bool is_dynamic(const char *path)
+{
+    union {
+        ElfW(Ehdr) header;
+        char bytes[4096];
+    } start;
+    long size = read_start(path, &start, sizeof start);
+    if (size < (long)sizeof start.header || !starts_with((char *)start.header.e_ident, ELFMAG))
+        return true; /* a script */
+    for (size_t number = 0; number < start.header.e_phnum; number++) {
+        size_t at = start.header.e_phoff + number * sizeof(ElfW(Phdr));
+        if (at + sizeof(ElfW(Phdr)) > (size_t)size)
+            return true;
+        if (((ElfW(Phdr) *)(start.bytes + at))->p_type == PT_INTERP)
+            return true;
+    }
+    return false;
+}
+
+bool is_script(const char *path)
+{
+    char start[2] = "";
+    read_start(path, start, sizeof start);
+    return start[0] == '#' && start[1] == '!';
+}
+
+/* Joins folder and name. False: that is too long. */
+static bool join(char *path, const char *folder, size_t length, const char *name)
+{
+    size_t rest = text_length(name);
+    if (length == 0)
+        folder = ".", length = 1;
+    if (length + rest + 2 > PATH_MAX)
+        return false;
+    copy(path, folder, length);
+    path[length] = '/';
+    copy(path + length + 1, name, rest);
+    return true;
+}
+
+static bool has_slash(const char *file)
+{
+    while (*file && *file != '/')
+        file++;
+    return *file == '/';
+}
+
+static enum program search_folders(const char *folders, const char *name, char *path)
+{
+    for (bool more = true; more;) {
+        size_t length = 0;
+        while (folders[length] && folders[length] != ':')
+            length++;
+        if (join(path, folders, length, name)) {
+            enum program found = examine(path);
+            if (found != ABSENT)
+                return found;
+        }
+        more = folders[length] == ':';
+        folders += length + 1;
+    }
+    return ABSENT;
+}
+
+enum program locate(const char *file, bool search, char *path)
+{
+    size_t length = text_length(file);
+    if (length == 0 || length >= PATH_MAX)
+        return ABSENT;
+    if (has_slash(file)) {
+        copy(path, file, length);
+        return examine(path);
+    }
+    const char *folders = search ? variable(environ, "PATH") : "";
+    return search_folders(folders ? folders : "/bin:/usr/bin", file, path);
+}
+
+static long read_link(const char *path, char *target)
+{
+    long length = syscall(SYS_readlinkat, AT_FDCWD, path, target, (size_t)PATH_MAX - 1);
+    if (length > 0)
+        target[length] = '\0';
+    return length;
+}
+
+bool leads_to_wrapper(const char *path)
+{
+    char at[PATH_MAX], target[PATH_MAX];
+    copy(at, path, text_length(path));
+    for (int depth = 0; depth < DEEPEST_LINK && read_link(at, target) > 0; depth++) {
+        const char *name = program_name(target);
+        if (is_compiler_wrapper(name))
+            return true;
+        if (target[0] == '/') {
+            copy(at, target, text_length(target));
+        } else {
+            size_t folder = (size_t)(program_name(at) - at);
+            if (folder + text_length(target) >= PATH_MAX)
+                return false;
+            copy(at + folder, target, text_length(target));
+        }
+    }
+    return is_compiler_wrapper(program_name(path));
+}
+
+const char *calling_program(char *path)
+{
+    return read_link("/proc/self/exe", path) > 0 ? program_name(path) : "";
+}

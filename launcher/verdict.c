@@ -1,0 +1,122 @@
+/* Decides what the preloaded library does with a call of exec or posix_spawn. It starts nothing;
+ * preload.c does what it says. */
+#define _GNU_SOURCE
+#include "preload.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* True if a program that is given this environment cannot open our library: its root folder is
+ * another one, or the library was removed. */
+static bool is_out_of_reach(char *const *environment)
+{
+    char path[PATH_MAX];
+    const char *entry = variable(environment, "LD_PRELOAD");
+    for (size_t length; entry && (length = next_preloaded(&entry)) > 0; entry += length) {
+        if (!is_preload_library(entry, length) || length >= sizeof path)
+            continue;
+        copy(path, entry, length);
+        return syscall(SYS_faccessat, AT_FDCWD, path, F_OK) < 0;
+    }
+    return false;
+}
+
+static bool is_set(char *const *environment, const char *name)
+{
+    const char *value = variable(environment, name);
+    return value && same_text(value, "1");
+}
+
+static bool same_variable(const struct call *call, const char *one, const char *other)
+{
+    const char *left = variable(call->environment, one), *right = variable(call->environment, other);
+    return same_text(left ? left : "", right ? right : "");
+}
+
+/* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at
+ * the flags that nvcc reads from the environment, so these must be the ones that stoker has told
+ * the cache of. */
+static bool is_wrapped(const struct call *call, const char *path)
+{
+    char *const *words = call->arguments;
+    const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
+    return wrapper && wrapper[0] == '/' && !variable(call->environment, WRAPPED_MARK) &&
+           same_text(program_name(words[0]), program_name(path)) &&
+           is_cacheable(program_name(path), words) &&
+           same_variable(call, "NVCC_APPEND_FLAGS", "STOKER_NVCC_APPEND_FLAGS") &&
+           same_variable(call, "NVCC_PREPEND_FLAGS", "STOKER_NVCC_PREPEND_FLAGS") &&
+           examine(wrapper) == NATIVE && is_dynamic(wrapper);
+}
+
+static enum verdict judge_compiler(const struct call *call, const char *path)
+{
+    char own[PATH_MAX];
+    const char *caller = calling_program(own);
+    if (starts_with(caller, "stoker-launcher"))
+        return UNCHANGED; /* it has asked already */
+    bool below_wrapper = is_compiler_wrapper(caller);
+    if (is_probe(program_name(path), call->arguments, below_wrapper))
+        return WITHOUT_US;
+    return !below_wrapper && is_wrapped(call, path) ? WRAPPED : STEP;
+}
+
+/* A make below another one shares the jobs of that one. */
+static bool has_window(const struct call *call)
+{
+    const char *flags = variable(call->environment, "MAKEFLAGS");
+    for (; flags && *flags; flags++)
+        if (starts_with(flags, "--jobserver"))
+            return false;
+    return variable(call->environment, "STOKER_JOBS") != NULL;
+}
+
+static void say(const char *text)
+{
+    syscall(SYS_write, STDERR_FILENO, text, text_length(text));
+}
+
+static enum verdict judge_build_tool(const struct call *call, const char *path)
+{
+    if (!has_window(call))
+        return UNCHANGED;
+    if (is_dynamic(path) || is_set(call->environment, "STOKER_VIA_LAUNCHER"))
+        return OPEN;
+    say("stoker: ");
+    say(path);
+    say(" is linked statically, so its compiles cannot be reached: it keeps its own number of "
+        "jobs.\nstoker: use a dynamic one, or configure the build with "
+        "`stoker run --via launcher -- cmake ...`\n");
+    return UNCHANGED;
+}
+
+enum verdict judge(const struct call *call, char *path)
+{
+    char own[PATH_MAX];
+    const char *extra = variable(call->environment, "STOKER_COMPILERS");
+    if (!call->file || count(call->arguments) == 0)
+        return UNCHANGED;
+    enum program program = locate(call->file, call->search, path);
+    if (program == ABSENT)
+        return UNCHANGED; /* the error is the real function's to find */
+    if (variable(call->environment, "LD_TRACE_LOADED_OBJECTS"))
+        return WITHOUT_US; /* ldd lists what the program loads by itself */
+    bool governs = call->launcher && call->launcher[0] == '/';
+    if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
+        return judge_compiler(call, path);
+    if (governs && is_remote_compile(program_name(path), call->arguments))
+        return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : REMOTE;
+    bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||
+                      is_out_of_reach(call->environment);
+    if (governs && !without_us && is_build_tool(program_name(path)))
+        return judge_build_tool(call, path);
+    /* In an environment made from nothing, as SCons makes it, the shell has to stand for what it
+     * starts: there our library cannot see that. */
+    if (governs && !variable(call->environment, "STOKER_LAUNCHER") &&
+        is_compiling_shell(call->arguments, extra))
+        return STEP;
+    if (governs && is_set(call->environment, "STOKER_GOVERN_CUSTOM") &&
+        is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
+        return CUSTOM;
+    return without_us ? WITHOUT_US : UNCHANGED;
+}
