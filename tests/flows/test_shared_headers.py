@@ -225,3 +225,10 @@ def test_a_build_that_starts_ccache_itself_is_told_why_nothing_is_shared(
     ninja.write_text(ninja.read_text().replace("command = ", f"command = {need('ccache')} "))
     finished = project.build.run("ninja", options=OPTIONS)
     assert "commands that start ccache use no shared headers" in finished.err
+
+
+def test_headers_that_are_too_large_for_the_memory_limit_are_left_out(project: Project) -> None:
+    use = project.build.summary("ninja", options=(*OPTIONS, "--memory", "150M")).shared_headers
+    assert use is not None
+    assert (use.headers, use.used, use.left_out) == (0, 0, 1)
+    assert "shared headers left out to save memory: 1" in project.history("1")

@@ -192,6 +192,17 @@ class Session:
         return headers_problem(self._chain)
 
     @property
+    def cpus(self) -> int:
+        return self._client.options.cpus
+
+    @property
+    def memory(self) -> int:
+        """The bytes that builds under this limit may use."""
+        options = self._client.options
+        limit = max(0, self._limit - options.keep_free)
+        return min(limit, options.cap or limit)
+
+    @property
     def out_of_room(self) -> bool:
         """Whether a command was stopped because the build had almost no room left to grow."""
         return self._disk.shortage is not None
@@ -275,7 +286,6 @@ class Session:
     def _summary(self, status: int, kills: int) -> RunSummary:
         """Return that of a run in which nothing asked, so that no governor was started."""
         options = self._client.options
-        limit = max(0, self._limit - options.keep_free)
         return RunSummary(
             status=status,
             steps=0,
@@ -283,7 +293,7 @@ class Session:
             cpu_s=0.0,
             governor_cpu_s=0.0,
             peak_bytes=0,
-            limit_bytes=min(limit, options.cap or limit),
+            limit_bytes=self.memory,
             oom_kills=kills,
             preemptions=0,
             retries=0,

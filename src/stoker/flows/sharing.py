@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from stoker.build.generated import generated_sources
 from stoker.flows.governed import Session
 from stoker.govern.history import History
-from stoker.headers.choice import Offer, Source, choose_beginnings, header_names, twins
+from stoker.headers.choice import (
+    Candidate,
+    Offer,
+    Source,
+    choose_beginnings,
+    header_names,
+    twins,
+    within_memory,
+)
 from stoker.headers.commands import (
     compiles_in,
     folders_command,
@@ -104,7 +112,12 @@ def share_headers(
         for group in _groups(scanned)
         for header in chosen_headers(group, kept, plain, tolerance)
     ]
-    headers = list(_made(governed, kept, chosen, scanned, environment, say))
+    fitting = _within_memory(governed, kept, chosen, scanned)
+    if left_out := len(chosen) - len(fitting):
+        kept.left_out = left_out
+        what = "1 shared header is" if left_out == 1 else f"{left_out} shared headers are"
+        say(f"{what} left out to save memory")
+    headers = list(_made(governed, kept, fitting, scanned, environment, say))
     users = list(_users(scanned, headers, tolerance))
     kept.write_uses(headers, users)
     kept.cost_s = _cpu_s() - before
@@ -264,6 +277,30 @@ def _users(
         for each, source in group:
             if used := offer.largest(source):
                 yield Use(step=each, header=used, twins=twins(used, source.scan))
+
+
+def _within_memory(
+    governed: Session,
+    kept: HeaderFolder,
+    headers: Sequence[SharedHeader],
+    scanned: Sequence[Scanned],
+) -> list[SharedHeader]:
+    """Return the headers that leave most of the memory to the compiles: the pages of a header count
+    as used memory while a compile uses it.
+    """
+    tolerance = header_rules().tolerance[governed.sharing]
+
+    def candidate(header: SharedHeader) -> Candidate:
+        offer = Offer([header], tolerance)
+        users = (
+            number
+            for number, (each, source) in enumerate(scanned)
+            if each.group == header.group and offer.largest(source)
+        )
+        return Candidate(header=header, bytes=kept.file_bytes(header), users=frozenset(users))
+
+    room = int(header_rules().limits.memory * governed.memory)
+    return within_memory(map(candidate, headers), room=room, at_once=governed.cpus)
 
 
 def _made(

@@ -7,10 +7,12 @@ Some such beginnings are chosen, and each source uses the largest one that fits 
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import accumulate, pairwise
 
 from stoker.knowledge.shared_headers import Tolerance, header_rules
 from stoker.model.headers import Inclusion, Scan, SharedHeader
+from stoker.model.value import Value
 
 Items = frozenset[str]
 
@@ -133,6 +135,40 @@ def choose_beginnings(
         for number in users:
             best[number] = max(best[number], size)
         yield scan
+
+
+class Candidate(Value, frozen=True, kw_only=True):
+    """A header that may be offered, the size of its file, and the numbers of the sources that can
+    use it.
+    """
+
+    header: SharedHeader
+    bytes: int
+    users: frozenset[int]
+
+
+def within_memory(
+    candidates: Iterable[Candidate], *, room: int, at_once: int
+) -> list[SharedHeader]:
+    """Return the headers of which any ``at_once``, as compiles can use at the same time, fit into
+    ``room`` bytes of memory.
+
+    Greedy: each is the one that saves most for its size in addition to those before it.
+    """
+    left, chosen = list(candidates), list[Candidate]()
+    best: dict[int, int] = {}  # the size of the largest header that a source can use
+
+    def worth(one: Candidate) -> float:
+        saved = (max(0, one.header.scan.size - best.get(user, 0)) for user in one.users)
+        return sum(saved) / one.bytes
+
+    while left:
+        one = max(left, key=worth)
+        left.remove(one)
+        if sum(nlargest(at_once, (each.bytes for each in (*chosen, one)))) <= room:
+            chosen.append(one)
+            best |= {n: max(best.get(n, 0), one.header.scan.size) for n in one.users}
+    return [each.header for each in chosen]
 
 
 def header_names(scan: Scan, folders: Iterable[str]) -> tuple[str, ...]:

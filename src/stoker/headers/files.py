@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.headers.commands import bare_command, making_command, sample_command
+from stoker.knowledge.shared_headers import header_rules
 from stoker.model.headers import Compile, HeaderUse, SharedHeader, Use
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
@@ -54,6 +55,8 @@ class HeaderFolder:
         self._lock.enter_context(locks.held(path.with_name(f"{path.name}.lock")))
         self.path = private_folder(path)
         self.cost_s = 0.0  # CPU time to choose and make the headers in this run
+        self.left_out = 0  # headers that this run does without, to save memory
+        self._offered: frozenset[str] = frozenset()  # names of headers that this run can use
 
     def close(self) -> None:
         self._lock.close()
@@ -122,6 +125,8 @@ class HeaderFolder:
         """Write what the launcher reads, and remove headers that are out of date."""
         others = {header.name: header for header in self.kept()}
         headers = tuple((others | {header.name: header for header in headers}).values())
+        users = tuple(users)
+        self._offered = frozenset(use.header.name for use in users)
         uses = self.path / "uses"
         if uses.exists():
             remove_tree(uses)
@@ -141,9 +146,9 @@ class HeaderFolder:
         """Return how often the launcher used headers, and how often it had to do without; ``None``
         if no compile could use one.
         """
-        if not any(self.path.glob("uses/*")):
+        if not (self._offered or self.left_out):
             return None
-        headers = self._known()
+        headers = [header for header in self._known() if header.name in self._offered]
         uses = {h: _size(self.path / f"{h.name}.used") for h in headers}
         lost = "".join(path.read_text() for path in self.path.glob("*.lost"))
         return HeaderUse(
@@ -153,7 +158,12 @@ class HeaderFolder:
             refused=sum(map(_size, self.path.glob("*.refused"))),
             saved_s=sum(count * self._saved_s(header) for header, count in uses.items()),
             cost_s=self.cost_s + sum(map(int, lost.split())) / 1e6,
+            left_out=self.left_out,
         )
+
+    def file_bytes(self, header: SharedHeader) -> int:
+        """Return the size of a header's file; an estimate if it has not been made."""
+        return _size(self._made(header.name)) or int(header_rules().cost.file * header.scan.size)
 
     def _known(self) -> tuple[SharedHeader, ...]:
         try:

@@ -12,12 +12,14 @@ from stoker.model.headers import HeaderSharing
 class Cost(Row, frozen=True, kw_only=True):
     use: float
     make: float
+    file: float
 
 
 class Limits(Row, frozen=True, kw_only=True):
     users: int
     seconds: float
     bytes: int
+    memory: float
 
 
 class Tolerance(Row, frozen=True, kw_only=True):

@@ -110,3 +110,4 @@ class HeaderUse(Value, frozen=True, kw_only=True):
     # each header alone; and those of scans, of making headers and of repeated compiles.
     saved_s: float = 0.0
     cost_s: float = 0.0
+    left_out: int = 0  # headers that were not offered, to save memory

@@ -460,6 +460,8 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
             f"{use.refused} were repeated without: about {duration(use.saved_s)} less CPU time "
             f"for {duration(use.cost_s)} of scans, headers and repetitions"
         )
+        if use.left_out:
+            yield f"  shared headers left out to save memory: {use.left_out}"
 
 
 def _link_gain(summary: RunSummary) -> str:

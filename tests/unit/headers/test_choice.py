@@ -1,6 +1,14 @@
 """Scans of sources, and the headers that are chosen from them."""
 
-from stoker.headers.choice import Offer, Source, choose_beginnings, header_names, twins
+from stoker.headers.choice import (
+    Candidate,
+    Offer,
+    Source,
+    choose_beginnings,
+    header_names,
+    twins,
+    within_memory,
+)
 from stoker.headers.scanning import has_repeated_text, read_folders, read_scan, words_in
 from stoker.knowledge.shared_headers import Tolerance, header_rules
 from stoker.model.headers import HeaderSharing, Scan, SharedHeader
@@ -144,3 +152,29 @@ def test_only_gcc_says_where_it_searches() -> None:
     )
     assert read_folders(said + "End of search list.\n") == ("/a", "/b")
     assert read_folders(said.replace("gcc version", "clang version")) is None
+
+
+def candidate(*files: str, users: int, size: int) -> Candidate:
+    return Candidate(header=header(*files), bytes=size, users=frozenset(range(users)))
+
+
+def test_all_headers_are_kept_that_fit_into_memory_at_the_same_time() -> None:
+    offered = [candidate("large", f"{n}", users=n, size=100) for n in range(1, 5)]
+    kept = within_memory(offered, room=200, at_once=2)
+    assert sorted(kept, key=str) == sorted((each.header for each in offered), key=str)
+    assert within_memory(offered, room=99, at_once=2) == []
+    assert within_memory([], room=0, at_once=2) == []
+
+
+def test_headers_that_bring_most_for_their_memory_are_kept() -> None:
+    few, many = (candidate("large", f"{n}", users=n, size=100) for n in (10, 50))
+    huge = candidate("large", "large2", users=50, size=1000)
+    assert within_memory([few, huge, many], room=150, at_once=4) == [many.header]
+    assert within_memory([few, huge], room=250, at_once=4) == [few.header]
+
+
+def test_a_header_counts_what_it_adds_to_the_others() -> None:
+    base = candidate("large", users=50, size=100)
+    more = candidate("large", "small", users=50, size=100)
+    other = Candidate(header=header("large3"), bytes=100, users=frozenset({50, 51}))
+    assert within_memory([more, base, other], room=200, at_once=4) == [more.header, other.header]
