@@ -341,6 +341,15 @@ def test_another_launcher_starts_every_compile(project: CachedProject, build: Bu
         log.unlink()
 
 
+def test_no_cache_means_none_of_the_project_either(project: CachedProject, build: Build) -> None:
+    """PyTorch puts ccache before its compilers by itself."""
+    source = build.folder / "one.c"
+    source.write_text("int one;\n")
+    command = ("ccache", "gcc", "-c", str(source), "-o", str(build.folder / "one.o"))
+    summary = build.summary(*command, options=["--cache", "none"], **project.environment)
+    assert (summary.steps, project.counters()["files_in_cache"]) == (1, 0)
+
+
 def test_status_and_stats_agree_with_the_engine(project: CachedProject, stoker: Stoker) -> None:
     project.build()
     project.build()

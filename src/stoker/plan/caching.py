@@ -174,7 +174,7 @@ def _cached(
     cache: Engine, found: Mapping[str, FoundEngine], environment: Mapping[str, str]
 ) -> Chain:
     if cache is Engine.NONE:
-        return _without("--cache none")
+        return replace(_without("--cache none"), settings=(_no_ccache(),))
     engine = Engine.CCACHE if cache is Engine.AUTO else cache
     if cache is Engine.AUTO and engine not in found:
         return _without("ccache is not installed")
@@ -185,7 +185,8 @@ def _cached(
         return _without(f"{engine} is not used: {here.problem}")
     why = "it is installed" if cache is Engine.AUTO else f"--cache {cache}"
     part = Part(role="cache", what=here.program, why=why)
-    settings = _ccache_settings(here.own, environment) if engine is Engine.CCACHE else ()
+    ccache = engine is Engine.CCACHE
+    settings = _ccache_settings(here.own, environment) if ccache else (_no_ccache(),)
     return Chain(
         engine=engine,
         wrapper=here.program,
@@ -197,6 +198,11 @@ def _cached(
 
 def _without(why: str) -> Chain:
     return Chain(parts=(Part(role="cache", what="none", why=why),))
+
+
+def _no_ccache() -> Setting:
+    """Projects such as PyTorch put ccache before their compilers by themselves."""
+    return _setting("CCACHE_DISABLE", "1", "also for a ccache that the project starts itself")
 
 
 def _required(program: str, found: Mapping[str, FoundEngine]) -> FoundEngine:
