@@ -16,7 +16,7 @@ from stoker.model.selection import Host, HostGpu
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.model.variant import Backend
 from stoker.plan.grammar import label, parse
-from wheel_files import digest
+from wheel_files import record
 
 MACHINE = platform.machine()
 
@@ -68,8 +68,7 @@ def make_wheel(
         contents[f"{info}/{PLAN_MEMBER}"] = msgspec.json.encode({"variant": parse(variant)})
     if slimmed:
         contents[f"{info}/{SLIM_MEMBER}"] = msgspec.json.encode(slimmed)
-    rows = [f"{name},{digest(content)},{len(content)}" for name, content in contents.items()]
-    contents[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    contents[f"{info}/RECORD"] = record(contents, info)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{module}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

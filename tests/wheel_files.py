@@ -36,9 +36,9 @@ def members(**more: bytes) -> dict[str, bytes]:
     }
 
 
-def record(contents: Mapping[str, bytes]) -> bytes:
+def record(contents: Mapping[str, bytes], dist_info: str = DIST_INFO) -> bytes:
     rows = [f"{name},{digest(content)},{len(content)}" for name, content in contents.items()]
-    return "\n".join([*rows, f"{DIST_INFO}/RECORD,,", ""]).encode()
+    return "\n".join([*rows, f"{dist_info}/RECORD,,", ""]).encode()
 
 
 def zipped(

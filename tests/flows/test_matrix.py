@@ -13,19 +13,18 @@ from typing import Any
 
 import pytest
 
-from built_libraries import Need
 from conftest import PROJECTS, Stoker, find_tool
 from governed import wait_until
 from held_locks import held_elsewhere
 from slim_libraries import build_library, cubins
+from slim_wheels import ARCHS, CUDA, MACHINE, make_wheel
 from small_disks import small_disk
 from stoker.artifact.engine import open_wheel
 from stoker.cli.matrix import command
 from stoker.model.errors import StokerError
-from wheel_files import digest, unpacked, zipped
+from wheel_files import unpacked
 
 COMMAND = Path(sys.executable).with_name("stoker")
-MACHINE = os.uname().machine
 TIMEOUT_S = 280.0  # generous, because the machine may be busy
 # Neither the user's configuration nor the package index has a say in these tests.
 ALONE = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "UV_NO_CONFIG": "1"}
@@ -65,27 +64,13 @@ def project(tmp_path: Path) -> Path:
 def torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small wheel of PyTorch with device code for three GPUs."""
     folder = tmp_path_factory.mktemp("torch")
-
-    return make_torch(folder, find_tool)
-
-
-def make_torch(folder: Path, need: Need) -> Path:
-    (folder / "made").mkdir()
-    regions = [cubins(1, 80, 86, 90), cubins(2, 80, 86, 90)]
-    library = build_library(need, folder / "made", regions).read_bytes()
-    info, tag = "torch-2.0.dist-info", f"py3-none-linux_{MACHINE}"
+    library = build_library(find_tool, folder, [cubins(1, *ARCHS), cubins(2, *ARCHS)]).read_bytes()
     members = {
         "torch/__init__.py": b"from torch.version import cuda\n",
         "torch/version.py": b"cuda: str = '13.0'\n",
-        "torch/lib/libtorch_cuda.so": library,
-        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n",
-        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
+        CUDA: library,
     }
-    rows = [f"{name},{digest(content)},{len(content)}" for name, content in members.items()]
-    members[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-    wheel = folder / f"torch-2.0-{tag}.whl"
-    wheel.write_bytes(zipped(members))
-    return wheel
+    return make_wheel(folder, members, version="2.0")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from built_libraries import build
 from conftest import Stoker, missing
-from wheel_files import digest, unpacked, zipped
+from wheel_files import record, unpacked, zipped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="wheels of Linux are packaged")
 
@@ -42,11 +42,9 @@ def make_wheel(folder: Path, library: bytes, *requires: str) -> Path:
         f"{DIST_INFO}/METADATA": metadata.encode(),
         f"{DIST_INFO}/WHEEL": about.encode(),
     }
-    rows = [f"{name},{digest(content)},{len(content)}" for name, content in members.items()]
-    record = "\n".join([*rows, f"{DIST_INFO}/RECORD,,", ""]).encode()
+    members[f"{DIST_INFO}/RECORD"] = record(members, DIST_INFO)
     path = folder / WHEEL
-    modes = {"warm/libwarm.so": 0o755}
-    path.write_bytes(zipped({**members, f"{DIST_INFO}/RECORD": record}, modes=modes))
+    path.write_bytes(zipped(members, modes={"warm/libwarm.so": 0o755}))
     return path
 
 

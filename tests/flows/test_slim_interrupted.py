@@ -15,7 +15,7 @@ from slim_kills import SIGNALS, SLIM, has_store, tree
 from slim_libraries import build_library, cubins
 from small_disks import small_disk
 from stoker.model.errors import ExitStatus
-from wheel_files import digest, zipped
+from wheel_files import record, zipped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
 
@@ -183,8 +183,7 @@ def wheel_of(folder: Path) -> Path:
         "mill-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: mill\nVersion: 1\n",
         "mill-1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
     }
-    rows = "".join(f"{name},{digest(data)},{len(data)}\n" for name, data in members.items())
-    members["mill-1.dist-info/RECORD"] = f"{rows}mill-1.dist-info/RECORD,,\n".encode()
+    members["mill-1.dist-info/RECORD"] = record(members, "mill-1.dist-info")
     path = folder.with_name("mill-1-py3-none-any.whl")
     path.write_bytes(zipped(members))
     return path
