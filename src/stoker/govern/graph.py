@@ -10,6 +10,7 @@ keeps them in a log of its own), so there can be more to do than expected.
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,19 +18,32 @@ from threading import Thread
 from typing import NamedTuple
 
 from stoker.govern.command_line import build_folder, role_of_source
+from stoker.knowledge.known_steps import known_step
 from stoker.knowledge.memory_priors import usual_seconds
 from stoker.model.govern import Role
 from stoker.source.ninja import Edge, Graph, read_durations, read_graph
 
 _UNKNOWN = 1.0  # seconds assumed for a step without a duration, so that the number of steps counts
+_MEASURED, _KNOWN = "measured", "known"  # kinds of expected durations; other kinds are roles
+# Seconds of expected work that count as if they had passed as expected, so that few steps which end
+# sooner or later do not change the expectation of all others. What is usual for a role is only a
+# relative figure.
+_TRUST = {_MEASURED: 60.0, _KNOWN: 10.0}
 _WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's options
 # Rules of CMake and of torch's cpp_extension whose commands the launcher runs.
 _ASKS = re.compile(r"compil|link", re.IGNORECASE)
 _NEVER_ASKS = re.compile(r"STATIC_LIBRARY|^CUSTOM_COMMAND")
-_ENOUGH = 20  # finished steps whose mean is a fair guess for steps that never ran before
+_ENOUGH = 20  # finished steps that are a fair guess for steps that never ran before
 
 Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it does not exist
 Size = Callable[[str], int]  # of a file; 0 if it does not exist
+
+
+class Expected(NamedTuple):
+    """How long a step is expected to take. Steps of one kind deviate by about the same factor."""
+
+    seconds: float
+    kind: str  # measured before, known of the project, or the role of a step of which nothing is
 
 
 class _Folder:
@@ -51,7 +65,7 @@ class Graphs:
     def __init__(self, durations: Mapping[str, Mapping[str, float]]) -> None:
         self._durations = durations
         self._folders: dict[tuple[int, str], _Folder] = {}  # by run and path
-        self._left: list[tuple[int, dict[str, float | None]]] = []
+        self._left: list[tuple[int, dict[str, Expected]]] = []
 
     def path(self, run: int, folder: str, output: str, asker: int | None) -> float:
         """Return the seconds from the start of the step that makes ``output`` to the end of the
@@ -82,7 +96,7 @@ class Graphs:
         for key in [key for key in self._folders if key[0] == run]:
             del self._folders[key]
 
-    def news(self) -> Iterator[tuple[int, dict[str, float | None]]]:
+    def news(self) -> Iterator[tuple[int, dict[str, Expected]]]:
         """Yield run and remaining steps of each folder that was read since the last call."""
         while self._left:
             yield self._left.pop()
@@ -92,7 +106,7 @@ class Graphs:
         graph, durations = read_graph(place), {**read_durations(place), **seen}
         files = _Files(place)
         paths = longest_paths(graph.edges, durations, files.size)
-        left = steps_left(graph, durations, reading.targets, files.age)
+        left = steps_left(graph, durations, reading.targets, files.age, files.size)
         known = self._folders.get((run, folder))
         if known and known.reading is reading:  # else the run has ended, or it is read again
             known.expected.update(left)
@@ -105,21 +119,25 @@ class WorkLeft:
 
     def __init__(self) -> None:
         self._began: float | None = None  # when the first step asked
-        self._left: dict[str, float | None] = {}  # seconds of each step, if known
+        self._left: dict[str, Expected] = {}
         self._finished = 0
         self._worked = 0.0
+        self._expected = defaultdict(float, _TRUST)  # seconds of the steps that have ended, by kind
+        self._taken = defaultdict(float, _TRUST)
 
     def asked(self, now: float) -> None:
         if self._began is None:
             self._began = now
 
-    def expect(self, steps: Mapping[str, float | None]) -> None:
+    def expect(self, steps: Mapping[str, Expected]) -> None:
         self._left.update(steps)
 
     def finished(self, output: str, seconds: float) -> None:
-        self._left.pop(output, None)
         self._finished += 1
         self._worked += seconds
+        if expected := self._left.pop(output, None):
+            self._expected[expected.kind] += expected.seconds
+            self._taken[expected.kind] += seconds
 
     @property
     def steps(self) -> int:
@@ -127,9 +145,11 @@ class WorkLeft:
 
     @property
     def work(self) -> float:
-        """The seconds of all steps that are left; those that never ran count with the mean."""
-        usual = self._worked / self._finished if self._finished else 0.0
-        return sum(usual if known is None else known for known in self._left.values())
+        """The seconds of all steps that are left, if they deviate from what is expected as the
+        steps of their kind have done.
+        """
+        pace = {kind: self._taken[kind] / expected for kind, expected in self._expected.items()}
+        return sum(each.seconds * pace.get(each.kind, 1.0) for each in self._left.values())
 
     def seconds(self, now: float, ages: Iterable[float]) -> float | None:
         """Return the seconds until the end at the present parallelism; ``ages`` are those of the
@@ -139,7 +159,7 @@ class WorkLeft:
         the steps take longer than ever before.
         """
         elapsed = now - (self._began or 0.0)
-        unknown = sum(known is None for known in self._left.values())
+        unknown = sum(each.kind not in _TRUST for each in self._left.values())
         if not self._left or not self._finished or elapsed <= 0:
             return None
         if unknown > len(self._left) / 2 and self._finished < _ENOUGH:
@@ -225,16 +245,21 @@ def longest_paths(
     needs = _needs(edges, maker)
     longest = [0.0] * len(edges)
     for index in reversed(_in_order(needs)):
-        longest[index] += _seconds(edges[index], durations, size)
+        if edges[index].rule != "phony":
+            longest[index] += _expected(edges[index], durations, size).seconds
         for need in needs[index]:
             longest[need] = max(longest[need], longest[index])
     return {output: longest[index] for output, index in maker.items()}
 
 
 def steps_left(
-    graph: Graph, durations: Mapping[str, float], targets: Iterable[str], age: Age
-) -> dict[str, float | None]:
-    """Return the outputs of the steps that will ask, with the seconds they took last time."""
+    graph: Graph,
+    durations: Mapping[str, float],
+    targets: Iterable[str],
+    age: Age,
+    size: Size = lambda _: 0,
+) -> dict[str, Expected]:
+    """Return the outputs of the steps that will ask, with the seconds they are expected to take."""
     edges, maker = graph.edges, _makers(graph.edges)
     needs = _needs(edges, maker)
     order = _in_order(needs)
@@ -244,12 +269,12 @@ def steps_left(
         if index in needed:
             needed |= needs[index]
     stale: set[str] = set()
-    left: dict[str, float | None] = {}
+    left: dict[str, Expected] = {}
     for edge in (edges[index] for index in order if index in needed):
         if _is_stale(edge, edges, maker, stale, age):
             stale.update(edge.outputs)
             if _ASKS.search(edge.rule) and not _NEVER_ASKS.search(edge.rule):
-                left[edge.outputs[0]] = durations.get(edge.outputs[0])
+                left[edge.outputs[0]] = _expected(edge, durations, size)
     return left
 
 
@@ -271,18 +296,15 @@ def _in_order(needs: Sequence[set[int]]) -> list[int]:
         return []
 
 
-def _seconds(edge: Edge, durations: Mapping[str, float], size: Size) -> float:
-    if edge.rule == "phony":
-        return 0.0
-    known = [durations[output] for output in edge.outputs if output in durations]
-    return max(known) if known else _usual(edge, size)
-
-
-def _usual(edge: Edge, size: Size) -> float:
+def _expected(edge: Edge, durations: Mapping[str, float], size: Size) -> Expected:
+    if known := [durations[output] for output in edge.outputs if output in durations]:
+        return Expected(max(known), _MEASURED)
     source = edge.needs[0] if edge.needs else ""
     role = role_of_source(source)
-    compiles = role is not Role.OTHER and "compil" in edge.rule.lower()
-    return usual_seconds(role, source, size(source)) if compiles else _UNKNOWN
+    if role is Role.OTHER or "compil" not in edge.rule.lower():
+        return Expected(_UNKNOWN, Role.OTHER)
+    kind = _KNOWN if known_step(role, source) else role
+    return Expected(usual_seconds(role, source, size(source)), kind)
 
 
 def _is_stale(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.govern.graph import Graphs, WorkLeft, find_ninja, steps_left
+from stoker.govern.graph import Expected, Graphs, WorkLeft, find_ninja, steps_left
+from stoker.model.govern import Role
 from stoker.source.ninja import Edge, Graph, read_graph
 
 COMPILER, LINKER = "CXX_COMPILER__lib", "CXX_SHARED_LIBRARY_LINKER__lib"
@@ -53,7 +54,17 @@ def test_only_what_the_targets_need() -> None:
 
 
 def test_durations_of_last_time() -> None:
-    assert steps_left(GRAPH, {"a.o": 7.0}, ("a.o",), SOURCES.get) == {"a.o": 7.0}
+    found = steps_left(GRAPH, {"a.o": 7.0}, ("a.o",), SOURCES.get)
+    assert found == {"a.o": Expected(7.0, "measured")}
+
+
+def test_steps_that_never_ran_are_expected_to_take_as_long_as_is_usual() -> None:
+    sources = {"a.o": "x/aten/src/ATen/Operators_0.cpp", "b.o": "b.cpp", "c.o": "c.c"}
+    edges = [Edge(outputs=(o,), rule="compile", needs=(s,)) for o, s in sources.items()]
+    edges.append(Edge(outputs=("lib",), rule="link", needs=("a.o",)))
+    found = steps_left(Graph(edges=tuple(edges)), {}, (), lambda _: None, lambda _: 1000)
+    assert [expected.kind for expected in found.values()] == ["known", Role.CXX, Role.C, Role.OTHER]
+    assert found["a.o"].seconds > found["b.o"].seconds > found["c.o"].seconds
 
 
 def test_a_cycle_does_not_hang_the_work_left() -> None:
@@ -61,10 +72,18 @@ def test_a_cycle_does_not_hang_the_work_left() -> None:
     assert steps_left(Graph(edges=edges), {}, (), lambda _: None) == {}
 
 
+def measured(seconds: float) -> Expected:
+    return Expected(seconds, "measured")
+
+
+def usual(seconds: float) -> Expected:
+    return Expected(seconds, "C++")
+
+
 def test_seconds_left() -> None:
     work_left = WorkLeft()
     assert work_left.seconds(1.0, ()) is None  # nothing is known to come
-    work_left.expect({"a": None, "b": 6.0, "c": None})
+    work_left.expect({"a": usual(1.0), "b": measured(6.0), "c": usual(1.0)})
     assert work_left.seconds(1.0, ()) is None  # nothing was seen of how long a step takes
     work_left.finished("a", 4.0)
     assert work_left.steps == 2
@@ -78,7 +97,7 @@ def test_seconds_left() -> None:
 
 def test_the_time_before_the_first_step_does_not_count() -> None:
     work_left = WorkLeft()
-    work_left.expect({"a": 4.0, "b": 4.0})
+    work_left.expect({"a": measured(4.0), "b": measured(4.0)})
     for now in (100.0, 150.0):
         work_left.asked(now)
     work_left.finished("a", 4.0)
@@ -112,7 +131,7 @@ def test_each_ninja_of_a_run_has_its_own_targets(
         "until [ -e go ]; do sleep 0.05; done\nbuild one: compile\nbuild two: compile\n"
     )
     graphs = Graphs({})
-    lefts: list[tuple[int, dict[str, float | None]]] = []
+    lefts: list[list[str]] = []
     for target in ("one", "two"):
         (tmp_path / "go").unlink(missing_ok=True)
         command = [need("ninja"), "-C", str(tmp_path), "-j", "2", "-v", target]
@@ -126,44 +145,42 @@ def test_each_ninja_of_a_run_has_its_own_targets(
                 lefts += ask_until_read(graphs, tmp_path, target, shell)
             finally:
                 (tmp_path / "go").touch()
-    assert lefts == [(1, {"one": None}), (1, {"two": None})]
+    assert lefts == [["one"], ["two"]]
     assert find_ninja(os.getpid()) is None
 
 
 def test_a_folder_is_read_once_a_run(tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_text("build a.o: CXX_COMPILER__x a.cpp\n")
     graphs = Graphs({})
-    assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
+    assert ask_until_read(graphs, tmp_path, "a.o", None) == [["a.o"]]
     assert graphs.path(1, str(tmp_path), "a.o", None) > 0
     graphs.forget(1)
-    assert ask_until_read(graphs, tmp_path, "a.o", None) == [(1, {"a.o": None})]
+    assert ask_until_read(graphs, tmp_path, "a.o", None) == [["a.o"]]
 
 
 def test_a_folder_that_is_configured_after_its_first_step_is_read_again(tmp_path: Path) -> None:
     """PyTorch compiles a file in its build folder while CMake configures it."""
     graphs = Graphs({})
-    assert ask_until_read(graphs, tmp_path, "check", None) == [(1, {})]
+    assert ask_until_read(graphs, tmp_path, "check", None) == [[]]
     for name in ("a", "b"):  # CMake may also write it again
         (tmp_path / "build.ninja").write_text(f"build {name}.o: CXX_COMPILER__x {name}.cpp\n")
         os.utime(tmp_path / "build.ninja", (ord(name), ord(name)))
-        assert ask_until_read(graphs, tmp_path, f"{name}.o", None) == [(1, {f"{name}.o": None})]
+        assert ask_until_read(graphs, tmp_path, f"{name}.o", None) == [[f"{name}.o"]]
         assert graphs.path(1, str(tmp_path), f"{name}.o", None) > 0
 
 
-def ask_until_read(
-    graphs: Graphs, folder: Path, output: str, asker: int | None
-) -> list[tuple[int, dict[str, float | None]]]:
-    """What is left to do, for each time that the folder was read."""
-    news: list[tuple[int, dict[str, float | None]]] = []
+def ask_until_read(graphs: Graphs, folder: Path, output: str, asker: int | None) -> list[list[str]]:
+    """Return what is left to do, for each time that the folder was read."""
+    news: list[list[str]] = []
     while not news:
         graphs.path(1, str(folder), output, asker)
-        news += graphs.news()
+        news += [list(left) for _, left in graphs.news()]
     return news
 
 
 def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended() -> None:
     work = WorkLeft()
-    work.expect({f"{number}.o": None for number in range(100)})
+    work.expect({f"{number}.o": usual(10.0) for number in range(100)})
     for number in range(19):
         work.finished(f"{number}.o", 1.0)
         assert work.seconds(20.0, ()) is None
@@ -173,7 +190,26 @@ def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended
 
 def test_the_time_left_of_overdue_steps_is_unknown_and_not_zero() -> None:
     work = WorkLeft()
-    work.expect({"a.o": 2.0, "b.o": 5.0})
+    work.expect({"a.o": measured(2.0), "b.o": measured(5.0)})
     work.finished("a.o", 2.0)
     assert work.seconds(4.0, (3.0,)) is not None
     assert work.seconds(9.0, (7.0,)) is None
+
+
+def test_short_steps_say_nothing_about_long_ones_of_another_kind() -> None:
+    """On a first build short steps end first, so their mean is too low for the others."""
+    work = WorkLeft()
+    work.expect({f"{number}.o": usual(10.0) for number in range(40)})
+    work.expect({f"known{number}.o": Expected(60.0, "known") for number in range(10)})
+    for number in range(20):
+        work.finished(f"{number}.o", 1.0)
+    assert work.work == pytest.approx(20 * 1.0 + 10 * 60.0)
+    work.finished("known0.o", 90.0)
+    assert 9 * 80.0 < work.work - 20 < 9 * 90.0  # one step alone is not trusted entirely
+
+
+def test_sources_of_one_kind_differ_as_is_usual_for_them() -> None:
+    work = WorkLeft()
+    work.expect({"small.o": usual(10.0), "large.o": usual(30.0)})
+    work.finished("small.o", 2.0)
+    assert work.work == pytest.approx(6.0)
