@@ -1,0 +1,136 @@
+"""The governor's sockets: who is connected, what has arrived, and what is still to be sent.
+
+Independent of what the lines mean.
+"""
+
+import array
+import selectors
+import socket
+from collections.abc import Sequence
+
+from stoker.govern.processes import Keeper
+
+_CHUNK = 1 << 14  # bytes that are read at once
+_ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
+_LONGEST_LINE = 1 << 24  # bytes; Linux takes commands of 6 MiB, and escaping may double them
+
+
+class Peer:
+    """A connection with its buffers: received bytes that are not a complete line yet, and unsent
+    bytes.
+    """
+
+    def __init__(self, stream: socket.socket):
+        self.socket = stream
+        self.connection = stream.fileno()  # its number, which is free again when it is closed
+        self.received = b""
+        self.unsent = b""
+        self.blocked = False  # the other side does not read; the selector reports when it does
+        self.closed = False
+        self.run: int | None = None  # of a client
+        self.asked = False  # whether it asked for a permit, which a connection does once
+        self.over = False  # no further message is expected
+        self.keeper: Keeper | None = None  # of a launcher whose command has started
+
+    def lines(self) -> list[bytes] | None:
+        """Return the complete lines that arrived; ``None`` if the other side is gone."""
+        try:
+            chunk, ancillary, _, _ = self.socket.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        for level, kind, data in ancillary:  # comes with `started`
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                for descriptor in array.array("i", data):
+                    self._take_keeper(descriptor)
+        if not chunk:
+            return None
+        *lines, self.received = (self.received + chunk).split(b"\n")
+        return lines if len(self.received) <= _LONGEST_LINE else None
+
+    def _take_keeper(self, descriptor: int) -> None:
+        if self.keeper:
+            self.keeper.close()
+        self.keeper = Keeper(descriptor)
+
+    def send(self, message: bytes) -> None:
+        """Send all buffered bytes, as far as the other side reads them now."""
+        self.unsent += message
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.unsent = b""  # it is gone; the next read reports that
+
+
+class Connections:
+    """All connections, and the socket at which new ones arrive once it is ``open``."""
+
+    def __init__(self, listener: socket.socket, streams: Sequence[socket.socket]):
+        """Prepare. ``streams`` are connections that exist already."""
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self.peers: dict[int, Peer] = {}  # by the number of the connection
+        for stream in streams:
+            self._add(stream)
+
+    def open(self) -> None:
+        """Take in new connections from now on."""
+        if self._listener not in self._selector.get_map():
+            self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def wake_for(self, descriptor: int) -> None:
+        """Let ``wait`` also return when the descriptor becomes readable."""
+        self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def wait(self, seconds: float) -> list[Peer]:
+        """Return the peers that have sent something, as soon as something happens. Clients are
+        last: messages that launchers sent before the run ended belong to it.
+        """
+        heard = []
+        for key, events in self._selector.select(seconds):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif peer := self.peers.get(key.fd):
+                if events & selectors.EVENT_WRITE:
+                    self.send(peer)
+                if events & selectors.EVENT_READ:
+                    heard.append(peer)
+        return sorted(heard, key=lambda peer: peer.run is not None)
+
+    def send(self, peer: Peer, message: bytes = b"") -> None:
+        """Send all buffered bytes and the message; what the other side does not read is sent
+        later.
+        """
+        peer.send(message)
+        if peer.blocked != bool(peer.unsent):
+            peer.blocked = bool(peer.unsent)
+            write = selectors.EVENT_WRITE if peer.blocked else 0
+            self._selector.modify(peer.socket, selectors.EVENT_READ | write)
+
+    def close(self, peer: Peer) -> None:
+        self._selector.unregister(peer.socket)
+        del self.peers[peer.connection]
+        peer.socket.close()
+        peer.closed = True
+        self.open()  # there is a descriptor for a new one
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                stream, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:
+                # Out of file descriptors: new connections wait until one is closed.
+                self._selector.unregister(self._listener)
+                return
+            self._add(stream)
+
+    def _add(self, stream: socket.socket) -> None:
+        stream.setblocking(False)
+        self.peers[stream.fileno()] = Peer(stream)
+        self._selector.register(stream, selectors.EVENT_READ)
