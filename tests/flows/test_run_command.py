@@ -411,7 +411,7 @@ def test_a_hit_of_ccache_never_asks(build: Build, need: Need) -> None:
     (build.folder / "one.c").write_text("int one(void) { return 1; }\n")
     recipe = "echo compiled >> compiled; ccache cc -c one.c -o one.o"
     (build.folder / "Makefile").write_text(f"one.o: ; {recipe}\n")
-    cache = {"CCACHE_DIR": str(build.folder / "cache")}
+    cache = {"CCACHE_DIR": str(build.folder / "cache"), "STOKER_CACHE": "auto"}
     assert build.summary("make", **cache).steps == 1
     (build.folder / "one.o").unlink()
     assert build.summary("make", **cache).steps == 0
@@ -423,7 +423,7 @@ def test_the_history_knows_hits_of_ccache(build: Build, need: Need) -> None:
     for name in ("one", "two"):
         (build.folder / f"{name}.c").write_text(f"int {name}(void) {{ return 1; }}\n")
     compile_both = "ccache cc -c one.c -o one.o && ccache cc -c two.c -o two.o"
-    cache = {"CCACHE_DIR": str(build.folder / "cache")}
+    cache = {"CCACHE_DIR": str(build.folder / "cache"), "STOKER_CACHE": "auto"}
     assert build.run("sh", "-c", compile_both, **cache).status == 0
     (build.folder / "two.c").write_text("int two(void) { return 2; }\n")
     assert build.run("sh", "-c", compile_both, **cache).status == 0
