@@ -1,10 +1,8 @@
-"""The cache and the linkers of a run: finds the engines, resolves the chain, and keeps sccache's
-server.
-"""
+"""Which cache, distributor and linkers a run here would use, and the state of the cache."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -22,17 +20,11 @@ from stoker.model.caching import (
     Part,
 )
 from stoker.model.errors import UsageError
-from stoker.model.events import AnyEvent, StepEnds
 from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
-from stoker.outside.files import remove_whole, room_on_disk, write_whole
+from stoker.outside.files import remove_whole
 from stoker.plan.caching import cache_for, missing_program, resolve_chain
 from stoker.plan.distributing import read_distribution, refuse_public, without_workers
-
-_DEVICE = (".cu", ".hip")
-_HOST = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
-_LEAST_ROOM = 1 << 20  # bytes; large results do not fit any more
-_ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 
 
 def survey_chain(
@@ -177,102 +169,3 @@ def problems(chain: Chain) -> Iterator[str]:
     for part in chain.parts:
         if " is not used: " in part.why:
             yield f"{part.why}; the build continues without it"
-
-
-def cache_troubles(chain: Chain, use: CacheUse) -> Iterator[str]:
-    """Yield what failed during a run; no engine reports it, since every compile succeeds."""
-    remote = any(part.role == "remote" for part in chain.parts)
-    if use.errors:
-        what = "the remote of the cache" if remote else "the cache"
-        yield f"{what} failed {use.errors} times; the build did without it"
-    if chain.folder and use.total.misses and _is_full(Path(chain.folder)):
-        yield f"the disk of the cache is full, and new results were not kept: {chain.folder}"
-
-
-def _is_full(folder: Path) -> bool:
-    try:
-        return room_on_disk(folder)[1] < _LEAST_ROOM
-    except OSError:
-        return False
-
-
-def project_folder(start: Path) -> Path:
-    """Return the nearest folder that is the root of a project, or else ``start``."""
-    for folder in (start, *start.parents):
-        if any((folder / name).exists() for name in _ROOTS):
-            return folder
-    return start
-
-
-class LocalCompiles:
-    """Counts compiles that ran here although a distributor was used."""
-
-    def __init__(self, distributor: Distributor):
-        self._distributor = distributor
-        self._device = 0
-        self._host = 0
-
-    def hear(self, event: AnyEvent) -> None:
-        if self._distributor is Distributor.NONE or not isinstance(event, StepEnds) or event.remote:
-            return
-        suffix = PurePath(event.title).suffix
-        self._device += suffix in _DEVICE
-        self._host += suffix in _HOST
-
-    def texts(self) -> Iterator[str]:
-        """Yield what the user should know at the end."""
-        name = self._distributor
-        if name is Distributor.SCCACHE_DIST:
-            if count := self._device + self._host:
-                yield f"{count} compiles ran here: {name} found no worker"
-            return
-        if self._device:
-            yield f"{self._device} CUDA compiles ran here: {name} distributes C and C++ only"
-        if self._host:
-            chosen = "" if name is Distributor.DISTCC else "chose this machine or "
-            yield f"{self._host} C and C++ compiles ran here: {name} {chosen}found no worker"
-
-
-class SccacheServer:
-    """The server of one run. It starts with the first environment and ends with the run."""
-
-    def __init__(self, chain: Chain, configuration: Path):
-        self._program = chain.wrapper if chain.engine is Engine.SCCACHE else None
-        self._distributes = chain.distributor is Distributor.SCCACHE_DIST
-        self._scheduler = chain.scheduler
-        self._configuration = configuration
-        self._environment: Mapping[str, str] = {}
-
-    @property
-    def running(self) -> bool:
-        return bool(self._environment)
-
-    def start(self, environment: dict[str, str]) -> Iterator[str]:
-        """Start it if it is wanted, and yield what cannot be used. A server that does not start is
-        taken out of the environment.
-        """
-        if self._program is None or self.running:
-            return
-        if self._scheduler and "SCCACHE_CONF" not in environment:
-            token = environment.get("SCCACHE_DIST_TOKEN", "")
-            text = sccache.client_configuration(self._scheduler, token)
-            write_whole(self._configuration, text, private=True)
-            environment["SCCACHE_CONF"] = str(self._configuration)
-        if problem := sccache.start_server(self._program, environment):
-            del environment["STOKER_WRAPPER"]
-            yield f"sccache is not used: {problem}"
-            return
-        self._environment = environment
-        if self._distributes and (
-            problem := sccache.distribution_problem(self._program, environment)
-        ):
-            yield f"sccache-dist is not used: {problem}"
-
-    def stop(self) -> CacheUse:
-        """Stop the server and return what it counted."""
-        assert self._program is not None
-        use = sccache.read_use(self._program, self._environment)
-        sccache.stop_server(self._program, self._environment)
-        self._environment = {}
-        self._configuration.unlink(missing_ok=True)
-        return use

@@ -1,28 +1,19 @@
 """Commands under the governor: what `stoker run` and `stoker build` share."""
 
 import os
-import select
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stoker.build.toolchain.held import held_for
-from stoker.caching.ccache import RunCounts
-from stoker.flows.cached import (
-    LocalCompiles,
-    SccacheServer,
-    cache_troubles,
-    problems,
-    project_folder,
-    survey_chain,
-)
+from stoker.flows.cached import problems, survey_chain
+from stoker.flows.commands import Commands, Echo
+from stoker.flows.run_cache import RunCache
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
@@ -44,21 +35,17 @@ from stoker.model.units import size
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
-from stoker.plan.caching import chain_environment, headers_problem
-from stoker.plan.chain import files_for, governed_environment
+from stoker.plan.caching import headers_problem
+from stoker.plan.chain import governed_environment
 from stoker.plan.storage import choose_scratch
 
 if TYPE_CHECKING:  # most runs share no headers
     from stoker.headers.files import HeaderFolder
 
 Show = Callable[[AnyEvent], None]
-Echo = Callable[[bytes], None]
 
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
-_FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)  # signals that a terminal sends to a whole group
-_LOOK = 0.05  # seconds between checks of a command, if the system does not report its exit
-_CHECK_INTERVAL = 0.5  # seconds between checks of the disk and the scratch folder
 _MORE_ROOM = ("what was built stays, and the same command continues from there", "stoker gc")
 
 
@@ -114,16 +101,14 @@ class Session:
         self._disk = disk
         self._show = show
         self._written = read_written()
-        self._cache_log = Path(client.options.socket).parent / f"ccache-{run}.log"
-        self._counts = RunCounts(self._cache_log)
-        self._sccache = SccacheServer(chain, self._cache_log.with_name(f"sccache-{run}.conf"))
-        self._local = LocalCompiles(chain.distributor)
+        self._cache = RunCache(chain, Path(client.options.socket).parent, run)
         self._ungoverned: Path | None = None  # launchers that find no governor add a byte each
         self._kills = KillCounter(os.getpid())
         self._kills_before = self._kills.read() or 0
         self._began = time.monotonic()
-        self._next_look = self._began
-        self.stopped_by: int | None = None  # the signal that asked us to exit
+        self._commands = Commands(
+            source=self._live_client, listen=self._listen, check=self._check_space
+        )
         self.sharing = sharing
         self.headers: HeaderFolder | None = None  # where the launcher finds shared headers
 
@@ -150,16 +135,7 @@ class Session:
         self._ungoverned = Path(environment["STOKER_LOCKS"], f"ungoverned-{self._run}")
         with suppress(OSError):
             self._ungoverned.touch()
-        log = environment.setdefault("CCACHE_STATSLOG", str(self._cache_log))
-        self._counts = RunCounts(Path(log))
-        environment |= chain_environment(
-            self._chain,
-            base,
-            folder=str(folder or project_folder(current_folder())),
-            mapped=mapped,
-            sccache_socket=str(self._cache_log.with_name(f"sccache-{self._run}.sock")),
-        )
-        for problem in self._sccache.start(environment):
+        for problem in self._cache.enter(environment, base, folder=folder, mapped=mapped):
             self._show(Warned(at=0.0, text=f"{problem}; the build continues without it"))
         return environment
 
@@ -175,14 +151,15 @@ class Session:
         ``output`` the command inherits ours. Raise an error if the command had to be stopped
         because the disk was full.
         """
-        files = files_for(int(env.get("STOKER_JOBS", 0)))
-        words = _preloaded(command, env, cwd)
-        child = process.start(words, env=env, cwd=cwd, piped=output is not None, files=files)
-        with self._signals_passed_on(child):
-            status = self._watch(child, output)
+        status = self._commands.run(command, env=env, cwd=cwd, output=output)
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
-        return 128 - status if status < 0 else status
+        return status
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The signal that asked us to exit."""
+        return self._commands.stopped_by
 
     @property
     def headers_problem(self) -> str | None:
@@ -212,11 +189,11 @@ class Session:
         use, written = self._cache_use(), written_since(self._written)
         hits = use.total.hits if use else 0
         for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
-            self._local.hear(event)
+            self._cache.hear(event)
             if not isinstance(event, Overview):  # the summary says more
                 self._show(event)
-        for text in self._local.texts():
-            self._show(Warned(at=time.monotonic() - self._began, text=text))
+        for text in self._cache.ran_here():
+            self._warn(text)
         self._tell_ungoverned()
         kills = (self._kills.read() or 0) - self._kills_before
         self._kills.close()
@@ -251,24 +228,23 @@ class Session:
                 if includes.steps:
                     history.add_includes(run, includes)
         except StorageError as error:
-            text = f"the history of this run is not complete: {error.in_one_line}"
-            self._show(Warned(at=time.monotonic() - self._began, text=text))
+            self._warn(f"the history of this run is not complete: {error.in_one_line}")
 
     def _cache_use(self) -> CacheUse | None:
         """Return what the cache had, once the commands have ended."""
-        use = self._sccache.stop() if self._sccache.running else self._counts.use()
-        with suppress(OSError):
-            self._cache_log.unlink(missing_ok=True)
-        for text in cache_troubles(self._chain, use):
-            self._show(Warned(at=time.monotonic() - self._began, text=text))
+        use = self._cache.finish()
+        for text in self._cache.troubles(use):
+            self._warn(text)
         return use if self._chain.engine is not Engine.NONE or use.languages else None
 
     def close(self) -> None:
         """Stop what would outlive the run, and release what it holds."""
         if self.headers:
             self.headers.close()
-        if self._sccache.running:
-            self._sccache.stop()
+        self._cache.close()
+
+    def _warn(self, text: str) -> None:
+        self._show(Warned(at=time.monotonic() - self._began, text=text))
 
     def _tell_ungoverned(self) -> None:
         if self._ungoverned is None:
@@ -280,8 +256,7 @@ class Session:
             return
         if count:
             commands = "1 command" if count == 1 else f"{count} commands"
-            text = f"{commands} could not reach the governor and ran in turns, one per CPU"
-            self._show(Warned(at=time.monotonic() - self._began, text=text))
+            self._warn(f"{commands} could not reach the governor and ran in turns, one per CPU")
 
     def _summary(self, status: int, kills: int) -> RunSummary:
         """Return that of a run in which nothing asked, so that no governor was started."""
@@ -303,40 +278,13 @@ class Session:
             cpus=options.cpus,
         )
 
-    def _watch(self, child: subprocess.Popen[bytes], output: Echo | None) -> int:
-        """Show events until the command has ended."""
-        with process.end_of(child) as end:
-            return self._watch_until(end, child, output)
-
-    def _watch_until(
-        self, end: int | None, child: subprocess.Popen[bytes], output: Echo | None
-    ) -> int:
-        pipe, look = child.stdout, _LOOK if end is None else _CHECK_INTERVAL
-        while (status := child.poll()) is None:
-            waiting = (self._live_client(), pipe, end)
-            sources = [source for source in waiting if source is not None]
-            readable, _, _ = select.select(sources, [], [], look)
-            self._listen(self._client in readable)
-            if pipe in readable and pipe and output and not _hand_on(pipe, output):
-                pipe = None
-            self._check_space(child)
-        if (
-            pipe and output
-        ):  # read the rest; a server that the command started may keep the pipe open
-            while select.select([pipe], [], [], 0)[0] and _hand_on(pipe, output):
-                pass
-        return status
-
-    def _check_space(self, child: subprocess.Popen[bytes]) -> None:
-        """Check now and then whether the disk or the scratch folder fills up."""
-        now = time.monotonic()
-        if now < self._next_look:
-            return
-        self._next_look = now + _CHECK_INTERVAL
+    def _check_space(self) -> int | None:
+        """Look whether the disk or the scratch folder fills up; return a signal that stops the
+        command.
+        """
         if text := self._scratch.look():
-            self._show(Warned(at=now - self._began, text=text))
-        if number := self._disk.check(now):
-            child.send_signal(number)
+            self._warn(text)
+        return self._disk.check(time.monotonic())
 
     def _live_client(self) -> Client | NoGovernor | None:
         return self._client if self._client.alive else None
@@ -351,7 +299,7 @@ class Session:
 
     def _hear(self) -> None:
         for event in self._client.events():
-            self._local.hear(event)
+            self._cache.hear(event)
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
             self._replace(self._client.why_gone)
@@ -360,25 +308,15 @@ class Session:
         after = "the rest of the build runs one step per CPU"
         if self._client.replaced():
             after = "another one replaces it"
-        self._show(Warned(at=time.monotonic() - self._began, text=f"{why}; {after}"))
+        self._warn(f"{why}; {after}")
 
     def _with_hits(self, view: Overview) -> Overview:
         """Count cache hits as done steps: the governor never sees them."""
-        hits, left = self._counts.use().total.hits, view.total - view.done
+        hits, left = self._cache.hits, view.total - view.done
         if not hits or view.seconds_left is None or not left:
             return replace(view, cache_hits=hits)
         seconds = view.seconds_left * (left - hits) / left if hits < left else None
         return replace(view, cache_hits=hits, seconds_left=seconds)
-
-    def _signals_passed_on(self, child: subprocess.Popen[bytes]) -> AbstractContextManager[None]:
-        """Pass signals to the command, so that this process always ends after it."""
-
-        def pass_on(number: int, _: object) -> None:
-            self.stopped_by = number
-            if number not in _FROM_KEYS or not _in_foreground():
-                child.send_signal(number)
-
-        return process.signals_to(pass_on, signal.SIGTERM, signal.SIGHUP, *_FROM_KEYS)
 
 
 @contextmanager
@@ -461,13 +399,6 @@ def _run_number() -> int:
     return (1 << 30) + (int.from_bytes(os.urandom(4), "little") & ((1 << 30) - 1))
 
 
-def _hand_on(pipe: IO[bytes], output: Echo) -> bool:
-    """Pass on what the pipe has; return whether more may follow."""
-    chunk = os.read(pipe.fileno(), 1 << 16)
-    output(chunk)
-    return bool(chunk)
-
-
 def _governor_options(options: RunOptions, limit: MemoryLimit, cpus: int) -> GovernorOptions:
     keep_free = options.keep_free
     if keep_free is None:
@@ -544,22 +475,6 @@ def _environment(
     )
 
 
-def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> Sequence[str]:
-    """Return the words that start the command through a shell into which the library is preloaded,
-    so that the command itself, which may be ninja or a compiler, is treated like all others. One
-    that cannot be found is started as it is, for the usual error.
-    """
-    program = command[0]
-    if "/" in program:
-        found = os.access(Path(cwd or ".", program), os.X_OK)
-    else:
-        files = [Path(place, program) for place in os.get_exec_path(env)]
-        found = any(os.access(file, os.X_OK) and file.is_file() for file in files)
-    if "STOKER_LAUNCHER" not in env or not found:
-        return command
-    return ["/bin/sh", "-c", 'exec "$@"', "sh", *command]
-
-
 def _process() -> str:
     """Return our number and the pid namespace in which it is ours, for launchers to watch us."""
     try:
@@ -567,14 +482,3 @@ def _process() -> str:
     except OSError:
         return ""
     return f"{os.getpid()} {namespace}"
-
-
-def _in_foreground() -> bool:
-    """Return whether the terminal also sends Ctrl-C to the command, which is in our
-    process group.
-    """
-    try:
-        with Path("/dev/tty").open("rb") as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
