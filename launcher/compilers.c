@@ -2,6 +2,8 @@
  * commands. Pure functions without the C library; see compilers.h. */
 #include "compilers.h"
 
+#include "text.h"
+
 /* A word within a longer text. */
 struct word {
     const char *start;
@@ -108,14 +110,6 @@ static const char *const TEST_FOLDERS[] = {
 
 /* ---- text ------------------------------------------------------------------------------------*/
 
-size_t text_length(const char *text)
-{
-    size_t length = 0;
-    while (text[length])
-        length++;
-    return length;
-}
-
 static struct word word_of(const char *text)
 {
     return (struct word){text, text_length(text)};
@@ -134,18 +128,6 @@ static bool is_among(struct word word, const char *const *list)
     while (*list && !is_word(word, *list))
         list++;
     return *list != NULL;
-}
-
-bool same_text(const char *one, const char *other)
-{
-    return is_word(word_of(one), other);
-}
-
-bool starts_with(const char *text, const char *prefix)
-{
-    while (*prefix && *text == *prefix)
-        text++, prefix++;
-    return *prefix == '\0';
 }
 
 static bool contains(const char *text, const char *part)

@@ -12,12 +12,6 @@
 /* The part of a path behind its last slash. */
 const char *program_name(const char *path);
 
-size_t text_length(const char *text);
-
-bool same_text(const char *one, const char *other);
-
-bool starts_with(const char *text, const char *prefix);
-
 /* True for a compiler driver or a linker under any version and target prefix, and for a name among
  * `extra` (separated by colons; may be NULL). */
 bool is_compiler(const char *name, const char *extra);

@@ -12,17 +12,21 @@
  * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among the steps that
  * wait; a static one keeps its own number, because its jobs cannot be governed.
  *
- * Everything here may run between vfork and exec, in a thread or in a signal handler: it changes
+ * All code of the library may run between vfork and exec, in a thread or in a signal handler: it changes
  * no global, allocates nothing, takes no lock and leaves errno as it was. The library is linked with
  * nothing, not even the C library, and asks for no versioned symbol, so that it loads into programs
  * of any C library of this architecture. It calls the kernel through syscall(), because other
  * preloaded libraries and sanitizers replace the usual functions.
  */
 #define _GNU_SOURCE
-#include "preload.h"
+#include "compilers.h"
+#include "programs.h"
+#include "text.h"
+#include "verdict.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>

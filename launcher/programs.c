@@ -1,10 +1,13 @@
-/* Finds programs and looks into their files, for the preloaded library: through the kernel alone, with
- * no memory but the caller's. */
+/* The files of programs; see programs.h. */
 #define _GNU_SOURCE
-#include "preload.h"
+#include "programs.h"
+
+#include "compilers.h"
+#include "text.h"
 
 #include <elf.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,9 +1,13 @@
-/* Decides what the preloaded library does with a call of exec or posix_spawn. It starts nothing;
- * preload.c does what it says. */
+/* What to do with a call; see verdict.h. */
 #define _GNU_SOURCE
-#include "preload.h"
+#include "verdict.h"
+
+#include "compilers.h"
+#include "programs.h"
+#include "text.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,0 +1,37 @@
+/* Finds programs and looks into their files, for the preloaded library: through the kernel alone, with
+ * no memory but the caller's. */
+#ifndef STOKER_PROGRAMS_H
+#define STOKER_PROGRAMS_H
+
+#include <stdbool.h>
+
+/* ---- what a file is --------------------------------------------------------------------------*/
+
+/* A program is foreign if it is of another architecture than this library, which its dynamic loader
+ * would complain about. */
+enum program { ABSENT, NATIVE, FOREIGN };
+
+/* What a path leads to. A folder and a file that may not be executed count as absent; a script, and a
+ * program that may be executed but not read, as native. */
+enum program examine(const char *path);
+
+/* False for an ELF program without a dynamic loader, into which nothing can be preloaded. */
+bool is_dynamic(const char *path);
+
+/* True for a text that names its interpreter in its first line. */
+bool is_script(const char *path);
+
+/* ---- where a program is ----------------------------------------------------------------------*/
+
+/* Finds the program that a call of exec will start: on the PATH, if `search` is set and the name has
+ * no slash. Writes its path, always with a slash in it, to PATH_MAX bytes. */
+enum program locate(const char *file, bool search, char *path);
+
+/* True if the path is a link to ccache or the like, also through other links. */
+bool leads_to_wrapper(const char *path);
+
+/* The name of the program that makes the call, by its file and not by what it calls itself. `path`
+ * is space for PATH_MAX bytes. */
+const char *calling_program(char *path);
+
+#endif

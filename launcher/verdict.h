@@ -1,0 +1,37 @@
+/* Decides what the preloaded library does with a call of exec or posix_spawn. It starts nothing;
+ * preload.c does what it says. */
+#ifndef STOKER_VERDICT_H
+#define STOKER_VERDICT_H
+
+#include <spawn.h>
+#include <stdbool.h>
+
+#define WRAPPED_MARK "STOKER_WRAPPED" /* in the environment of what a wrapper starts */
+
+/* A call of exec or posix_spawn. */
+struct call {
+    const char *file;
+    bool search; /* for a name without a slash, on the PATH */
+    char *const *arguments, *const *environment;
+    const char *launcher; /* NULL where no build is governed */
+    bool spawns;
+    pid_t *pid;
+    const posix_spawn_file_actions_t *actions;
+    const posix_spawnattr_t *attributes;
+};
+
+enum verdict {
+    UNCHANGED,
+    WITHOUT_US, /* without our library */
+    STEP,       /* the launcher in place of the compiler */
+    CUSTOM,     /* the launcher in place of another command of a build tool */
+    REMOTE,     /* the launcher in place of a distributor */
+    OPEN,       /* the build tool with a wide window of jobs */
+    WRAPPED,    /* a cache or distributor in place of the compiler */
+};
+
+/* Also writes the path of the program to PATH_MAX bytes; only a call that stays unchanged may have
+ * none. */
+enum verdict judge(const struct call *call, char *path);
+
+#endif
