@@ -26,7 +26,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <link.h>
 #include <sys/syscall.h>
 #include <unistd.h>

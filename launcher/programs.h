@@ -3,7 +3,13 @@
 #ifndef STOKER_PROGRAMS_H
 #define STOKER_PROGRAMS_H
 
+#include <limits.h>
 #include <stdbool.h>
+
+/* clang's limits.h lacks it in code without the C library. */
+#ifndef PATH_MAX
+#define PATH_MAX 4096
+#endif
 
 /* ---- what a file is --------------------------------------------------------------------------*/
 

@@ -7,7 +7,6 @@
 #include "text.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import find_tool, missing
+from unit.launcher.conftest import ROOT
 from unit.launcher.preloaded import Preloaded, build
 
 Need = Callable[[str], str]
@@ -476,6 +477,21 @@ def test_it_asks_for_no_version_of_a_c_library(preloaded: Preloaded, need: Need)
     ).stdout
     assert "No version information found" in shown
     assert "NEEDED" not in shown
+
+
+def test_clang_builds_it_too(preloaded: Preloaded, need: Need, tmp_path: Path) -> None:
+    """It calls the same functions then: a compiler may turn loops into calls of the C library."""
+    folder, cmake = tmp_path / "clang", need("cmake")
+    compiler = f"-DCMAKE_C_COMPILER={need('clang')}"
+    subprocess.run([cmake, "-S", ROOT, "-B", folder, compiler], capture_output=True, check=True)
+    subprocess.run(
+        [cmake, "--build", folder, "--target", "stoker-preload"], capture_output=True, check=True
+    )
+    ours, theirs = (
+        subprocess.check_output([need("nm"), "--dynamic", "--format=just-symbols", library])
+        for library in (preloaded.library, folder / preloaded.library.name)
+    )
+    assert ours == theirs
 
 
 # -- build tools ---------------------------------------------------------------------------------
