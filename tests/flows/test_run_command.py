@@ -131,6 +131,7 @@ def test_a_command_that_cannot_be_executed(build: Build) -> None:
     ("options", "said"),
     [
         (["--memory", "8Q"], "not an amount of memory"),
+        (["-j4"], "--cpus N uses at most N CPUs"),
         (["--memory", "inf"], "not an amount of memory"),
         (["--keep-free", "-1G"], "not an amount of memory"),
         (["--keep-free", "900T"], "leaves no memory"),

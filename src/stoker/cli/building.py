@@ -28,7 +28,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.flows.building import build
     from stoker.flows.repeating import read_recorded
     from stoker.model.build import BuildRequest
-    from stoker.report.building import end_lines
+    from stoker.report.building import end_line
     from stoker.report.progress import Progress, make_view, summary_text
 
     record = options.pop("from_record", None)
@@ -58,7 +58,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
             ci.built(each, diagnosis)
     if built.record.summary and built.record.summary.steps:
         view.write(summary_text(built.record.summary))
-    view.write(end_lines(built.record, built.folder))
+    view.write(end_line(built.record, built.folder))
     if not options["as_json"]:
         for path in built.record.outputs:
             click.echo(path)

@@ -78,9 +78,21 @@ def setting_options(group: Group, *, without: Iterable[str] = ()) -> Callable[[F
         for option in reversed(OPTIONS.values()):
             if option.group is group and option.name not in without:
                 function = _flag(option)(function)
-        return function
+        return _without_jobs(function) if group is Group.GOVERN else function
 
     return decorate
+
+
+def _without_jobs(function: F) -> F:
+    """Explain why there is no -j, which users of ninja and make expect."""
+
+    def refuse(_: click.Context, __: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            hints = ["--cpus N uses at most N CPUs, --memory SIZE at most that much memory"]
+            why = "there is no number of jobs: as many steps run as fit in memory"
+            raise UsageError(why, hints=hints)
+
+    return click.option("-j", "--jobs", hidden=True, expose_value=False, callback=refuse)(function)
 
 
 def _flag(option: Declared) -> Callable[[F], F]:

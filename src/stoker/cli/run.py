@@ -48,7 +48,7 @@ def command(
     """
     from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
-    from stoker.report.explanation import RunExplanation, with_decisions_logged
+    from stoker.report.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.report.progress import Progress, make_view, summary_text, unseen_text
 
     settings = with_settings(arguments)
@@ -58,18 +58,19 @@ def command(
     outputs = kept_outputs()
     # Python has no sys.stderr if the descriptor is closed.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
-    explanation = RunExplanation()
+    explanation, serial = RunExplanation(), SerialBuild()
 
     def show(event: "AnyEvent") -> None:
         view.show(event)
         explanation.show(event)
+        serial.show(event)
 
     try:
         finished = run(command, run_options(settings), with_decisions_logged(show))
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):
-        view.write(summary_text(finished.summary))
+        view.write(summary_text(finished.summary) + serial.text(finished.summary.cpus))
     if explain:
         view.write(explanation.text())
     if finished.unseen_cpu_seconds:
@@ -101,7 +102,7 @@ def _cause(
 
     found = short(diagnosis)
     if not found and not outputs and summary and summary.steps:
-        return "stoker: with its output in a file, `stoker diagnose FILE` names the cause\n"
+        return "stoker: write the output to a file, and `stoker diagnose FILE` names the cause\n"
     return found
 
 

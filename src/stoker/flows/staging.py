@@ -128,7 +128,7 @@ class Staging:
             case BuildStage.WHEEL:
                 return self._wheel_and_after()
             case _:
-                self._say(f"what was built is in {self.route.build}")
+                self._say(f"nothing was installed; what was built is in {self.route.build}")
                 return ()
 
     def _compile_all(self) -> None:

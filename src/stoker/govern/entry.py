@@ -91,7 +91,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        return self.step.source or self.step.output or self.step.compiler
+        return self.step.title
 
     # -- moves -----------------------------------------------------------------------------------
 

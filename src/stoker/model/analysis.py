@@ -42,7 +42,7 @@ class Span(Value, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        return self.step.source or self.step.output or self.step.compiler
+        return self.step.title
 
     @property
     def completed(self) -> bool:

@@ -77,9 +77,10 @@ class RunningStep(Value, frozen=True, kw_only=True):
 class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     """The state of a run, several times a second.
 
-    ``total`` counts the steps that are done and all that are known to come. ``seconds_left`` is
-    ``None`` while the time left is unknown. Memory is what the build itself uses, and the limit in
-    force for it, here and in every summary.
+    ``total`` counts the steps that are done and all that are known to come; ``total_known`` says
+    that a graph of the build lists them. ``seconds_left`` is ``None`` while the time left is
+    unknown. Memory is what the build itself uses, and the limit in force for it, here and in every
+    summary.
     """
 
     run: int
@@ -92,6 +93,7 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     repeats: int
     waits: dict[Reason, int] = {}  # the number of waiting steps by reason
     total: int = 0
+    total_known: bool = True
     seconds_left: float | None = None
     cache_hits: int = 0
     stage: str = ""  # of `stoker build`

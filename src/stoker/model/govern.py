@@ -151,6 +151,11 @@ class Step(Value, frozen=True, kw_only=True):
         return normpath(join(root, self.directory, self.output))
 
     @property
+    def title(self) -> str:
+        """What the step is called in lists: a path, below its build folder where it is there."""
+        return (self.source or self.output or self.compiler).removeprefix(f"{self.directory}/")
+
+    @property
     def folder(self) -> str:
         return self.source.rpartition("/")[0]
 

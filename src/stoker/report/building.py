@@ -23,11 +23,10 @@ def stage_line(result: StageResult) -> str:
     return f"  {result.stage:<{_WIDTH}}  {what}\n"
 
 
-def end_lines(record: BuildRecord, folder: str) -> str:
-    """Return the end of a successful build: its time, its outputs, and its run folder."""
+def end_line(record: BuildRecord, folder: str) -> str:
+    """Return the end of a successful build: its time and its run folder."""
     seconds = sum(result.seconds for result in record.stages)
-    made = "".join(f"  {path}\n" for path in record.outputs)
-    return f"stoker: built in {duration(seconds)}; record and logs in {folder}\n{made}"
+    return f"stoker: built in {duration(seconds)}; record and logs in {folder}\n"
 
 
 def containers_text(containers: Sequence[KeptContainer]) -> str:

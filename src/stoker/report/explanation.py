@@ -5,7 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stoker.model.events import AnyEvent, StepPauses, StepRepeats, StepStarts
+from stoker.model.events import (
+    AnyEvent,
+    StepEnds,
+    StepPauses,
+    StepRepeats,
+    StepStarts,
+    StepWaits,
+)
 from stoker.model.govern import Mode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.units import duration, size
@@ -15,6 +22,7 @@ if TYPE_CHECKING:  # a run that explains nothing starts sooner without rich
 
 _NOTABLE = 0.5  # seconds; shorter waits are not worth a line
 _MOST_SHOWN = 10
+_SEVERAL = 8  # steps after which a build that never had two at once is called serial
 
 _WAITS = {
     Reason.CPUS: "for a free CPU",
@@ -96,6 +104,30 @@ def with_decisions_logged(show: Callable[[AnyEvent], None]) -> Callable[[AnyEven
             log.debug("%s", text)
 
     return show_and_log
+
+
+class SerialBuild:
+    """Notices that a build tool starts one step at a time, so that CPUs are idle."""
+
+    def __init__(self) -> None:
+        self._now = self._most = self._all = 0  # steps that wait or run
+
+    def show(self, event: AnyEvent) -> None:
+        if isinstance(event, StepWaits):
+            self._all += 1
+            self._now += 1
+            self._most = max(self._most, self._now)
+        elif isinstance(event, StepEnds):
+            self._now -= 1
+
+    def text(self, cpus: int) -> str:
+        """Return what to do about it; empty for another build."""
+        if self._most > 1 or self._all < _SEVERAL or cpus < 2:
+            return ""
+        return (
+            "stoker: the build tool started one step at a time. If the build can run several, say "
+            "so to the tool,\n  as in `make -j`: stoker decides how many run at once\n"
+        )
 
 
 class RunExplanation:

@@ -35,14 +35,13 @@ def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
     table = Listing(">peak", ">took", ">CPU", "how it ended", *modes, "step")
     for attempt in attempts[:most]:
         record = attempt.record
-        title = record.step.source or record.step.output
         cells = (
             size(record.peak),
             duration(record.seconds),
             duration(record.cpu_seconds),
             attempt.outcome.value,
             *(_mode(record) for _ in modes),
-            title,
+            record.step.title,
         )
         table.add(*cells)
     rest = len(attempts) - most

@@ -282,13 +282,16 @@ def progress_line(view: Overview, width: float) -> str:
     commands without steps, such as those that make a wheel, take an unknown time.
     """
     active = bool(view.running or view.waiting)
-    left = "time left unknown" if active and view.done < view.total else ""
+    left = "time left unknown" if active and view.total_known and view.done < view.total else ""
     if active and view.seconds_left is not None:
         left = f"{duration(view.seconds_left)} left"
-    stage, done = view.stage or "build", f"{view.done} of {view.total} done"
+    stage, done, count = view.stage or "build", f"{view.done} done", str(view.done)
     repeats = f"{view.repeats} repeated" if view.repeats else ""
     hits = f"{view.cache_hits} from the cache" if view.cache_hits else ""
-    whole, short = (_bar_text(view.done, view.total, each) for each in (_BAR, _SHORT_BAR))
+    whole = short = ""
+    if view.total_known:
+        done, count = f"{view.done} of {view.total} done", f"{view.done}/{view.total}"
+        whole, short = (_bar_text(view.done, view.total, each) for each in (_BAR, _SHORT_BAR))
     return fitted(
         [
             [stage, whole, done, left, repeats, hits],
@@ -296,8 +299,8 @@ def progress_line(view: Overview, width: float) -> str:
             [stage, done, left, repeats, hits],
             [stage, short, done, left],
             [stage, done, left],
-            [stage, f"{view.done}/{view.total}", left],
-            [stage, f"{view.done}/{view.total}"],
+            [stage, count, left],
+            [stage, count],
         ],
         width,
     )
@@ -472,6 +475,8 @@ def _link_gain(summary: RunSummary) -> str:
 
 def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
+    if not (summary.steps or summary.cache_hits or summary.oom_kills):
+        return f"stoker: 0 steps in {duration(summary.wall_s)}: no compile or link was governed\n"
     took = f"{_steps(summary.steps)} in {duration(summary.wall_s)} on {summary.cpus} CPUs"
     if summary.remote_steps:
         took += f", {summary.remote_steps} of them compiled by workers"

@@ -21,9 +21,17 @@ _MOST_DIGITS = 6  # of a count
 _SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
     ("0", "false", "no", "off"), False
 )
+_LEAST_MEMORY = 1024**2  # less is a number without its unit: --memory 8
+
+
+def _memory(text: str) -> int | None:
+    found = byte_count(text) or 0
+    return found if found >= _LEAST_MEMORY else None
+
+
 # For each type of value: the parser, which returns None for anything else, its name, an example.
 _KINDS: dict[Kind, tuple[Callable[[str], int | bool | None], str, str]] = {
-    Kind.SIZE: (lambda text: byte_count(text) or None, "an amount of memory", "8G"),
+    Kind.SIZE: (_memory, "an amount of memory from 1M on", "8G"),
     Kind.COUNT: (lambda text: whole_number(text, _MOST_DIGITS) or None, "a number from 1 on", "4"),
     Kind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
 }

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from stoker.model.govern import Role, Step
 from stoker.model.machine import Library, MemoryLimit
 from stoker.model.plan import Origin, OriginKind
 from stoker.model.source import CMakeOption, OptionKind
@@ -121,3 +122,10 @@ def test_sizes_in_words(amount: float, words: str) -> None:
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_a_step_is_called_by_its_path_below_its_build_folder() -> None:
+    link = Step(key="", role=Role.LINK, source="/b/libx.so", output="libx.so", directory="/b")
+    assert link.title == "libx.so"
+    assert Step(key="", role=Role.CXX, source="src/a.cpp", directory="/b").title == "src/a.cpp"
+    assert Step(key="", role=Role.OTHER, compiler="python3", directory="/b").title == "python3"

@@ -1,9 +1,9 @@
 """Why steps waited, were paused or were killed, as sentences."""
 
-from stoker.model.events import StepPauses, StepRepeats, StepStarts
+from stoker.model.events import StepEnds, StepPauses, StepRepeats, StepStarts, StepWaits
 from stoker.model.govern import Reason
 from stoker.model.runs import Intervention
-from stoker.report.explanation import RunExplanation, cause_text, waits_text
+from stoker.report.explanation import RunExplanation, SerialBuild, cause_text, waits_text
 
 GIB = 1024**3
 SHORTAGE = Intervention(at=5.0, reason=Reason.SHORTAGE, used=7 * GIB, limit=8 * GIB)
@@ -41,3 +41,24 @@ def test_a_run_is_explained_by_its_events() -> None:
         f"  a.cu was paused: {cause_text(SHORTAGE)}",
         f"  a.cu was killed and repeated: {cause_text(SHORTAGE)}",
     ]
+
+
+def waits(number: int) -> StepWaits:
+    return StepWaits(at=0.0, run=1, step=number, title="a.cpp", needs=0)
+
+
+def ends(number: int) -> StepEnds:
+    return StepEnds(at=0.0, run=1, step=number, title="a.cpp", status=0, seconds=1.0, peak=0)
+
+
+def test_a_build_tool_that_starts_one_step_at_a_time_is_noticed() -> None:
+    serial = SerialBuild()
+    for number in range(7):
+        serial.show(waits(number))
+        serial.show(ends(number))
+    assert serial.text(cpus=2) == ""  # too few to say
+    serial.show(waits(7))
+    assert "`make -j`" in serial.text(cpus=2)
+    assert serial.text(cpus=1) == ""
+    serial.show(waits(8))
+    assert serial.text(cpus=2) == ""

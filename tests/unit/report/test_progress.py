@@ -114,6 +114,12 @@ def test_progress_line() -> None:
     }
 
 
+def test_without_a_graph_of_the_build_only_finished_steps_are_counted() -> None:
+    view = replace(FULL, total_known=False, seconds_left=None, repeats=0, cache_hits=0)
+    assert progress_line(view, 100) == "compile  412 done"
+    assert progress_line(view, 14) == "compile  412"
+
+
 def test_no_time_is_left_of_steps_if_none_runs_or_waits() -> None:
     view = replace(FULL, running=(), waiting=0, waits={}, repeats=0, cache_hits=0)
     assert progress_line(view, 200) == "compile  [#######.............]  412 of 1215 done"
@@ -323,6 +329,9 @@ def test_the_end_of_a_run() -> None:
     assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(ENDED, peak_bytes=0))
     assert summary_text(replace(ENDED, steps=1)).startswith("stoker: 1 step in ")
     assert "12 s of CPU time" in unseen_text(12.3)
+    nothing = replace(ENDED, steps=0, oom_kills=0)
+    assert summary_text(nothing) == "stoker: 0 steps in 50 s: no compile or link was governed\n"
+    assert "1 OOM kill" in summary_text(replace(ENDED, steps=0))
 
 
 def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:

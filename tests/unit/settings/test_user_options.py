@@ -118,7 +118,8 @@ def test_a_value_has_its_declared_type(name: str, text: str, value: object) -> N
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("memory", "8Q", "--memory 8Q: not an amount of memory"),
+        ("memory", "8Q", "--memory 8Q: not an amount of memory from 1M on"),
+        ("memory", "8", "--memory 8: not an amount of memory from 1M on"),
         ("cpus", "0", "--cpus 0: not a number from 1 on"),
         ("nice", "maybe", "--nice maybe: not true or false"),
         ("tmp", "rom", "unknown value of --tmp 'rom'"),
