@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builds import TIMEOUT_S, Project
+from builds import TIMEOUT_S, Project, Record
 from conftest import Stoker, missing
 from governed import STOKER, wait_until
 
@@ -222,8 +222,9 @@ def test_develop_compiles_what_changed(project: Project, tmp_path: Path) -> None
     assert first.ends["install"] == "done"
     assert _imported(python) == "21"
     project.change("src/core.cpp", "int sum = 0", "int sum = 100")
-    second = project.built(*options, command="develop", VIRTUAL_ENV=str(python.parent.parent))
-    assert second.compiled() == ["core.cpp"]
+    done = project.build(*options, command="develop", VIRTUAL_ENV=str(python.parent.parent))
+    assert Record(json.loads(done.stdout)).compiled() == ["core.cpp"]
+    assert f"installed in editable mode for {python}" in done.stderr
     assert _imported(python) == "121"
 
 

@@ -156,6 +156,7 @@ class Staging:
                 lambda log: self._install_editable(wheel, log),
                 reason=lambda: "asked",
             )
+            self._say(f"installed in editable mode for {self._subject.toolbox.python.executable}")
             return ()
         (portable,) = self._do(
             BuildStage.PACKAGE,
