@@ -30,9 +30,10 @@ _MEASURED, _KNOWN = "measured", "known"  # kinds of expected durations; other ki
 # relative figure.
 _TRUST = {_MEASURED: 60.0, _KNOWN: 10.0}
 _WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's options
-# Rules of CMake and of torch's cpp_extension whose commands the launcher runs.
-_ASKS = re.compile(r"compil|link", re.IGNORECASE)
+# Rules of CMake and of torch's cpp_extension; GN and files written by hand have other names.
+_COMPILES, _LINKS = re.compile("compil", re.IGNORECASE), re.compile("link", re.IGNORECASE)
 _NEVER_ASKS = re.compile(r"STATIC_LIBRARY|^CUSTOM_COMMAND")
+_OBJECTS = (".o", ".obj")
 _ENOUGH = 20  # finished steps that are a fair guess for steps that never ran before
 
 Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it does not exist
@@ -273,9 +274,22 @@ def steps_left(
     for edge in (edges[index] for index in order if index in needed):
         if _is_stale(edge, edges, maker, stale, age):
             stale.update(edge.outputs)
-            if _ASKS.search(edge.rule) and not _NEVER_ASKS.search(edge.rule):
+            if _asks(edge):
                 left[edge.outputs[0]] = _expected(edge, durations, size)
     return left
+
+
+def _asks(edge: Edge) -> bool:
+    """Return whether the launcher runs the edge's command."""
+    if _NEVER_ASKS.search(edge.rule):
+        return False
+    return bool(_COMPILES.search(edge.rule) or _LINKS.search(edge.rule)) or _compiles(edge)
+
+
+def _compiles(edge: Edge) -> bool:
+    source = role_of_source(edge.needs[0]) if edge.needs else Role.OTHER
+    makes = _COMPILES.search(edge.rule) or any(o.endswith(_OBJECTS) for o in edge.outputs)
+    return source is not Role.OTHER and bool(makes)
 
 
 def _makers(edges: Sequence[Edge]) -> dict[str, int]:
@@ -299,10 +313,10 @@ def _in_order(needs: Sequence[set[int]]) -> list[int]:
 def _expected(edge: Edge, durations: Mapping[str, float], size: Size) -> Expected:
     if known := [durations[output] for output in edge.outputs if output in durations]:
         return Expected(max(known), _MEASURED)
-    source = edge.needs[0] if edge.needs else ""
-    role = role_of_source(source)
-    if role is Role.OTHER or "compil" not in edge.rule.lower():
+    if not _compiles(edge):
         return Expected(_UNKNOWN, Role.OTHER)
+    source = edge.needs[0]
+    role = role_of_source(source)
     kind = _KNOWN if known_step(role, source) else role
     return Expected(usual_seconds(role, source, size(source)), kind)
 

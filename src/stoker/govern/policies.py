@@ -39,6 +39,7 @@ def make_policy(text: str, *, cpus: int) -> Policy:
 
 # Memory times duration of a mode, over the default, from which on it saves enough.
 _WORTHWHILE = 0.95
+_FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
 _GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
 _FAST = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
 
@@ -295,6 +296,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
         room -= sum(request.prediction.peak for request in new)
+        room -= sum(map(_still_to_climb, state.running))
         for request in unknown:
             if free <= 0 or unsettled <= 0:
                 return
@@ -370,6 +372,15 @@ def _usual(request: Request) -> int:
     if _of_unknown_size(request):
         return prediction.peak
     return (prediction.peak + prediction.high) // 2
+
+
+def _still_to_climb(step: Running) -> int:
+    """Return by how much a step of unknown size is still expected to grow: to its usual need, until
+    its memory has fallen.
+    """
+    prediction = step.request.prediction
+    falling = step.current < _FALLEN * step.peak
+    return 0 if prediction.learned or falling else max(0, prediction.peak - step.current)
 
 
 def _cheapest(state: State, excess: float) -> Iterator[int]:

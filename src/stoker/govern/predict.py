@@ -17,7 +17,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.profile import TYPICAL_SHARE, Profile, climb, profile_of
+from stoker.govern.profile import TYPICAL_SHARE, Profile, climb, profile_of, stepped
 from stoker.knowledge.compiler_modes import (
     measured_effect,
     nvcc_rounds,
@@ -108,9 +108,9 @@ class Predictor:
         # What modes were seen to change, by source: it hardly depends on flags.
         self._effects: defaultdict[_Source, dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
-        # Measured peaks over those shipped for the source, without and with a shared header:
-        # compilers and flags differ.
-        self._over_shipped = {False: _scales(), True: _scales()}
+        # Measured peaks over those shipped for the source, by role and apart for steps with a
+        # shared header: compilers and flags differ.
+        self._over_shipped: defaultdict[tuple[bool, Role], deque[float]] = defaultdict(_scales)
         # Peaks and durations with a shared header over those without one.
         self._over_unshared = (_scales(), _scales())
         self._paces: deque[float] = deque(maxlen=_PACES)
@@ -142,7 +142,8 @@ class Predictor:
             mode=mode,
         )
         if known := known_step(step.role, step.source):
-            self._over_shipped[step.shared].append(row.peak / known.peak)
+            scale = row.peak / (known.peak * step.targets_at_once)
+            self._over_shipped[step.shared, step.role].append(scale)
         if step.shared and (unshared := self._by_key.get((False, step.key))):
             peaks, seconds = self._over_unshared
             peaks.append(sample.peak / max(1e-9, unshared[-1].peak))
@@ -267,7 +268,7 @@ class Predictor:
             return Basis.SOURCE, tuple(_scaled(sample, peak, seconds) for sample in found)
         if known := known_step(step.role, step.source):
             # Durations differ in any case, which the pace shows.
-            scale = median(self._over_shipped[step.shared])
+            scale = median(self._over_shipped[step.shared, step.role])
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
             found = self._by_folder.get((step.shared, step.role, folder))
@@ -286,10 +287,10 @@ def _source(step: Step) -> _Source:
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:
     return _Sample(
-        peak=known.peak / prior_of(step).peak,
+        peak=known.peak * step.targets_at_once / prior_of(step).peak,
         seconds=known.seconds,
         rounds=1,
-        profile=_ASSUMED_PROFILE,
+        profile=stepped(known.levels) or _ASSUMED_PROFILE,
         mode=Mode.DEFAULT,
     )
 

@@ -13,7 +13,7 @@ measurements count, and the less the prediction counts.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from math import ceil, inf
 
 from msgspec.structs import replace
@@ -97,6 +97,16 @@ def climb(mean: float, waves: int = 1) -> Profile:
     """
     ends = (min(1.0, (part + 1) * waves / PARTS) for part in range(PARTS))
     return tuple(ceil(100 * climbed(mean, end)) for end in ends)
+
+
+@lru_cache(maxsize=16)
+def stepped(levels: tuple[tuple[int, int], ...]) -> Profile:
+    """Return the profile with these levels, each until a percentage of the step's life."""
+    return tuple(
+        level
+        for (begin, _), (end, level) in pairwise(((0, 0), *levels))
+        for _ in range(begin * PARTS // 100, end * PARTS // 100)
+    )
 
 
 def climbed(mean: float, share: float) -> float:

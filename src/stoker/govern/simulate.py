@@ -25,6 +25,7 @@ from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
 from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.distribution import client_costs
+from stoker.knowledge.memory_priors import usual_seconds
 from stoker.model.events import AnyEvent, StepPauses
 from stoker.model.govern import (
     Distribution,
@@ -33,6 +34,7 @@ from stoker.model.govern import (
     ModeEffect,
     Role,
     SimulationResult,
+    Step,
     StepRecord,
 )
 from stoker.model.runs import Attempt, Outcome
@@ -251,7 +253,7 @@ class _Simulation:
         self._memory = memory
         self._shape = shape
         self._window = window
-        self._seconds = [predictor.predict(record.step).seconds or 0.0 for record in steps]
+        self._seconds = [_expected_seconds(predictor, record.step) for record in steps]
         self._work_left = sum(self._seconds)
         self._paths = _predicted_paths(steps, self._seconds)
         self._governor = Governor(
@@ -490,6 +492,12 @@ def _costing(record: StepRecord, memory: float, seconds: float, mode: Mode) -> S
         byte_seconds=integral and integral * seconds,
         mode=mode,
     )
+
+
+def _expected_seconds(predictor: Predictor, step: Step) -> float:
+    """Return what the graph of a build would say of the step before it runs."""
+    seconds = predictor.predict(step).seconds
+    return usual_seconds(step.role, step.source) if seconds is None else seconds
 
 
 def _predicted_paths(steps: Sequence[StepRecord], seconds: Sequence[float]) -> dict[str, float]:

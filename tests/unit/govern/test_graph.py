@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 from hypothesis import given
@@ -30,12 +31,18 @@ def test_phony_costs_nothing_and_unknown_counts_one() -> None:
 
 def test_compiles_that_never_ran_count_with_what_such_sources_usually_take() -> None:
     names = ("a.c", "a.cpp", "large.cpp", "gen/VariableType_0.cpp", "src/flash_fwd_hdim64.cu")
-    edges = tuple(edge(f"{name}.o", name, rule="CXX_COMPILER__x") for name in names)
+    rules = cycle(["CXX_COMPILER__x", "cxx"])  # of CMake; of GN and of files written by hand
+    edges = tuple(edge(f"{name}.o", name, rule=next(rules)) for name in names)
     size = {"large.cpp": 100_000}
     paths = longest_paths(edges, {"known.o": 1.0}, lambda path: size.get(path, 1000))
     assert sorted(paths, key=lambda output: paths[output]) == [
         f"{name}.o" for name in ("a.c", "a.cpp", "large.cpp", *names[3:])
     ]
+
+
+def test_a_step_that_makes_no_object_is_no_compile() -> None:
+    edges = (edge("large.json", "large.cpp", rule="scan"),)
+    assert longest_paths(edges, {}, lambda _: 100_000) == {"large.json": 1.0}
 
 
 def test_a_cycle_does_not_hang() -> None:

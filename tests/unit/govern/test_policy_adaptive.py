@@ -206,6 +206,18 @@ def test_a_step_of_unknown_size_is_tried_where_its_usual_need_fits_now() -> None
     assert tried(large) == ()
 
 
+def test_steps_of_unknown_size_that_still_grow_are_expected_to_need_what_is_usual() -> None:
+    """A kernel of nvcc grows for a minute: what is free now is not free then."""
+    climbing = make.running(replace(UNKNOWN, id=2), started=80, current=GB // 10, on_trial=True)
+    tall = replace(UNKNOWN, prediction=_unknown(3.2 * GB))
+    for step, expected in (
+        (replace(climbing, peak=GB // 10), ()),
+        (replace(climbing, peak=GB), (10,)),  # it is past its peak
+    ):
+        state = make.state(limit=9 * GB, steps=[BUSY, step], waiting=[tall])
+        assert ADAPTIVE.decide(state).on_trial == expected
+
+
 def test_where_the_worst_case_fits_nothing_is_a_trial() -> None:
     decision = ADAPTIVE.decide(make.state(limit=20 * GB, steps=[BUSY], waiting=[UNKNOWN]))
     assert (decision.admit, decision.on_trial) == ((10,), ())
@@ -236,7 +248,7 @@ def test_trials_share_what_is_free() -> None:
 
 
 def test_few_trials_are_unsettled_at_once() -> None:
-    light = [replace(UNKNOWN, id=10 + n, prediction=_light()) for n in range(8)]
+    light = [replace(UNKNOWN, id=10 + n, prediction=_unknown(GB / 10)) for n in range(8)]
     assert tried(*light, cpus=8) == (10, 11)
     fresh = [make.running(request, started=95, on_trial=True) for request in light[:2]]
     state = make.state(steps=[BUSY, *fresh], waiting=light[2:])
@@ -246,8 +258,8 @@ def test_few_trials_are_unsettled_at_once() -> None:
     assert ADAPTIVE.decide(state).on_trial == (12, 13)
 
 
-def _light() -> Prediction:
-    return make.prediction(GB / 10, high=4 * GB, seconds=None, basis=Basis.PRIOR)
+def _unknown(peak: float) -> Prediction:
+    return make.prediction(peak, high=4 * GB, seconds=None, basis=Basis.PRIOR)
 
 
 def test_trials_get_the_cpus_that_are_left() -> None:

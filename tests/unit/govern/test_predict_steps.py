@@ -368,6 +368,23 @@ def test_a_source_that_is_only_named_alike_is_unknown() -> None:
     assert Predictor().predict(step(LARGE, role=Role.CUDA)).basis is Basis.PRIOR
 
 
+def test_a_first_build_knows_kernels_of_any_project_that_has_them() -> None:
+    def kernel(name: str, archs: tuple[str, ...] = ("90",)) -> Step:
+        source = f"csrc/flash_attn/src/{name}_sm80.cu"
+        return step(source, role=Role.CUDA, archs=archs, threads=len(archs))
+
+    predictor = Predictor()
+    known = predictor.predict(kernel("flash_bwd_hdim128_fp16"))
+    assert (known.basis, len(known.profile), max(known.profile)) == (Basis.KNOWN, PARTS, 100)
+    assert known.profile[-1] < 30  # ptxas needs much less than the compiler before it
+    both = predictor.predict(kernel("flash_bwd_hdim128_fp16", ("80", "90")))
+    assert both.peak == pytest.approx(2 * known.peak)
+    assert predictor.predict(kernel("flash_bwd_hdim128_new")).basis is Basis.PRIOR
+    for _ in range(12):
+        predictor.learn(row(step(SMALLER), 4 * GB))
+    assert predictor.predict(kernel("flash_bwd_hdim128_fp16")).peak == known.peak
+
+
 def test_shipped_figures_follow_the_compiler_of_this_build() -> None:
     predictor = Predictor()
     before = predictor.predict(step(LARGE)).peak

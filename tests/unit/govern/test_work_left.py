@@ -33,6 +33,12 @@ def left(ages: dict[str, float], *targets: str) -> set[str]:
     return set(steps_left(GRAPH, {}, targets, ages.get))
 
 
+def test_compiles_are_known_by_what_they_make() -> None:
+    rules = {"a.o": "cxx", "b.obj": "cuda", "c.json": "scan", "d.o": "CUSTOM_COMMAND"}
+    edges = tuple(Edge(outputs=(made,), rule=rule, needs=("a.cu",)) for made, rule in rules.items())
+    assert steps_left(Graph(edges=edges), {}, (), lambda _: None).keys() == {"a.o", "b.obj"}
+
+
 def test_at_first_everything_the_defaults_need_is_left_and_what_never_asks_does_not_count() -> None:
     assert left(SOURCES) == {"made.o", "a.o", "lib.so"}
 
