@@ -121,6 +121,7 @@ class WorkLeft:
     def __init__(self) -> None:
         self._began: float | None = None  # when the first step asked
         self._left: dict[str, Expected] = {}
+        self.is_known = False  # whether a graph has said which steps there are
         self._finished = 0
         self._worked = 0.0
         self._expected = defaultdict(float, _TRUST)  # seconds of the steps that have ended, by kind
@@ -132,6 +133,7 @@ class WorkLeft:
 
     def expect(self, steps: Mapping[str, Expected]) -> None:
         self._left.update(steps)
+        self.is_known = self.is_known or bool(steps)
 
     def finished(self, output: str, seconds: float) -> None:
         self._finished += 1
@@ -163,7 +165,7 @@ class WorkLeft:
         unknown = sum(each.kind not in _TRUST for each in self._left.values())
         if not self._left or not self._finished or elapsed <= 0:
             return None
-        if unknown > len(self._left) / 2 and self._finished < _ENOUGH:
+        if unknown > len(self._left) / 2 and self._finished < min(_ENOUGH, len(self._left)):
             return None
         running, work = sum(ages), self.work
         at_once = (self._worked + running) / elapsed

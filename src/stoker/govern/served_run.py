@@ -53,7 +53,8 @@ class ServedRun:
         """Return the governor's overview, with what is left to do."""
         seen = view.done + len(view.running) + view.waiting
         left = self.work.seconds(now, (step.seconds for step in view.running))
-        return replace(view, total=max(seen, view.done + self.work.steps), seconds_left=left)
+        total = max(seen, view.done + self.work.steps)
+        return replace(view, total=total, total_known=self.work.is_known, seconds_left=left)
 
     def finish(self, status: int, cache_hits: int, written_bytes: int | None, now: float) -> None:
         """End the run; its summary follows."""

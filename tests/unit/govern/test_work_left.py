@@ -194,6 +194,18 @@ def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended
     assert work.seconds(20.0, ()) == pytest.approx(80.0)
 
 
+def test_the_time_left_of_a_small_build_is_known_when_half_of_it_has_ended() -> None:
+    work = WorkLeft()
+    assert not work.is_known
+    work.expect({f"{number}.o": usual(10.0) for number in range(6)})
+    assert work.is_known
+    for number in range(2):
+        work.finished(f"{number}.o", 1.0)
+    assert work.seconds(2.0, ()) is None
+    work.finished("2.o", 1.0)
+    assert work.seconds(3.0, ()) == pytest.approx(3.0)
+
+
 def test_the_time_left_of_overdue_steps_is_unknown_and_not_zero() -> None:
     work = WorkLeft()
     work.expect({"a.o": measured(2.0), "b.o": measured(5.0)})
