@@ -124,6 +124,7 @@ class Session:
             environment = _environment(
                 self._client.options,
                 base,
+                memory=self.memory,
                 run=self._run,
                 tmp=self._scratch.path,
                 via=self._via,
@@ -446,6 +447,7 @@ def _environment(
     options: GovernorOptions,
     base: Mapping[str, str],
     *,
+    memory: int,
     run: int,
     tmp: Path,
     via: Via,
@@ -469,6 +471,7 @@ def _environment(
         stable_native(),
         cpus=options.cpus,
         said=said,
+        memory=memory,
         files=process.files_allowed(),
         via_launcher=via is Via.LAUNCHER,
         slots=slots,

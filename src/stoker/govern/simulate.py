@@ -170,6 +170,7 @@ def simulate(
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
     stages: dict[int, Stages] = {}
+    places = distribution.places if distribution else 0
     if distribution:
         known = (*known, *at_workers(known, distribution)[0])
         actual, stages = at_workers(actual, distribution)
@@ -180,7 +181,7 @@ def simulate(
         memory=memory,
         predictor=Predictor(known),
         shape=shape,
-        window=window or build_window(cpus, slots=distribution.places if distribution else 0),
+        window=window or build_window(cpus, memory, slots=places),
         gc=gc,
         effects=effects or (lambda record: shipped_effects(record.peak)),
         distribution=distribution,

@@ -13,9 +13,14 @@ def environment(*, via_launcher: bool = False, **base: str) -> dict[str, str]:
 
 
 def test_the_window_is_several_times_the_cpus() -> None:
-    assert window(1) == 32
-    assert [window(cpus) for cpus in (16, 32, 64, 128)] == [256, 512, 512, 1024]
-    assert environment()["STOKER_JOBS"] == "32"
+    assert [window(cpus) for cpus in (1, 2, 16, 64, 128)] == [32, 64, 512, 512, 1024]
+    assert environment()["STOKER_JOBS"] == "64"
+
+
+def test_jobs_that_wait_use_little_of_the_memory() -> None:
+    gib = 2**30
+    assert [window(16, memory * gib) for memory in (1, 8, 16, 64)] == [32, 204, 409, 512]
+    assert window(128, 4 * gib) == 256  # every CPU has a step that runs and one that waits
 
 
 def test_what_launchers_are_told_and_what_was_there_both_stand() -> None:
@@ -46,19 +51,19 @@ def test_cmake_gets_launchers_only_on_request() -> None:
 
 
 def test_cmakes_own_number_of_jobs_stays() -> None:
-    assert environment()["CMAKE_BUILD_PARALLEL_LEVEL"] == "32"
+    assert environment()["CMAKE_BUILD_PARALLEL_LEVEL"] == "64"
     assert environment(CMAKE_BUILD_PARALLEL_LEVEL="2")["CMAKE_BUILD_PARALLEL_LEVEL"] == "2"
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("-j2", "-j32"),
-        ("-j 2", "-j32"),
-        ("--jobs=2", "-j32"),
-        ("-k -j", "-k -j32"),
+        ("-j2", "-j64"),
+        ("-j 2", "-j64"),
+        ("--jobs=2", "-j64"),
+        ("-k -j", "-k -j64"),
         ("-k", "-k"),
-        ("k -j4 --no-print-directory", "k  --no-print-directory -j32"),
+        ("k -j4 --no-print-directory", "k  --no-print-directory -j64"),
         ("CFLAGS=-jump", "CFLAGS=-jump"),
         (" -j4 --jobserver-auth=3,4", " -j4 --jobserver-auth=3,4"),
     ],
