@@ -10,6 +10,7 @@ class Kind(StrEnum):
 
     TEXT = "text"
     SIZE = "size"  # bytes, such as 8G
+    SIZE_OR_NONE = "size or none"  # bytes, or 0
     COUNT = "count"
     SWITCH = "switch"
 
@@ -129,9 +130,9 @@ _GOVERN = (
     ),
     Declared(
         name="keep_free",
-        help="Memory to leave to other programs, e.g. 2G.",
+        help="Memory to leave to other programs, e.g. 2G, or 0.",
         metavar="SIZE",
-        kind=Kind.SIZE,
+        kind=Kind.SIZE_OR_NONE,
         group=Group.GOVERN,
     ),
     Declared(

@@ -22,6 +22,7 @@ _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 _TYPES: dict[Kind, tuple[tuple[type, ...], str]] = {
     Kind.TEXT: ((str,), "text in quotes"),
     Kind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
+    Kind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
     Kind.COUNT: ((int,), "a whole number"),
     Kind.SWITCH: ((bool,), "true or false"),
 }

@@ -32,6 +32,11 @@ def _memory(text: str) -> int | None:
 # For each type of value: the parser, which returns None for anything else, its name, an example.
 _KINDS: dict[Kind, tuple[Callable[[str], int | bool | None], str, str]] = {
     Kind.SIZE: (_memory, "an amount of memory from 1M on", "8G"),
+    Kind.SIZE_OR_NONE: (
+        lambda text: 0 if text == "0" else _memory(text),
+        "0 or an amount of memory from 1M on",
+        "2G",
+    ),
     Kind.COUNT: (lambda text: whole_number(text, _MOST_DIGITS) or None, "a number from 1 on", "4"),
     Kind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
 }

@@ -104,6 +104,8 @@ def test_nothing_said_is_this_machine() -> None:
     [
         ("memory", "8G", 8 << 30),
         ("memory", "8589934592", 8 << 30),
+        ("keep_free", "0", 0),
+        ("keep_free", "2G", 2 << 30),
         ("cpus", "4", 4),
         ("nice", "1", True),
         ("nice", "Off", False),
