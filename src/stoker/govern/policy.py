@@ -1,5 +1,5 @@
-"""What a policy promises, the queue of waiting steps and how long they wait for what, and what a killed
-step asks for next.
+"""What a policy promises, the queue of waiting steps, how long each waits and for what, and what a
+killed step asks for next.
 
 Pure: the time is in the state, and the same state always gets the same decision.
 """
