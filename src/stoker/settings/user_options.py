@@ -34,7 +34,7 @@ _KINDS: dict[Kind, tuple[Callable[[str], int | bool | None], str, str]] = {
     Kind.SIZE: (_memory, "an amount of memory from 1M on", "8G"),
     Kind.SIZE_OR_NONE: (
         lambda text: 0 if text == "0" else _memory(text),
-        "0 or an amount of memory from 1M on",
+        "an amount of memory from 1M on, or 0",
         "2G",
     ),
     Kind.COUNT: (lambda text: whole_number(text, _MOST_DIGITS) or None, "a number from 1 on", "4"),
