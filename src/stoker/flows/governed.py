@@ -19,7 +19,12 @@ from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
-from stoker.machine.counters import KillCounter, read_written, written_since
+from stoker.machine.counters import (
+    KillCounter,
+    processes_allowed,
+    read_written,
+    written_since,
+)
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
@@ -473,6 +478,7 @@ def _environment(
         said=said,
         memory=memory,
         files=process.files_allowed(),
+        processes=processes_allowed(FileTree()),
         via_launcher=via is Via.LAUNCHER,
         slots=slots,
     )

@@ -50,8 +50,8 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
             raise
         summary = governed.finish(status)
         broadcast.end(summary)
-        # A hit of a cache and a compile on a worker cost CPU time here, and are no steps.
-        spared = (summary and summary.cache_hits) or options.chain.distribute != "none"
+        # A cache and a compile on a worker cost CPU time here that is no step's.
+        spared = (summary and summary.cache) or options.chain.distribute != "none"
         unseen = 0.0 if spared else _unseen(before, summary)
         return Finished(
             status=status,

@@ -1,11 +1,16 @@
-"""What the kernel counts: processes killed for lack of memory, and bytes written to disks."""
+"""What the kernel counts: processes, those killed for lack of memory, and bytes written."""
 
+import os
 import re
+import resource
+from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 from stoker.machine.cgroup import groups
 from stoker.machine.file_tree import FileTree, content
 from stoker.machine.memory_group import INTERFACES, parse_counters
+from stoker.model.units import whole_number
 
 _COUNTER = re.compile(r"^(\w+): (\d{1,20})$", re.MULTILINE | re.ASCII)
 
@@ -34,6 +39,22 @@ class KillCounter:
     def close(self) -> None:
         if self._file:
             self._file.close()
+
+
+def processes_allowed(tree: FileTree) -> float:
+    """Return how many processes we may start. Containers often limit them."""
+    return min(_processes_left(tree), default=inf)
+
+
+def _processes_left(tree: FileTree) -> Iterator[int]:
+    most, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if most != resource.RLIM_INFINITY and os.geteuid():  # root has no such limit
+        yield most
+    for group in groups(tree, "pids"):
+        names = (f"{group.folder}/pids.{name}" for name in ("max", "current"))
+        match [whole_number((tree.text(name) or "").strip()) for name in names]:
+            case [int(most), int(now)]:  # "max" is no number
+                yield max(0, most - now)
 
 
 def read_written() -> int | None:

@@ -19,6 +19,9 @@ _JOBS = re.compile(r"(?:^|(?<=\s))(?:-j\s*\d*|--jobs(?:=\d*)?)(?=\s|$)")
 _WIDE = 512  # jobs; containers may be limited to some thousand processes
 _WAITING = 2**20  # bytes that a shell, a cache and a launcher use while their job waits
 _FOR_WAITING = 0.025  # share of memory that waiting jobs may use
+_PROCESSES = (
+    6  # of those that may be started, for each job: three wait, and running steps have more
+)
 _FILES_BESIDE = 64  # files that ninja opens besides the pipes of its jobs, or inherits
 
 
@@ -29,13 +32,19 @@ class Native(Value, frozen=True, kw_only=True):
     library: str  # preloaded into every dynamic program of the build
 
 
-def window(cpus: int, memory: float = inf, files: float = inf, slots: int = 0) -> int:
+def window(
+    cpus: int,
+    memory: float = inf,
+    files: float = inf,
+    processes: float = inf,
+    slots: int = 0,
+) -> int:
     """Return the number of jobs that ninja may start, most of which only wait for admission.
 
     ``files`` is how many a process may have open. ninja has a pipe for each of its jobs. A long
-    step can start early only if it is in the window, but each job is two or three processes.
+    step can start early only if it is in the window, but each job is two or three ``processes``.
     """
-    most = files - min(_FILES_BESIDE, files // 2)
+    most = min(files - min(_FILES_BESIDE, files // 2), processes // _PROCESSES)
     wide = min(max(min(32 * cpus, _WIDE), 8 * cpus), memory * _FOR_WAITING // _WAITING)
     return int(max(1, min(max(32, 2 * cpus, wide) + slots, most)))
 
@@ -55,13 +64,14 @@ def governed_environment(
     said: Mapping[str, str],
     memory: float = inf,
     files: float = inf,
+    processes: float = inf,
     via_launcher: bool = False,
     slots: int = 0,
 ) -> dict[str, str]:
     """Return the environment of a governed build. ``said`` is for launchers (socket, run, ...); the
     user's own launchers are kept. ``slots`` compiles run on other machines.
     """
-    jobs = str(window(cpus, memory, files, slots))
+    jobs = str(window(cpus, memory, files, processes, slots))
     environment = {
         **base,
         **said,

@@ -1,10 +1,12 @@
 from collections.abc import Callable, Mapping
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.machine.cgroup import Group, groups, parse_membership
+from stoker.machine.counters import processes_allowed
 from stoker.machine.file_tree import FileTree
 
 V1 = "37 33 0:34 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -150,3 +152,30 @@ def test_any_path_in_any_mount_ends_inside_the_mount(
         }
     )
     assert groups(tree, "memory")[-1].folder == "/sys/fs/cgroup"
+
+
+# -- processes -----------------------------------------------------------------------------------
+
+PIDS_V1 = {
+    "/proc/self/cgroup": "2:pids:/a/b\n",
+    "/proc/self/mountinfo": "1 2 0:3 / /cg rw - cgroup cgroup rw,pids\n",
+}
+PIDS_V2 = {
+    "/proc/self/cgroup": "0::/a/b\n",
+    "/proc/self/mountinfo": "1 2 0:3 / /cg rw - cgroup2 cgroup2 rw\n",
+}
+
+
+@pytest.mark.parametrize("groups", [PIDS_V1, PIDS_V2], ids=["v1", "v2"])
+def test_the_processes_that_all_groups_still_allow(
+    record: Callable[[Mapping[str, str]], FileTree],
+    groups: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert processes_allowed(record(groups)) == inf
+    outer = {"/cg/a/pids.max": "100\n", "/cg/a/pids.current": "30\n"}
+    unlimited = {"/cg/a/b/pids.max": "max\n", "/cg/a/b/pids.current": "20\n"}
+    assert processes_allowed(record(groups | outer | unlimited)) == 70
+    tight = {"/cg/a/b/pids.max": "10\n", "/cg/a/b/pids.current": "20\n"}
+    assert processes_allowed(record(groups | outer | tight)) == 0

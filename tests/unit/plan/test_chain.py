@@ -17,6 +17,10 @@ def test_the_window_is_several_times_the_cpus() -> None:
     assert environment()["STOKER_JOBS"] == "64"
 
 
+def test_a_container_with_few_processes_has_few_jobs() -> None:
+    assert [window(16, processes=most) for most in (0, 300, 2048)] == [1, 50, 341]
+
+
 def test_jobs_that_wait_use_little_of_the_memory() -> None:
     gib = 2**30
     assert [window(16, memory * gib) for memory in (1, 8, 16, 64)] == [32, 204, 409, 512]
