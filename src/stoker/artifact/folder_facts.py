@@ -26,9 +26,13 @@ def is_elf(path: Path) -> bool:
 
 
 def files_of(folder: Path) -> tuple[str, ...]:
-    """Return all files in a folder and its subfolders, with links, relative to it."""
+    """Return all files in a folder and its subfolders, with links, relative to it. A subfolder that
+    disappears meanwhile has none: another stoker process may slim a part of the folder.
+    """
 
     def fail(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError) and Path(error.filename) != folder:
+            return
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
 
     found = []

@@ -1,12 +1,15 @@
 """Files replaced where they are: all or none, never written into, and put back."""
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from stoker.artifact.folder_facts import files_of
 from stoker.deliver.slim import in_place
 from stoker.deliver.slim.folder import delete_originals, recover, undo
 from stoker.deliver.slim.in_place import (
@@ -237,3 +240,21 @@ def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
         with pytest.raises(StorageError, match="stoker did not write it"):
             end(store)
     assert victim.read_bytes() == OLD
+
+
+def test_a_subfolder_that_disappears_meanwhile_has_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "kept").touch()
+    walk = os.walk
+
+    def walk_slowly(*words: Any, **more: Any) -> Iterator[Any]:
+        for each in walk(*words, **more):
+            shutil.rmtree(tmp_path / "gone", ignore_errors=True)
+            yield each
+
+    monkeypatch.setattr("os.walk", walk_slowly)
+    assert files_of(tmp_path) == ("kept",)
+    with pytest.raises(StorageError, match="cannot read"):
+        files_of(tmp_path / "none")
