@@ -12,7 +12,7 @@ given, each with its memory limit in GiB after an @, or none:
     ninja       ninja with its own number of jobs, which is what PyTorch's setup.py uses
     ninja:N     ninja -jN
 
-The outputs of the targets in FILE, or of all targets, are deleted before each row. Needs root and a
+The targets in FILE, or all outputs, are deleted before each row. Needs root and a
 memory cgroup. What was measured is written to OUT/rows.json after each row, and the trace of the
 first governed row to OUT/trace.json: `stoker simulate` predicts other policies and limits from it.
 """
@@ -61,8 +61,11 @@ class Rows:
         return {"row": row, "limit_gib": float(gib) if gib else None, **measured}
 
     def _clean(self) -> None:
-        clean = ["ninja", "-C", str(self._build), "-t", "clean", *self._targets]
-        subprocess.run(clean, check=True, stdout=subprocess.DEVNULL)
+        for target in self._targets:  # ninja -t clean would also delete what they are made of
+            (self._build / target).unlink(missing_ok=True)
+        if not self._targets:
+            clean = ["ninja", "-C", str(self._build), "-t", "clean"]
+            subprocess.run(clean, check=True, stdout=subprocess.DEVNULL)
 
     def _plain(self, command: list[str]) -> Row:
         environment = {**os.environ, "CCACHE_DISABLE": "1"}

@@ -1,11 +1,13 @@
-"""What the tests of governed builds share."""
+"""What the tests of governed builds share, and those of `stoker slim`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from built_libraries import Need
 from governed import Build, wait_until
+from slim_wheels import make_wheel, torch_members
 
 
 @pytest.fixture
@@ -19,3 +21,14 @@ def build(tmp_path: Path, stoker_home: Path, need: Callable[[str], str]) -> Iter
     finally:
         left = build.kill_what_is_left()
     assert left == []
+
+
+@pytest.fixture
+def members(need: Need, tmp_path: Path) -> dict[str, bytes]:
+    """Files of a small wheel with GPU code, as `stoker slim` gets."""
+    return torch_members(need, tmp_path / "made")
+
+
+@pytest.fixture
+def wheel(members: dict[str, bytes], tmp_path: Path) -> Path:
+    return make_wheel(tmp_path, members)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
 from conftest import Stoker, missing
 from slim_libraries import listed
 from slim_wheels import (
@@ -19,7 +18,6 @@ from slim_wheels import (
     make_wheel,
     slim,
     slim_json,
-    torch_members,
     venv_with,
 )
 from stoker.artifact.engine import open_wheel
@@ -33,16 +31,6 @@ from stoker.model.errors import (
 from wheel_files import unpacked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
-
-
-@pytest.fixture
-def members(need: Need, tmp_path: Path) -> dict[str, bytes]:
-    return torch_members(need, tmp_path / "made")
-
-
-@pytest.fixture
-def wheel(members: dict[str, bytes], tmp_path: Path) -> Path:
-    return make_wheel(tmp_path, members)
 
 
 def in_wheel(wheel: Path, member: str, folder: Path) -> Path:

@@ -19,23 +19,12 @@ from slim_wheels import (
     pip,
     slim,
     slim_json,
-    torch_members,
     venv_with,
 )
 from stoker.model.errors import ExitStatus, StokerError, UsageError
 from wheel_files import digest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
-
-
-@pytest.fixture
-def members(need: Need, tmp_path: Path) -> dict[str, bytes]:
-    return torch_members(need, tmp_path / "made")
-
-
-@pytest.fixture
-def wheel(members: dict[str, bytes], tmp_path: Path) -> Path:
-    return make_wheel(tmp_path, members)
 
 
 # -- one library, a folder -----------------------------------------------------------------------

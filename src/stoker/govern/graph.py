@@ -31,7 +31,8 @@ _MEASURED, _KNOWN = "measured", "known"  # kinds of expected durations; other ki
 _TRUST = {_MEASURED: 60.0, _KNOWN: 10.0}
 _WITH_A_VALUE = ("-C", "-f", "-j", "-k", "-l", "-d", "-t", "-w")  # ninja's options
 # Rules of CMake and of torch's cpp_extension; GN and files written by hand have other names.
-_COMPILES, _LINKS = re.compile("compil", re.IGNORECASE), re.compile("link", re.IGNORECASE)
+_COMPILES = re.compile("compil", re.IGNORECASE)
+_ASKS = re.compile("compil|link", re.IGNORECASE)
 _NEVER_ASKS = re.compile(r"STATIC_LIBRARY|^CUSTOM_COMMAND")
 _OBJECTS = (".o", ".obj")
 _ENOUGH = 20  # finished steps that are a fair guess for steps that never ran before
@@ -283,15 +284,16 @@ def steps_left(
 
 def _asks(edge: Edge) -> bool:
     """Return whether the launcher runs the edge's command."""
-    if _NEVER_ASKS.search(edge.rule):
-        return False
-    return bool(_COMPILES.search(edge.rule) or _LINKS.search(edge.rule)) or _compiles(edge)
+    asks = _ASKS.search(edge.rule) or _compiled_role(edge) is not Role.OTHER
+    return bool(asks) and not _NEVER_ASKS.search(edge.rule)
 
 
-def _compiles(edge: Edge) -> bool:
-    source = role_of_source(edge.needs[0]) if edge.needs else Role.OTHER
-    makes = _COMPILES.search(edge.rule) or any(o.endswith(_OBJECTS) for o in edge.outputs)
-    return source is not Role.OTHER and bool(makes)
+def _compiled_role(edge: Edge) -> Role:
+    """Return what an edge compiles, whatever its rule is called."""
+    makes_object = any(output.endswith(_OBJECTS) for output in edge.outputs)
+    if not edge.needs or not (makes_object or _COMPILES.search(edge.rule)):
+        return Role.OTHER
+    return role_of_source(edge.needs[0])
 
 
 def _makers(edges: Sequence[Edge]) -> dict[str, int]:
@@ -315,10 +317,10 @@ def _in_order(needs: Sequence[set[int]]) -> list[int]:
 def _expected(edge: Edge, durations: Mapping[str, float], size: Size) -> Expected:
     if known := [durations[output] for output in edge.outputs if output in durations]:
         return Expected(max(known), _MEASURED)
-    if not _compiles(edge):
-        return Expected(_UNKNOWN, Role.OTHER)
+    role = _compiled_role(edge)
+    if role is Role.OTHER:
+        return Expected(_UNKNOWN, role)
     source = edge.needs[0]
-    role = role_of_source(source)
     kind = _KNOWN if known_step(role, source) else role
     return Expected(usual_seconds(role, source, size(source)), kind)
 
