@@ -51,10 +51,8 @@ from msgspec.structs import replace
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
-from stoker.headers.commands import compiles_in, sample_command
 from stoker.knowledge.compiler_modes import mode_options, shipped_effects
 from stoker.model.govern import Collector, Gc, Mode, ModeEffect, Role, StepRecord
-from stoker.model.headers import Compile
 from stoker.model.units import byte_count
 
 RESULTS = Path(__file__).parent / "results"
@@ -198,16 +196,15 @@ def measured_build(arguments: argparse.Namespace, path: Path) -> dict[str, objec
     """
     listed = json.loads((arguments.build / "compile_commands.json").read_text())
     compiles = {
-        each.output: each
+        entry["output"]: (entry["directory"], plain_words(entry["command"]))
         for entry in listed
-        for each in compiles_in([entry["command"]], entry["directory"])
-        if "/torch_cpu.dir/" in each.output
+        if "/torch_cpu.dir/" in entry.get("output", "")
     }
     trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
     groups = chosen([record for record in trace.steps if record.step.output in compiles], arguments)
     found: dict[str, object] = {
         "benchmark": "accelerate: steps of torch_cpu in every mode",
-        "compiler": version_of(next(iter(compiles.values())).words[0]),
+        "compiler": version_of(next(iter(compiles.values()))[1][0]),
         "processor": platform.machine(),
         "seed": arguments.seed,
         "modes": {mode.value: mode_options(mode) for mode in MODES[1:]},
@@ -247,13 +244,23 @@ def chosen(
     }
 
 
-def in_all_modes(step: Compile, jobs: int, turn: int) -> dict[str, object]:
+def plain_words(command: str) -> list[str]:
+    """Return the words of a compile without the names of its output and dependency files."""
+    kept, words = [], iter(shlex.split(command))
+    for word in words:
+        if word in ("-o", "-MF", "-MT", "-MQ"):
+            next(words)
+        elif word not in ("-MD", "-MMD"):
+            kept.append(word)
+    return kept
+
+
+def in_all_modes(step: tuple[str, list[str]], jobs: int, turn: int) -> dict[str, object]:
     """Compile a step in all modes, beginning with another one at each turn."""
     first = turn % len(MODES)
     with tempfile.TemporaryDirectory() as folder:
-        *command, _, _ = sample_command(step, "")
         order = (*MODES[first:], *MODES[:first])
-        made = compiled(command, Path(folder), jobs=jobs, order=order, cwd=step.folder)
+        made = compiled(step[1], Path(folder), jobs=jobs, order=order, cwd=step[0])
     return {mode.value: row for mode, row in made.items()}
 
 

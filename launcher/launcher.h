@@ -82,10 +82,9 @@ struct account {
 };
 
 /* `cpus` of a remote command are the jobs that all workers together take, 0 if that is unknown.
- * `within` is the id of the custom or remote command that started this one, or 0. `shared` is whether
- * the command is going to use a shared header. */
+ * `within` is the id of the custom or remote command that started this one, or 0. */
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
-              const char *within, bool shared, char **command);
+              const char *within, char **command);
 void line_started(struct line *line);
 void line_memory(struct line *line, uint64_t current, uint64_t peak);
 void line_done(struct line *line, int status, const struct account *account, const char *tail,
@@ -220,28 +219,6 @@ struct account attempt_account(const struct attempt *attempt);
 
 /* Ends this process with the given wait status: the same exit status or signal. */
 _Noreturn void end_as(int status);
-
-/* ---- headers.c: precompiled headers that compiles share (Linux) -------------------------------*/
-
-/* Returns whether the flow has a shared header for the command that the build tool asked for. */
-bool headers_meant(char **asked);
-
-/* Returns the permitted command with the shared header in front of its source, or NULL without one. */
-char **headers_command(char **asked, char **permitted);
-
-/* Removes the shared header from the dependency file of a command that used it. Returns false if that
- * failed, so that the command must be repeated without it. */
-bool headers_used(char **command);
-
-/* Returns whether a command with the header printed what it would print without, as far as can be said:
- * what each command with the header prints, and no other warning about a file in the header. */
-bool headers_accept(const struct output *output);
-
-/* Prints the warnings of the header, as gcc gives them without precompiling, and those of the command. */
-void headers_print(const struct output *output);
-
-/* Notes that a command succeeded only without the header, and the CPU time that it used with it. */
-void headers_refused(char **command, uint64_t cpu_us);
 
 /* ---- step.c: the conversation with the governor (Linux) --------------------------------------*/
 

@@ -72,7 +72,7 @@ static void finish(struct line *line)
 static const char *const KINDS[] = {[COMPILE] = "compile", [CUSTOM] = "custom", [REMOTE] = "remote"};
 
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
-              const char *within, bool shared, char **command)
+              const char *within, char **command)
 {
     start(line, "ask");
     add_number(line, PROTOCOL_VERSION);
@@ -80,7 +80,7 @@ void line_ask(struct line *line, const char *run, const char *folder, unsigned c
     add_text(line, folder);
     add_number(line, cpus);
     add_text(line, within);
-    add_text(line, shared ? "shared" : KINDS[command_kind]);
+    add_text(line, KINDS[command_kind]);
     for (char **word = command; *word; word++)
         add_text(line, *word);
     finish(line);
@@ -285,7 +285,7 @@ int protocol_selftest(void)
     char *command[] = {"/usr/bin/g++", "-c", "a b.cc", "-DTAB=\"\t\\\"", "", "-o", "\xff.o", NULL};
     static const char tail[] = "a.cc:1: error:\n\tx\\y\r\n\0.";
     struct line line = {0};
-    line_ask(&line, "4711", "/build/caf\xc3\xa9", 0, "12", false, command);
+    line_ask(&line, "4711", "/build/caf\xc3\xa9", 0, "12", command);
     line_started(&line);
     line_memory(&line, 1048576, UINT64_MAX);
     line_done(&line, 0, &account, tail, sizeof tail - 1);

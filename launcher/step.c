@@ -26,8 +26,6 @@
 static struct {
     char **command;
     char **permitted; /* the command with the words that the governor adds for this attempt */
-    char **shared;    /* the same with a shared header; NULL if the attempt uses none */
-    bool unshared;    /* an attempt with the header failed or printed something */
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
@@ -73,10 +71,7 @@ static _Noreturn void finish(void)
     int status = step.attempt.status;
     /* From here on a signal ends this process as it would have ended the command. */
     sigprocmask(SIG_SETMASK, &step.inherited, NULL);
-    if (step.shared && status == 0)
-        headers_print(&step.output);
-    else
-        output_print(&step.output);
+    output_print(&step.output);
     if (step.complaint) {
         dprintf(STDERR_FILENO, "%s\n", step.complaint);
         status = status ? status : 1 << 8;
@@ -230,7 +225,7 @@ static void ask(void)
     line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
              command_kind == REMOTE ? (unsigned)atoi(variable("STOKER_SLOTS", "0"))
                                     : command_cpus(step.command),
-             variable("STOKER_CUSTOM", "0"), !step.unshared && headers_meant(step.command), step.command);
+             variable("STOKER_CUSTOM", "0"), step.command);
     if (!channel_send(&step.governor, &step.line, true))
         channel_close(&step.governor);
     governor_lives();
@@ -386,8 +381,7 @@ static bool start(void)
 {
     const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
     step.told_start = false;
-    step.shared = step.unshared ? NULL : headers_command(step.command, step.permitted);
-    return attempt_start(&step.attempt, step.shared ? step.shared : step.permitted, step.id, parent,
+    return attempt_start(&step.attempt, step.permitted, step.id, parent,
                          &step.inherited, &step.output);
 }
 
@@ -449,43 +443,9 @@ static void forget_attempt(void)
         end_as(step.interrupted);
 }
 
-/* Returns whether the attempt used a shared header and its result must not count. gcc forgets pragmas
- * about warnings in a precompiled header, so an attempt with other warnings about it than all have is
- * repeated, unless the user accepts them (STOKER_HEADERS_LOUD). Whether an attempt ran out of memory is
- * the governor's to decide. */
-static bool is_spoilt(void)
-{
-    static const char KILLED[] = "Killed signal terminated program";
-    const struct output *output = &step.output;
-    if (!step.shared || step.interrupted || !WIFEXITED(step.attempt.status) ||
-        memmem(output->tail, output->tail_length, KILLED, sizeof KILLED - 1))
-        return false;
-    bool accepted = getenv("STOKER_HEADERS_LOUD") || headers_accept(output);
-    return step.attempt.status != 0 || !accepted || !headers_used(step.command);
-}
-
-/* Runs the command to its end, and once more without the shared header if the result needs that. The
- * permit covers both. */
-static bool run_to_the_result(void)
-{
-    bool ended = run_to_the_end();
-    if (!ended || !is_spoilt())
-        return ended;
-    uint64_t cpu_us = step.attempt.cpu_us;
-    forget_attempt();
-    step.unshared = true;
-    if (!start())
-        return false;
-    step.attempt.cpu_us += cpu_us;
-    ended = run_to_the_end();
-    if (ended && step.attempt.status == 0)
-        headers_refused(step.command, cpu_us);
-    return ended;
-}
-
 static void run_and_forget(void)
 {
-    if (run_to_the_result()) {
+    if (run_to_the_end()) {
         if (counts())
             finish();
         forget_attempt();

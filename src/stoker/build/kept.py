@@ -13,7 +13,7 @@ from stoker.build.container import packages as containers
 from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
-from stoker.outside import files, folders, locks
+from stoker.outside import files, locks
 
 # Where each kind is, and the lock of each folder there.
 _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
@@ -22,10 +22,6 @@ _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
     Kind.SOURCES: (sources.root, sources.lock_of),
     Kind.TOOLCHAINS: (held.root, held.lock_of),
     Kind.CONTAINERS: (containers.root, containers.lock_of),
-    Kind.HEADERS: (
-        lambda: folders.cache() / "headers",
-        lambda path: path.with_name(f"{path.name}.lock"),
-    ),
 }
 
 

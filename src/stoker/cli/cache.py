@@ -10,7 +10,7 @@ from stoker.cli.request import chain_options, request_options, setting_options, 
 from stoker.model.errors import UsageError
 from stoker.settings.declared import Group
 
-_UNCACHED = ("linker", "shared_headers")  # what is added to a command behind the cache
+_UNCACHED = ("linker",)  # what is added to a command behind the cache
 
 
 @click.group()

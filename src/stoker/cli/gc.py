@@ -97,7 +97,6 @@ def command(kinds: tuple[str, ...], older_than: float, keep: int, **how: Any) ->
     sources     unpacked archives, git trees and packages
     toolchains  what `stoker toolchain install` installed
     containers  containers that builds have kept
-    headers     precompiled headers that compiles share
     history     measured steps; without them, builds start with estimates
 
     Without a KIND, all kinds are cleaned.

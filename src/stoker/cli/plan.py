@@ -85,13 +85,11 @@ def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
     from stoker.flows.cached import survey_chain
     from stoker.model.govern import Gc, NvccThreads
-    from stoker.model.headers import HeaderSharing
-    from stoker.plan.caching import with_collector, with_nvcc_threads, with_shared_headers
+    from stoker.plan.caching import with_collector, with_nvcc_threads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
-    chain = with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
-    return with_shared_headers(chain, HeaderSharing(settings["shared_headers"]))
+    return with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
 
 
 def _only(forms: tuple[str, ...]) -> str | None:

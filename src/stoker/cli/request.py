@@ -146,7 +146,6 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
     from stoker.flows.governed import RunOptions, Via
     from stoker.model.govern import Gc, NvccThreads
-    from stoker.model.headers import HeaderSharing
     from stoker.model.machine import Tmp
 
     return RunOptions(
@@ -156,7 +155,6 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
-        shared_headers=HeaderSharing(settings["shared_headers"]),
         chain=chain_options(settings),
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -33,19 +32,14 @@ from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
-from stoker.model.headers import HeaderSharing
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.units import size
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
-from stoker.plan.caching import headers_problem
 from stoker.plan.chain import governed_environment
 from stoker.plan.storage import choose_scratch
-
-if TYPE_CHECKING:  # most runs share no headers
-    from stoker.headers.files import HeaderFolder
 
 Show = Callable[[AnyEvent], None]
 
@@ -73,7 +67,6 @@ class RunOptions(Value, frozen=True, kw_only=True):
     nvcc_threads: NvccThreads = NvccThreads.AUTO
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
-    shared_headers: HeaderSharing = HeaderSharing.OFF
     chain: ChainOptions = ChainOptions()
 
 
@@ -95,7 +88,6 @@ class Session:
         via: Via,
         limit: int,
         chain: Chain,
-        sharing: HeaderSharing = HeaderSharing.OFF,
     ):
         self._client = client
         self._chain = chain
@@ -114,8 +106,6 @@ class Session:
         self._commands = Commands(
             source=self._live_client, listen=self._listen, check=self._check_space
         )
-        self.sharing = sharing
-        self.headers: HeaderFolder | None = None  # where the launcher finds shared headers
 
     def environment(
         self, base: Mapping[str, str], *, folder: Path | None = None, mapped: bool = False
@@ -168,13 +158,6 @@ class Session:
         return self._commands.stopped_by
 
     @property
-    def headers_problem(self) -> str | None:
-        """Why compiles of this run cannot use shared headers."""
-        if isinstance(self._client, NoGovernor):
-            return "the build is not governed"
-        return headers_problem(self._chain)
-
-    @property
     def cpus(self) -> int:
         return self._client.options.cpus
 
@@ -211,7 +194,6 @@ class Session:
             cache=use,
             written_bytes=written,
             linker_why=self._chain.linkers.why,
-            shared_headers=self.headers.use() if self.headers else None,
         )
         if summary and summary.run is not None:
             self._complete_history(summary.run, summary)
@@ -245,8 +227,6 @@ class Session:
 
     def close(self) -> None:
         """Stop what would outlive the run, and release what it holds."""
-        if self.headers:
-            self.headers.close()
         self._cache.close()
 
     def _warn(self, text: str) -> None:
@@ -364,7 +344,6 @@ def session(
             via=options.via,
             limit=limit.limit,
             chain=chain,
-            sharing=options.shared_headers,
         )
         try:
             yield governed

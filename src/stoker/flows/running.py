@@ -3,13 +3,11 @@
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from stoker.flows.governed import RunOptions, Session, Show, session
+from stoker.flows.governed import RunOptions, Show, session
 from stoker.govern.broadcast import Broadcast
 from stoker.model.errors import StorageError
-from stoker.model.events import Warned
-from stoker.model.headers import HeaderSharing
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
@@ -42,7 +40,6 @@ def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
     ):
         try:
             environment = governed.environment(os.environ)
-            environment |= _shared_headers(governed, command, environment, broadcast.through(show))
             before = children_cpu_s()
             status = governed.run(command, env=environment)
         except StorageError:
@@ -67,23 +64,6 @@ def jobs_of(command: Sequence[str]) -> int | None:
         if found := _JOBS.fullmatch(f"{word} {following}" if word in _JOBS_APART else word):
             return int(found[1])
     return None
-
-
-def _shared_headers(
-    governed: Session, command: Sequence[str], environment: Mapping[str, str], show: Show
-) -> dict[str, str]:
-    """Prepare shared headers if they are wanted; return the variables for the launcher."""
-    if governed.sharing is HeaderSharing.OFF:
-        return {}
-    from stoker.flows.sharing import ninja_words, share_headers  # most runs do not share
-
-    def say(text: str) -> None:
-        show(Warned(at=0.0, text=text))
-
-    if (found := ninja_words(command)) is None:
-        say("shared headers are not used: the command is neither ninja nor `cmake --build`")
-        return {}
-    return share_headers(governed, *found, environment, say)
 
 
 def _unseen(before: float, summary: RunSummary | None) -> float:

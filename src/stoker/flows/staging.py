@@ -33,11 +33,9 @@ from stoker.flows.preparing import (
     python_digest,
     refusal,
 )
-from stoker.flows.sharing import share_headers
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, MissingError, Terminated, unknown
 from stoker.model.finding import Finding
-from stoker.model.headers import HeaderSharing
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
@@ -268,16 +266,7 @@ class Staging:
             return None if _NO_WORK in asked.stdout else "ninja has work to do"
 
         def act(log: StageLog) -> tuple[Path, ...]:
-            shared = {}
-            if stage is BuildStage.COMPILE and self._governed.sharing is not HeaderSharing.OFF:
-                shared = share_headers(
-                    self._governed,
-                    self.route.build,
-                    (*words, *targets),
-                    self.environment,
-                    self._say,
-                )
-            self._must((*words, *talk, *targets), log, extra=shared, what="ninja stopped")
+            self._must((*words, *talk, *targets), log, what="ninja stopped")
             return ()
 
         self._stages.do_if(stage, act, reason=reason)

@@ -19,7 +19,6 @@ from stoker.artifact.linkage import differences, read_linkage
 from stoker.artifact.reader import open_file
 from stoker.flows.governed import RunOptions, Session, session
 from stoker.flows.graphing import find_build, timings_of
-from stoker.flows.tuning_headers import headers_of
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.history import History
@@ -51,7 +50,6 @@ from stoker.outside import process
 from stoker.outside.files import sha256_of
 from stoker.outside.folders import cache, private_folder
 from stoker.outside.temporary import folder_of_process
-from stoker.plan.chain import ungoverned
 from stoker.plan.tuning import (
     advise,
     best_linker,
@@ -59,7 +57,6 @@ from stoker.plan.tuning import (
     command_of,
     order_of,
     results_of,
-    shared_header,
     trials_of,
 )
 
@@ -287,7 +284,6 @@ class _Bench:
 
     def measure(self, governed: Session) -> None:
         environment = _plain(governed.environment(os.environ))
-        self._share_headers(governed, environment)
         deadline = time.monotonic() + self._wanted.budget
         rounds = range(self._wanted.rounds)
         for number, index in ((number, index) for number in rounds for index in self._order):
@@ -301,30 +297,6 @@ class _Bench:
                     self._try(governed, environment, index, trial, number)
                 if governed.stopped_by:
                     raise Terminated(governed.stopped_by)
-
-    def _share_headers(self, governed: Session, environment: Mapping[str, str]) -> None:
-        """Make the precompiled headers that sampled compiles can use, and add that way to them."""
-        spent = 0.0
-
-        def make(words: Sequence[str], folder: Path) -> bool:
-            nonlocal spent
-            before = process.children_cpu_s()
-            status = governed.run(words, env=environment, cwd=folder, output=lambda _: None)
-            spent += process.children_cpu_s() - before
-            return status == 0
-
-        self._say("shared headers")
-        found = headers_of(
-            self.sample, self._commands, self._temporary, make, ungoverned(environment)
-        )
-        for index, step in enumerate(self.sample):
-            if path := found.get(step.output):
-                self.ways[index] = (*self.ways[index], shared_header(path))
-                self.trials = tuple({t.name: t for t in (*self.trials, shared_header(""))}.values())
-        if found:
-            count = len(set(found.values()))
-            headers = "1 shared header" if count == 1 else f"{count} shared headers"
-            self.notes.append(f"{headers} took {spent:.1f} s of CPU time to make, once for a build")
 
     @property
     def _order(self) -> list[int]:

@@ -75,7 +75,6 @@ def analyse(
         pauses=summary.pauses if summary else _pauses(spans),
         policy=summary.policy if summary else "",
         cache_hits=summary.cache_hits if summary else None,
-        shared_headers=summary.shared_headers if summary else None,
         written_bytes=summary.written_bytes if summary else None,
         spans=spans,
         bounds=lower_bounds(completed, path_s, wall=wall, cpus=cpus, limit=limit),

@@ -360,7 +360,6 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
         step = as_remote(step)
     return replace(
         step,
-        shared=ask.shared,
         source=_text(step.source),
         output=_text(step.output),
         directory=_text(step.directory),

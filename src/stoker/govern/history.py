@@ -22,19 +22,19 @@ from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary, build
 from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
 
-# The statements that upgrade a file of each version to the next; a new file has version 0.
-_UPGRADES = (
-    (
-        """
+_VERSION = 1
+_SCHEMA = (
+    """
 CREATE TABLE run (
     id INTEGER PRIMARY KEY,
     started REAL NOT NULL,
     ended REAL,
     command TEXT NOT NULL,
     directory TEXT NOT NULL,
-    summary TEXT
+    summary TEXT,
+    includes BLOB
 )""",
-        """
+    """
 CREATE TABLE attempt (
     id INTEGER PRIMARY KEY,
     run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -42,36 +42,29 @@ CREATE TABLE attempt (
     role TEXT NOT NULL,
     source TEXT NOT NULL,
     output TEXT NOT NULL,
+    directory TEXT NOT NULL,
     compiler TEXT NOT NULL,
     flags TEXT NOT NULL,
     archs TEXT NOT NULL,
     threads INTEGER NOT NULL,
     input_bytes INTEGER NOT NULL,
+    collector TEXT NOT NULL,
     started REAL NOT NULL,
     seconds REAL NOT NULL,
     cpu_seconds REAL NOT NULL,
     peak INTEGER NOT NULL,
     byte_seconds REAL,
+    profile BLOB NOT NULL,
+    mode TEXT NOT NULL,
     outcome TEXT NOT NULL,
-    status INTEGER NOT NULL
+    status INTEGER NOT NULL,
+    explanation TEXT NOT NULL
 )""",
-        "CREATE INDEX attempt_run ON attempt (run)",
-    ),
-    ("ALTER TABLE attempt ADD COLUMN profile BLOB NOT NULL DEFAULT x''",),
-    ("ALTER TABLE attempt ADD COLUMN directory TEXT NOT NULL DEFAULT ''",),
-    ("ALTER TABLE attempt ADD COLUMN explanation TEXT NOT NULL DEFAULT 'null'",),
-    (
-        "ALTER TABLE attempt ADD COLUMN mode TEXT NOT NULL DEFAULT 'default'",
-        "ALTER TABLE attempt ADD COLUMN collector TEXT NOT NULL DEFAULT 'none'",
-    ),
-    ("ALTER TABLE run ADD COLUMN includes BLOB",),
-    ("ALTER TABLE attempt ADD COLUMN shared INTEGER NOT NULL DEFAULT 0",),
+    "CREATE INDEX attempt_run ON attempt (run)",
 )
-_VERSION = len(_UPGRADES)
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = (
-    "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, "
-    "collector, shared"
+    "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, collector"
 )
 _RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
@@ -183,7 +176,6 @@ class History:
                 step.threads,
                 step.input_bytes,
                 step.collector.value,
-                step.shared,
             ),
         )
 
@@ -296,7 +288,6 @@ def _attempt(row: tuple[Any, ...]) -> Attempt | None:
         for name in ("flags", "archs", "explanation"):
             values[name] = msgspec.json.decode(values[name])
         values["profile"] = tuple(values["profile"])
-        values["shared"] = bool(values["shared"])
         step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}
         record = {name: values.pop(name) for name in _RECORD_COLUMNS.split(", ")}
         return msgspec.convert(values | {"record": record | {"step": step}}, Attempt)
@@ -340,7 +331,7 @@ def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:
         _use_log(database, timeout_s)
         database.execute("PRAGMA synchronous = NORMAL")
         if version < _VERSION:
-            _upgrade(database)
+            _create(database)
     except BaseException:
         database.close()
         raise
@@ -363,13 +354,13 @@ def _use_log(database: sqlite3.Connection, timeout_s: float) -> None:
             return
 
 
-def _upgrade(database: sqlite3.Connection) -> None:
-    """Upgrade the file completely or not at all; a second process finds it done."""
+def _create(database: sqlite3.Connection) -> None:
+    """Create the tables completely or not at all; a second process finds them done."""
     database.execute("BEGIN IMMEDIATE")
-    for statements in _UPGRADES[_version(database) :]:
-        for statement in statements:
+    if _version(database) == 0:
+        for statement in _SCHEMA:
             database.execute(statement)
-    database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute(f"PRAGMA user_version = {_VERSION}")
     database.commit()
 
 

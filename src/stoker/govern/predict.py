@@ -5,9 +5,6 @@ source, else the nearest folder in which steps of its kind were seen, else shipp
 kept relative to the shipped figures, which know about GPU targets, link inputs and notorious
 sources: so a light step says something about a heavy one. What is predicted too low or too high
 shifts the predictions that follow.
-
-Steps with a shared header need less memory and time, so what they need says nothing about steps
-without one. In the other direction, the usual factors are learned.
 """
 
 from collections import defaultdict, deque
@@ -56,9 +53,7 @@ _COSTS = (1.0, 2.0)
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
-# What is learned is kept apart for steps with a shared header.
-_Key = tuple[bool, str]
-_Source = tuple[bool, Role, str]  # or a folder
+_Source = tuple[Role, str]  # or a folder
 
 
 class _Sample(Value, frozen=True, kw_only=True):
@@ -100,19 +95,16 @@ class Predictor:
 
     def __init__(self, rows: Iterable[StepRecord] = ()):
         self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._by_key: dict[_Key, deque[_Sample]] = defaultdict(_group)
+        self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[_Source, deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
         # Peaks as measured in other modes, by key.
-        self._modes: defaultdict[_Key, dict[Mode, int]] = defaultdict(dict)
+        self._modes: defaultdict[str, dict[Mode, int]] = defaultdict(dict)
         # What modes were seen to change, by source: it hardly depends on flags.
         self._effects: defaultdict[_Source, dict[Mode, ModeEffect]] = defaultdict(dict)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
-        # Measured peaks over those shipped for the source, by role and apart for steps with a
-        # shared header: compilers and flags differ.
-        self._over_shipped: defaultdict[tuple[bool, Role], deque[float]] = defaultdict(_scales)
-        # Peaks and durations with a shared header over those without one.
-        self._over_unshared = (_scales(), _scales())
+        # Measured peaks over those shipped for the source: compilers and flags differ.
+        self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
         for row in rows:
@@ -143,23 +135,19 @@ class Predictor:
         )
         if known := known_step(step.role, step.source):
             scale = row.peak / (known.peak * step.targets_at_once)
-            self._over_shipped[step.shared, step.role].append(scale)
-        if step.shared and (unshared := self._by_key.get((False, step.key))):
-            peaks, seconds = self._over_unshared
-            peaks.append(sample.peak / max(1e-9, unshared[-1].peak))
-            seconds.append(sample.seconds / max(1e-9, unshared[-1].seconds))
+            self._over_shipped[step.role].append(scale)
         if step.directory:
             self.durations[step.directory][step.output] = row.seconds
-        self._by_key[_key(step)].append(sample)
+        self._by_key[step.key].append(sample)
         self._by_source[_source(step)].append(sample)
         for folder in _folders(step):
-            self._by_folder[step.shared, step.role, folder].append(sample)
+            self._by_folder[step.role, folder].append(sample)
         for effect in self._learned_effects(step):
             self._effects[_source(step)][effect.mode] = effect
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
-        self._modes[_key(row.step)][row.mode] = row.peak
+        self._modes[row.step.key][row.mode] = row.peak
         learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
         effect = next(learned, measured_effect(row.mode, row.peak))
         integral = row.byte_seconds
@@ -186,7 +174,7 @@ class Predictor:
         """Yield what modes change of a step that was measured in them and in the default mode. Only
         memory is learned: durations differ more from build to build than modes change them.
         """
-        seen, samples = self._modes.get(_key(step), {}), self._by_key.get(_key(step), ())
+        seen, samples = self._modes.get(step.key, {}), self._by_key.get(step.key, ())
         default = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
         if not default:
             return
@@ -198,7 +186,7 @@ class Predictor:
 
     def default_seconds(self, step: Step) -> float | None:
         """Return the seconds that the same command took in the default mode, if it ever ran so."""
-        samples = self._by_key.get(_key(step), ())
+        samples = self._by_key.get(step.key, ())
         seconds = [sample.seconds for sample in samples if sample.mode is Mode.DEFAULT]
         return median(seconds) if seconds else None
 
@@ -210,7 +198,7 @@ class Predictor:
 
     def _measured(self, step: Step, effect: ModeEffect) -> ModeEffect:
         wide = replace(step, threads=effect.threads)
-        seen = {sample.rounds for sample in self._by_key.get(_key(step), ())}
+        seen = {sample.rounds for sample in self._by_key.get(step.key, ())}
         one, many = (self._amounts(each, *self._samples_for(each)) for each in (step, wide))
         if not {step.rounds, wide.rounds} <= seen or not one.seconds or not many.seconds:
             return effect
@@ -251,8 +239,8 @@ class Predictor:
         )
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
-        if found := self._by_key.get(_key(step)):
-            if _key(step) in self._modes or step.role is Role.CUDA:
+        if found := self._by_key.get(step.key):
+            if step.key in self._modes or step.role is Role.CUDA:
                 # What was measured counts more than what was converted.
                 alike = [
                     sample
@@ -263,26 +251,19 @@ class Predictor:
             return Basis.EXACT, found
         if found := self._by_source.get(_source(step)):
             return Basis.SOURCE, found
-        if step.shared and (found := self._by_source.get((False, step.role, step.source))):
-            peak, seconds = map(median, self._over_unshared)
-            return Basis.SOURCE, tuple(_scaled(sample, peak, seconds) for sample in found)
         if known := known_step(step.role, step.source):
             # Durations differ in any case, which the pace shows.
-            scale = median(self._over_shipped[step.shared, step.role])
+            scale = median(self._over_shipped[step.role])
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
-            found = self._by_folder.get((step.shared, step.role, folder))
+            found = self._by_folder.get((step.role, folder))
             if found and len(found) >= _ENOUGH:
                 return Basis.FOLDER, found
         return Basis.PRIOR, ()
 
 
-def _key(step: Step) -> _Key:
-    return step.shared, step.key
-
-
 def _source(step: Step) -> _Source:
-    return step.shared, step.role, step.source
+    return step.role, step.source
 
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:

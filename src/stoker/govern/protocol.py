@@ -61,7 +61,6 @@ class Ask(Value, frozen=True, kw_only=True):
     within: int = 0  # the custom or remote step that has started this command
     custom: bool = False  # not a compiler: it may start some, and must not be started twice
     remote: bool = False  # a distributor, whose compiler runs on another machine
-    shared: bool = False  # a compile that is going to use a shared header
 
 
 class Usage(Value, frozen=True, kw_only=True):
@@ -101,7 +100,6 @@ def read_ask(fields: tuple[bytes, ...]) -> Ask:
         within=within,
         custom=fields[5] == b"custom",
         remote=fields[5] == b"remote",
-        shared=fields[5] == b"shared",
     )
 
 

@@ -12,7 +12,7 @@
         "killed": false,              the figures are lower bounds
         "mode": "lean",               in which it was measured; "default" where it is missing
         "key", "role", "directory", "compiler", "flags", "archs", "threads", "input_bytes",
-        "collector", "shared":        as in Step; may be missing
+        "collector":                  as in Step; may be missing
     }]}
 
 Steps stand in the order in which the build tool asked for them.
@@ -59,7 +59,6 @@ class _TraceStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     threads: int = 1
     input_bytes: int = 0
     collector: Collector = Collector.NONE
-    shared: bool = False
     mode: Mode = Mode.DEFAULT
 
 
@@ -144,7 +143,6 @@ def _step(entry: _TraceStep) -> Step:
         threads=entry.threads,
         input_bytes=entry.input_bytes,
         collector=entry.collector,
-        shared=entry.shared,
     )
 
 
@@ -176,7 +174,6 @@ def _entry(record: StepRecord) -> _TraceStep:
         threads=step.threads,
         input_bytes=step.input_bytes,
         collector=step.collector,
-        shared=step.shared,
         mode=record.mode,
     )
 

@@ -5,7 +5,6 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 
 from stoker.model.build import StageResult
 from stoker.model.govern import Basis, Mode, SimulationResult, Step
-from stoker.model.headers import HeaderUse
 from stoker.model.plan import Setting
 from stoker.model.runs import Explanation, Outcome
 from stoker.model.value import Value
@@ -117,7 +116,6 @@ class RunAnalysis(Value, frozen=True, kw_only=True):
     pauses: int
     policy: str = ""
     cache_hits: int | None = None
-    shared_headers: HeaderUse | None = None
     written_bytes: int | None = None
     spans: tuple[Span, ...]
     bounds: tuple[LowerBound, ...]

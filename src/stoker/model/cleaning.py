@@ -11,7 +11,6 @@ class Kind(StrEnum):
     SOURCES = "sources"
     TOOLCHAINS = "toolchains"
     CONTAINERS = "containers"
-    HEADERS = "headers"
     HISTORY = "history"
 
 

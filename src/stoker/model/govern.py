@@ -144,7 +144,6 @@ class Step(Value, frozen=True, kw_only=True):
     threads: Count = 1  # nvcc's --threads; 0: as many as there are CPUs
     input_bytes: Bytes = 0  # of a link or archive
     collector: Collector = Collector.NONE
-    shared: bool = False  # compiled with a shared header, which changes its time and memory
 
     def output_path(self, root: str) -> str:
         """Return the absolute path of its output; ``root`` is the directory of its run."""

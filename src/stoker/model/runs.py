@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from stoker.model.caching import CacheUse
 from stoker.model.govern import Basis, Bytes, Mode, ModeEffect, Reason, Seconds, StepRecord
-from stoker.model.headers import HeaderUse
 from stoker.model.value import Value
 
 _BUILD = "stoker build "
@@ -118,7 +117,6 @@ class RunSummary(Value, frozen=True, kw_only=True):
     written_bytes: int | None = None  # to disks; None if the system does not count it
     cache_hits: int | None = None  # compiles whose result a cache had
     cache: CacheUse | None = None  # None if no cache was used
-    shared_headers: HeaderUse | None = None  # None if no compile could use one
     run: int | None = None  # its id in the history; None if the history does not have it
 
 

@@ -10,7 +10,6 @@ class Topic(StrEnum):
     """What is varied; ``report`` has the titles."""
 
     MEMORY = "memory"
-    HEADERS = "headers"
     DEBUG = "debug"
     COMPILER = "compiler"
     CACHE = "cache"
@@ -54,7 +53,6 @@ class Trial(Value, frozen=True, kw_only=True):
     mode: Mode = Mode.DEFAULT
     adds: tuple[str, ...] = ()
     removes: tuple[str, ...] = ()
-    header: str = ""  # precompiled, for -include
     program: str = ""  # replaces the compiler
     wrapper: str = ""  # starts the compiler
 

@@ -22,7 +22,6 @@ from stoker.model.caching import (
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.headers import HeaderSharing
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.secrets import hide, redact
 from stoker.model.variant import Backend, Variant
@@ -274,25 +273,6 @@ def with_nvcc_threads(chain: Chain, variant: Variant, wanted: NvccThreads) -> Ch
         why = f"up to {len(variant.gpus)} for each of the last kernels, as far as memory allows"
     part = Part(role="threads of nvcc", what=what, why=why)
     return replace(chain, parts=(*chain.parts, part))
-
-
-def with_shared_headers(chain: Chain, wanted: HeaderSharing) -> Chain:
-    """Return the chain with what happens to headers that sources have in common."""
-    what, why = "as in the command", "--shared-headers off"
-    if wanted is not HeaderSharing.OFF:
-        what, why = "precompiled", f"--shared-headers {wanted}: for gcc under ninja"
-        if problem := headers_problem(chain):
-            what, why = "as in the command", problem
-    part = Part(role="common headers", what=what, why=why)
-    return replace(chain, parts=(*chain.parts, part))
-
-
-def headers_problem(chain: Chain) -> str | None:
-    """Return why compiles cannot use shared headers: a cache changes the command line, and it must
-    not keep what depends on another file.
-    """
-    starter = chain.wrapper or (chain.engine if chain.engine is not Engine.NONE else None)
-    return starter and f"{starter} starts the compilers; --cache none allows shared headers"
 
 
 def without_secrets_in(chain: Chain) -> Chain:

@@ -107,16 +107,10 @@ def command_of(trial: Trial, command: Sequence[str]) -> tuple[str, ...]:
     return (
         *wrapper,
         trial.program or program,
-        *(("-include", trial.header) if trial.header else ()),
         *mode_options(trial.mode),
         *words,
         *trial.adds,
     )
-
-
-def shared_header(path: str) -> Trial:
-    """Return the way to compile with a precompiled header."""
-    return Trial(name="shared headers", topic=Topic.HEADERS, header=path)
 
 
 def order_of(trials: Sequence[Trial], number: int) -> tuple[Trial, ...]:
@@ -232,7 +226,6 @@ def advise(results: Sequence[TrialResult]) -> tuple[Advice, ...]:
     """Return the settings that the results support."""
     return (
         *_memory_advice(results),
-        *_header_advice(results),
         *_linker_advice(results),
         *_thread_advice(results),
         *_cache_advice(results),
@@ -251,17 +244,6 @@ def _memory_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
     else:
         why = f"{saved}, but the objects record it; it is used if memory is short"
         yield Advice(setting='gc = "always"', why=why)
-
-
-def _header_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:
-    for found in results:
-        if found.topic is Topic.HEADERS and found.time and found.time.is_gain:
-            objects = f"{found.same} of {len(found.steps)} objects are identical"
-            why = (
-                f"compiles with them take {_percent(found.time.ratio)} of the time, and {objects}; "
-                'without a compiler cache only: cache = "none"'
-            )
-            yield Advice(setting='shared_headers = "auto"', why=why)
 
 
 def _linker_advice(results: Sequence[TrialResult]) -> Iterator[Advice]:

@@ -457,14 +457,6 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
         others = ", ".join(f"{count} {mode.value}" for mode, count in used)
         links = (others or "default linker") if summary.links else "none"
         yield f"  links: {links} ({summary.linker_why}){_link_gain(summary)}"
-    if use := summary.shared_headers:
-        yield (
-            f"  shared headers: {use.used} compiles used {use.headers} ({size(use.bytes)}), "
-            f"{use.refused} were repeated without: about {duration(use.saved_s)} less CPU time "
-            f"for {duration(use.cost_s)} of scans, headers and repetitions"
-        )
-        if use.left_out:
-            yield f"  shared headers left out to save memory: {use.left_out}"
 
 
 def _link_gain(summary: RunSummary) -> str:

@@ -12,7 +12,6 @@ from stoker.report.console import Indented, Listing, whole
 
 _TITLES = {
     Topic.MEMORY: "Memory modes of gcc",
-    Topic.HEADERS: "Shared headers",
     Topic.DEBUG: "Debug information",
     Topic.COMPILER: "Another compiler",
     Topic.CACHE: "Compiler cache",

@@ -173,15 +173,6 @@ _GOVERN = (
         group=Group.GOVERN,
     ),
     Declared(
-        name="shared_headers",
-        help="Precompile headers that C and C++ sources have in common, without a change to the "
-        "project. auto: what a source includes first, in almost the same order, for the same "
-        "objects and warnings; always: in any order, so that objects and warnings can differ.",
-        default="off",
-        choices=("auto", "off", "always"),
-        group=Group.CHAIN,
-    ),
-    Declared(
         name="tmp",
         help="Where compilers put temporary files. auto: in memory if there is plenty.",
         default="auto",

@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,43 +26,6 @@ RECORD = StepRecord(
 )  # fmt: skip
 
 # What stoker wrote before steps had profiles.
-VERSION_1 = """
-CREATE TABLE run (
-    id INTEGER PRIMARY KEY,
-    started REAL NOT NULL,
-    ended REAL,
-    command TEXT NOT NULL,
-    directory TEXT NOT NULL,
-    summary TEXT
-);
-CREATE TABLE attempt (
-    id INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
-    key TEXT NOT NULL,
-    role TEXT NOT NULL,
-    source TEXT NOT NULL,
-    output TEXT NOT NULL,
-    compiler TEXT NOT NULL,
-    flags TEXT NOT NULL,
-    archs TEXT NOT NULL,
-    threads INTEGER NOT NULL,
-    input_bytes INTEGER NOT NULL,
-    started REAL NOT NULL,
-    seconds REAL NOT NULL,
-    cpu_seconds REAL NOT NULL,
-    peak INTEGER NOT NULL,
-    byte_seconds REAL,
-    outcome TEXT NOT NULL,
-    status INTEGER NOT NULL
-);
-CREATE INDEX attempt_run ON attempt (run);
-INSERT INTO run (started, command, directory) VALUES (1.0, 'make', '/old');
-INSERT INTO attempt (run, started, seconds, cpu_seconds, peak, byte_seconds, outcome, status,
-    key, role, source, output, compiler, flags, archs, threads, input_bytes)
-    VALUES (1, 2.0, 8.0, 7.0, 1000, 4000.0, 'done', 0,
-    'k', 'compile C++', 'a.cpp', 'a.o', 'g++', '["-O2"]', '[]', 1, 0);
-PRAGMA user_version = 1;
-"""
 EXPLANATION = Explanation(
     asked=0.5,
     needs=1000,
@@ -73,18 +34,6 @@ EXPLANATION = Explanation(
     pauses=(Intervention(at=1.0, reason=Reason.GROWTH, used=9, limit=10, seconds=2.0),),
     killed=Intervention(at=4.0, reason=Reason.OOM, used=10, limit=10),
 )
-VERSION_2 = VERSION_1.replace("user_version = 1", "user_version = 2").replace(
-    "status INTEGER NOT NULL\n", "status INTEGER NOT NULL,\n    profile BLOB NOT NULL DEFAULT x''\n"
-)
-VERSION_3 = VERSION_2.replace("user_version = 2", "user_version = 3").replace(
-    "DEFAULT x''\n", "DEFAULT x'',\n    directory TEXT NOT NULL DEFAULT ''\n"
-)
-OLD_RECORD = StepRecord(
-    step=Step(
-        key="k", role=Role.CXX, source="a.cpp", output="a.o", compiler="g++", flags=("-O2",)
-    ),
-    seconds=8.0, cpu_seconds=7.0, peak=1000, byte_seconds=4000.0,
-)  # fmt: skip
 
 
 def attempt(outcome: Outcome = Outcome.DONE) -> Attempt:
@@ -372,78 +321,6 @@ def test_the_explanation_of_an_attempt_comes_back(path: Path) -> None:
 
 
 # -- from version 1 -----------------------------------------------------------------------------
-
-
-@pytest.fixture(params=[VERSION_1, VERSION_2, VERSION_3], ids=["1", "2", "3"])
-def old(path: Path, request: pytest.FixtureRequest) -> Path:
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.executescript(request.param)
-    database.close()
-    return path
-
-
-def version(path: Path) -> int:
-    database = sqlite3.connect(path)
-    try:
-        return int(database.execute("PRAGMA user_version").fetchone()[0])
-    finally:
-        database.close()
-
-
-def test_a_history_of_an_older_version_is_read_and_extended(old: Path) -> None:
-    with History(old) as history:
-        assert history.recent() == (OLD_RECORD,)
-        assert [run.command for run in history.runs()] == ["make"]
-    filled(old, 1)
-    assert version(old) == 7
-    with History(old) as history:
-        assert set(history.recent()) == {OLD_RECORD, RECORD}
-
-
-def test_an_upgraded_file_is_like_a_new_one(old: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.sqlite"
-    columns = []
-    for file in (old, new):
-        History(file).close()
-        database = sqlite3.connect(file)
-        columns.append(database.execute("PRAGMA table_info(attempt)").fetchall())
-        database.close()
-    assert columns[0] == columns[1]
-
-
-OPEN = """
-import sys
-from pathlib import Path
-from stoker.govern.history import History
-from stoker.model.errors import StorageError
-print("ready", flush=True)
-sys.stdin.readline()
-with History(Path(sys.argv[1])) as history:
-    print(len(history.recent()))
-"""
-
-
-def test_two_processes_upgrade_at_once(old: Path) -> None:
-    openers = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, old],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    for opener in openers:
-        assert opener.stdout is not None
-        assert opener.stdout.readline() == "ready\n"
-    for opener in openers:
-        assert opener.stdin is not None
-        opener.stdin.write("\n")
-        opener.stdin.flush()
-    assert [opener.communicate(timeout=60)[0] for opener in openers] == ["1\n"] * 3
-    assert version(old) == 7
 
 
 def test_two_at_once(path: Path) -> None:

@@ -403,45 +403,6 @@ def measured(source: str, peak: float, seconds: float, mode: Mode) -> StepRecord
     return replace(row(step(source), round(peak * GB), seconds=seconds), mode=mode)
 
 
-# -- shared headers ------------------------------------------------------------------------------
-
-
-def test_steps_with_a_shared_header_say_nothing_about_steps_without_one() -> None:
-    sources = [f"core/{name}.cpp" for name in "abcdef"]
-    plain = Predictor(row(step(source), 0.8 * GB) for source in sources)
-    both = Predictor(
-        row(replace(step(source), shared=shared), peak * GB)
-        for source in sources
-        for shared, peak in ((False, 0.8), (True, 0.4))
-    )
-    only = Predictor(row(replace(step(source), shared=True), 0.4 * GB) for source in sources)
-    for source in ("core/a.cpp", "core/new.cpp"):
-        assert both.predict(step(source)).peak == plain.predict(step(source)).peak
-        assert only.predict(step(source)).basis is Basis.PRIOR
-        assert both.predict(replace(step(source), shared=True)).peak == 0.4 * GB
-
-
-def test_modes_of_steps_with_a_shared_header_are_learned_apart() -> None:
-    source = step("core/a.cpp")
-    lean = replace(row(source, 1.5 * GB), mode=Mode.LEAN)
-    predictor = Predictor([row(source, 2 * GB), lean])
-    before = predictor.effects(source)
-    predictor.learn(row(replace(source, shared=True), 1 * GB))
-    assert predictor.effects(source) == before
-    assert predictor.effects(replace(source, shared=True)) == shipped_effects(1 * GB)
-
-
-def test_the_factors_of_shared_headers_are_learned() -> None:
-    sources = [f"core/{name}.cpp" for name in "abcdefgh"]
-    predictor = Predictor(row(step(source), 0.8 * GB, seconds=20.0) for source in sources)
-    last = replace(step(sources[-1]), shared=True)
-    assert predictor.predict(last).peak == 0.8 * GB
-    for source in sources[:-1]:
-        predictor.learn(row(replace(step(source), shared=True), 0.4 * GB, seconds=10.0))
-    found = predictor.predict(last)
-    assert (found.peak, found.seconds, found.basis) == (0.4 * GB, 10.0, Basis.SOURCE)
-
-
 @pytest.mark.parametrize("peak", [0.1, 0.5, 2.0])
 def test_a_lean_peak_is_not_taken_for_a_default_one(peak: float) -> None:
     _, lean, _ = shipped_effects(peak * GB)

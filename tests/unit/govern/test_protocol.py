@@ -42,7 +42,6 @@ def test_ask() -> None:
     assert ask.command == ("g++", "-c", "a b.cpp")
     assert read_ask(decode(line.replace(b"compile", b"custom")[:-1])[1]).custom
     assert read_ask(decode(line.replace(b"compile", b"remote")[:-1])[1]).remote
-    assert read_ask(decode(line.replace(b"compile", b"shared")[:-1])[1]).shared
 
 
 def test_ask_of_another_version_needs_no_more_than_its_number() -> None:

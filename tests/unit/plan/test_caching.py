@@ -6,13 +6,11 @@ from stoker.knowledge.caches import remote_variables
 from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.headers import HeaderSharing
 from stoker.plan.caching import (
     chain_environment,
     resolve_chain,
     with_collector,
     with_nvcc_threads,
-    with_shared_headers,
     without_secrets_in,
 )
 from stoker.plan.grammar import parse
@@ -157,23 +155,6 @@ def test_flags_that_nvcc_reads_from_the_environment_have_a_namespace() -> None:
 def test_the_plan_says_what_happens_to_gcc(wanted: Gc, what: str) -> None:
     (part,) = with_collector(Chain(), wanted).parts
     assert (part.what, wanted.value in part.why) == (what, wanted is not Gc.AUTO)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "chain", "what", "why"),
-    [
-        (HeaderSharing.OFF, Chain(), "as in the command", "--shared-headers off"),
-        (HeaderSharing.AUTO, Chain(), "precompiled", "--shared-headers auto"),
-        (HeaderSharing.AUTO, Chain(engine=Engine.CCACHE), "as in the command", "--cache none"),
-        (HeaderSharing.ALWAYS, Chain(wrapper="icecc"), "as in the command", "icecc starts"),
-    ],
-)
-def test_the_plan_says_what_happens_to_common_headers(
-    wanted: HeaderSharing, chain: Chain, what: str, why: str
-) -> None:
-    (part,) = with_shared_headers(chain, wanted).parts
-    assert part.what == what
-    assert why in part.why
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from stoker.plan.tuning import (
     command_of,
     order_of,
     results_of,
-    shared_header,
     trials_of,
 )
 from stoker.settings.declared import OPTIONS
@@ -103,11 +102,6 @@ def test_the_command_of_a_way() -> None:
     assert lean[:3] == ("g++", "--param=ggc-min-expand=30", "--param=ggc-min-heapsize=262144")
     assert command_of(by_name["clang++"], step.command)[0] == "clang++"
     assert command_of(by_name["ccache, hit"], step.command)[:2] == ("ccache", "g++")
-    assert command_of(shared_header("/t/h.hpp"), step.command)[:3] == (
-        "g++",
-        "-include",
-        "/t/h.hpp",
-    )
     assert command_of(BASELINE, step.command) == step.command
     link = command_of(Trial(name="mold", topic=Topic.LINKER, mode=Mode.MOLD), linked("a").command)
     assert link[:2] == ("g++", "-fuse-ld=mold")
@@ -202,14 +196,11 @@ def test_only_settings_that_exist_and_that_the_figures_support_are_advised() -> 
     miss = result(Topic.CACHE, "ccache, empty", time=NOISY)
     lean = result(Topic.MEMORY, "lean", peak=CERTAIN, time=NOISY)
     mold = result(Topic.LINKER, "mold", time=CERTAIN)
-    headers = result(Topic.HEADERS, "shared headers", time=CERTAIN)
     threads = result(Topic.THREADS, "--threads=0", time=CERTAIN)
     debug = result(Topic.DEBUG, "-g0", time=CERTAIN)
-    settings = [
-        advice.setting for advice in advise([hit, miss, lean, headers, mold, threads, debug])
-    ]
+    settings = [advice.setting for advice in advise([hit, miss, lean, mold, threads, debug])]
     assert settings == [
-        'gc = "auto"', 'shared_headers = "auto"', 'linker = "auto"',
+        'gc = "auto"', 'linker = "auto"',
         'nvcc_threads = "auto"', 'cache = "ccache"',
     ]  # fmt: skip
     recorded = result(Topic.MEMORY, "lean", same=0, peak=CERTAIN)

@@ -65,7 +65,6 @@ DEFAULTS = {
     "tmp",
     "via",
     "progress",
-    "shared_headers",
 }
 
 

@@ -43,8 +43,6 @@ function headline() {
     tile("Steps", count(RUN.steps), notes.filter(Boolean).join(", ")),
   ];
   if (RUN.cache_hits) tiles.push(tile("Cache hits", count(RUN.cache_hits), `${percent(RUN.cache_hits / (RUN.cache_hits + RUN.steps))} of all compiles`));
-  const shared = RUN.shared_headers;
-  if (shared) tiles.push(tile("Shared headers", duration(shared.saved_s - shared.cost_s), `of CPU time saved: ${plural(shared.used, "compile")} used ${count(shared.headers)}, ${count(shared.refused)} repeated without`));
   if (DATA.cost !== null) tiles.push(tile("Cost", money(DATA.cost), "from the prices in stoker.toml"));
   return el("div", { class: "tiles", id: "headline" }, tiles);
 }

@@ -1,1 +1,0 @@
-"""Precompiled headers that compiles of a build share without a change to the project."""
