@@ -13,11 +13,11 @@ from stoker.build.container import packages as containers
 from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
-from stoker.outside import files, locks
+from stoker.outside import files, folders, locks
 
 # Where each kind is, and the lock of each folder there.
 _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
-    Kind.BUILDS: (work.root, work.lock_of),
+    Kind.BUILDS: (folders.builds, work.lock_of),
     Kind.RUNS: (run_folder.root, lambda path: path / run_folder.LOCK),
     Kind.SOURCES: (sources.root, sources.lock_of),
     Kind.TOOLCHAINS: (held.root, held.lock_of),
@@ -39,7 +39,7 @@ def kept(kind: Kind) -> Iterator[CleanupItem]:
 def kept_of(tree: Path) -> Iterator[CleanupItem]:
     """Return the build folders of one tree, including one inside the tree."""
     in_tree = work.in_tree_folder(tree)
-    for path in work.work_folders(tree):
+    for path in folders.work_folders(tree):
         place = tree / "build" if path == in_tree else path
         if place.is_dir():
             yield from _described(Kind.BUILDS, place, work.lock_of(path))

@@ -5,8 +5,6 @@ A stage that is done leaves a stamp: digests of all that went into it. What a st
 known here.
 """
 
-import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -36,12 +34,8 @@ def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
     options.
     """
     readable = folders.short_name(f"{name}-{variant}")
-    return root() / f"{readable}-{_sign(str(tree))}-{_sign(python)}"
-
-
-def work_folders(tree: Path) -> list[Path]:
-    """Return all work folders of a tree."""
-    return sorted(root().glob(f"*-{_sign(str(tree))}-*/"))
+    signs = (folders.signature(text) for text in (str(tree), python))
+    return folders.builds() / "-".join((readable, *signs))
 
 
 def in_tree_folder(tree: Path) -> Path:
@@ -49,16 +43,8 @@ def in_tree_folder(tree: Path) -> Path:
     return work_folder(tree, name="in-tree", variant="any", python="")
 
 
-def root() -> Path:
-    return folders.cache() / "builds"
-
-
 def lock_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
-
-
-def _sign(text: str) -> str:
-    return hashlib.sha256(os.fsencode(text)).hexdigest()[:8]
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def command(
 
     The exit status is that of the command, and its output is not changed.
     """
+    from stoker.flows.cached import run_cache
     from stoker.flows.kept_output import kept_outputs
     from stoker.flows.running import jobs_of, run
     from stoker.report.explanation import RunExplanation, SerialBuild, with_decisions_logged
@@ -66,7 +67,8 @@ def command(
         serial.show(event)
 
     try:
-        finished = run(command, run_options(settings), with_decisions_logged(show))
+        options = run_options(settings)
+        finished = run(command, options, run_cache(options.chain), with_decisions_logged(show))
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):

@@ -15,6 +15,7 @@ from stoker.build.run_folder import RunFolder, run_name
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.deliver.package.identity import new_version
+from stoker.flows.cached import run_cache
 from stoker.flows.diagnosing import excerpt
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
@@ -107,6 +108,7 @@ def build(
         governed = stack.enter_context(
             session(
                 options,
+                run_cache(options.chain),
                 what=what,
                 show=run.show,
                 folder=where.folder,

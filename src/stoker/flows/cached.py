@@ -1,12 +1,13 @@
 """Which cache, distributor and linkers a run here would use, and the state of the cache."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from stoker.caching import ccache, sccache
+from stoker.flows.run_cache import RunCache
 from stoker.machine.cpu import read_usable
 from stoker.machine.file_tree import FileTree
 from stoker.model.caching import (
@@ -61,6 +62,11 @@ def survey_chain(
     return _with_linkers(chain, wanted.linker)
 
 
+def run_cache(wanted: ChainOptions) -> RunCache:
+    """Return the chain of a run that starts now."""
+    return RunCache(survey_chain(wanted, os.environ, ask_workers=True))
+
+
 def _with_linkers(chain: Chain, wanted: Linker) -> Chain:
     linkers, why = LinkerChoice(), "--linker auto uses what `stoker tune` has measured"
     if wanted is not Linker.DEFAULT:
@@ -70,7 +76,7 @@ def _with_linkers(chain: Chain, wanted: Linker) -> Chain:
         why = linkers.why
     names = dict.fromkeys(linkers.measured.values()) or [linkers.every]
     what = ", ".join(mode.value for mode in names)
-    part = Part(role="linker", what=what, why=why)
+    part = Part(role="linker", what=what, why=why, unusable=linkers.unusable)
     return replace(chain, linkers=linkers, parts=(*chain.parts, part))
 
 
@@ -162,10 +168,3 @@ def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[Engin
     if program is None:
         raise missing_program(engine.value)
     return engine, program
-
-
-def problems(chain: Chain) -> Iterator[str]:
-    """Yield the parts that were asked for and cannot be used."""
-    for part in chain.parts:
-        if " is not used: " in part.why:
-            yield f"{part.why}; the build continues without it"

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from stoker.build.toolchain.held import held_for
-from stoker.flows.cached import problems, survey_chain
 from stoker.flows.commands import Commands, Echo
-from stoker.flows.run_cache import RunCache
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
@@ -70,6 +69,47 @@ class RunOptions(Value, frozen=True, kw_only=True):
     chain: ChainOptions = ChainOptions()
 
 
+class CompilerChain(Protocol):
+    """What stands before the compilers of a run, such as a cache. The governor does not know it:
+    a hit never asks for a permit.
+    """
+
+    chain: Chain
+
+    def begin(self, folder: Path, run: int) -> None:
+        """Prepare for a run. ``folder`` holds the files that it needs meanwhile."""
+
+    def enter(
+        self,
+        environment: dict[str, str],
+        base: Mapping[str, str],
+        *,
+        folder: Path | None,
+        mapped: bool,
+    ) -> list[str]:
+        """Add its variables to the environment of a governed command; return what cannot be
+        used.
+        """
+
+    def hear(self, event: AnyEvent) -> None: ...
+
+    @property
+    def hits(self) -> int:
+        """The compiles until now whose result the cache had."""
+
+    def finish(self) -> CacheUse:
+        """Return what the cache had, once the commands have ended."""
+
+    def troubles(self, use: CacheUse) -> Iterator[str]:
+        """Yield what failed during the run."""
+
+    def ran_here(self) -> Iterator[str]:
+        """Yield what the distributor did not send to a worker."""
+
+    def close(self) -> None:
+        """Stop what would outlive the run."""
+
+
 class Session:
     """Runs commands one after another as one run of the governor.
 
@@ -87,10 +127,10 @@ class Session:
         *,
         via: Via,
         limit: int,
-        chain: Chain,
+        cache: CompilerChain,
     ):
         self._client = client
-        self._chain = chain
+        self._chain = cache.chain
         self._limit = limit
         self._run = run
         self._via = via
@@ -98,7 +138,8 @@ class Session:
         self._disk = disk
         self._show = show
         self._written = read_written()
-        self._cache = RunCache(chain, Path(client.options.socket).parent, run)
+        self._cache = cache
+        cache.begin(Path(client.options.socket).parent, run)
         self._ungoverned: Path | None = None  # launchers that find no governor add a byte each
         self._kills = KillCounter(os.getpid())
         self._kills_before = self._kills.read() or 0
@@ -308,6 +349,7 @@ class Session:
 @contextmanager
 def session(
     options: RunOptions,
+    cache: CompilerChain,
     *,
     what: str,
     show: Show,
@@ -319,7 +361,6 @@ def session(
     may add.
     """
     tree, here, run = FileTree(), str(current_folder()), _run_number()
-    chain = survey_chain(options.chain, os.environ, ask_workers=True)
     limit = read_memory(tree).limit
     asked = _governor_options(options, limit, read_usable(tree))
     parse_policy(asked.policy)  # report an unknown policy here, not in the governor
@@ -327,10 +368,10 @@ def session(
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         held_for(os.environ),
         _client(
-            asked, limit, show, run=run, command=what, directory=here, linkers=chain.linkers
+            asked, limit, show, run=run, command=what, directory=here, linkers=cache.chain.linkers
         ) as client,
     ):
-        for text in (*_differences(asked, client.options), *problems(chain)):
+        for text in (*_differences(asked, client.options), *_unusable(cache.chain)):
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
@@ -343,7 +384,7 @@ def session(
             show,
             via=options.via,
             limit=limit.limit,
-            chain=chain,
+            cache=cache,
         )
         try:
             yield governed
@@ -413,6 +454,13 @@ def _scratch(options: RunOptions, asked: GovernorOptions, limit: MemoryLimit) ->
         memory=min(limit.limit, asked.cap or limit.limit) - asked.keep_free,
         cpus=asked.cpus,
     )
+
+
+def _unusable(chain: Chain) -> Iterator[str]:
+    """Yield the parts that were asked for and cannot be used."""
+    for part in chain.parts:
+        if part.unusable:
+            yield f"{part.why}; the build continues without it"
 
 
 def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """`stoker graph`: a build folder, what was measured of its steps, and its graph."""
 
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,14 +8,12 @@ from posixpath import normpath
 
 from msgspec.structs import replace
 
-from stoker.build.work import work_folders
-from stoker.govern.command_line import build_folder
-from stoker.govern.history import History
-from stoker.model.errors import StorageError, UsageError
-from stoker.model.graph import BuildGraph, Timing
+from stoker.govern.timings import find_build, timings_of
+from stoker.model.errors import UsageError
+from stoker.model.graph import BuildGraph
 from stoker.source.build_graph import Owners, Steps, find_impact, make_build_graph
 from stoker.source.cmake_reply import read_targets
-from stoker.source.ninja import read_discovered, read_durations, read_graph
+from stoker.source.ninja import read_discovered, read_graph
 
 Say = Callable[[str], None]
 
@@ -44,41 +41,6 @@ def graph_of(place: Path, *, impact: str | None = None, say: Say) -> BuildGraph:
     discovered = read_discovered(folder)
     file = _file(impact, folder, steps.files(discovered))
     return replace(graph, impact=find_impact(steps, owners, timings, file, discovered))
-
-
-def find_build(place: Path) -> Path:
-    """Return the build folder itself, or the one that was used last for a source tree."""
-    if not place.is_dir():
-        raise UsageError(f"there is no folder {place}")
-    tree = place.resolve()
-    candidates = [place.absolute(), tree / "build", *(f / "build" for f in work_folders(tree))]
-    built = [folder for folder in candidates if (folder / "build.ninja").is_file()]
-    if not built:
-        raise UsageError(
-            f"there is no build.ninja in {place}, and stoker has not built this tree",
-            hints=[f"`stoker build {place}`", "or configure it: `cmake -G Ninja -S . -B build`"],
-        )
-    if built[0] == candidates[0]:
-        return built[0]
-    return max(built, key=lambda folder: (folder / "build.ninja").stat().st_mtime)
-
-
-def timings_of(folder: Path) -> dict[str, Timing]:
-    """Return what the steps took, by output. The history comes before ninja's log, whose times
-    include the time that a step waited for its permit.
-    """
-    found = {name: Timing(seconds=seconds) for name, seconds in read_durations(folder).items()}
-    name = build_folder(str(folder))
-    with suppress(StorageError), History() as history:
-        for record in history.recent():
-            if record.step.directory == name and record.step.output:
-                timing = Timing(seconds=record.seconds, peak=record.peak)
-                found[_relative(record.step.output, folder)] = timing
-    return found
-
-
-def _relative(output: str, folder: Path) -> str:
-    return os.path.relpath(output, folder) if output.startswith("/") else normpath(output)
 
 
 def _file(word: str, folder: Path, known: "set[str]") -> str:

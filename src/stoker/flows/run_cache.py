@@ -19,17 +19,18 @@ _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 
 
 class RunCache:
-    """The chain of one run, from the environment of its first command to its counts.
-    ``folder`` holds the files that it needs meanwhile.
-    """
+    """The chain of one run, from the environment of its first command to its counts."""
 
-    def __init__(self, chain: Chain, folder: Path, run: int):
-        self._chain = chain
+    def __init__(self, chain: Chain):
+        self.chain = chain
+        self._local = _LocalCompiles(chain.distributor)
+
+    def begin(self, folder: Path, run: int) -> None:
+        """Prepare for a run. ``folder`` holds the files that it needs meanwhile."""
         self._log = folder / f"ccache-{run}.log"
         self._socket = folder / f"sccache-{run}.sock"
         self._counts = RunCounts(self._log)
-        self._server = _SccacheServer(chain, folder / f"sccache-{run}.conf")
-        self._local = _LocalCompiles(chain.distributor)
+        self._server = _SccacheServer(self.chain, folder / f"sccache-{run}.conf")
 
     def enter(
         self,
@@ -44,7 +45,7 @@ class RunCache:
         """
         self._counts = RunCounts(Path(environment.setdefault("CCACHE_STATSLOG", str(self._log))))
         environment |= chain_environment(
-            self._chain,
+            self.chain,
             base,
             folder=str(folder or _project_folder(current_folder())),
             mapped=mapped,
@@ -69,11 +70,11 @@ class RunCache:
 
     def troubles(self, use: CacheUse) -> Iterator[str]:
         """Yield what failed during the run; no engine reports it, since every compile succeeds."""
-        remote = any(part.role == "remote" for part in self._chain.parts)
+        remote = any(part.role == "remote" for part in self.chain.parts)
         if use.errors:
             what = "the remote of the cache" if remote else "the cache"
             yield f"{what} failed {use.errors} times; the build did without it"
-        folder = self._chain.folder
+        folder = self.chain.folder
         if folder and use.total.misses and _is_full(Path(folder)):
             yield f"the disk of the cache is full, and new results were not kept: {folder}"
 

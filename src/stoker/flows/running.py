@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from stoker.flows.governed import RunOptions, Show, session
+from stoker.flows.governed import CompilerChain, RunOptions, Show, session
 from stoker.govern.broadcast import Broadcast
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
@@ -29,14 +29,14 @@ class Finished(Value, frozen=True, kw_only=True):
     unseen_cpu_seconds: float  # of programs without a launcher; 0 if it is little
 
 
-def run(command: Sequence[str], options: RunOptions, show: Show) -> Finished:
+def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show: Show) -> Finished:
     """Run a command under the governor. Every event goes to ``show``; the command inherits our
     output.
     """
     what = shlex.join(command)
     with (
         Broadcast(what, str(current_folder())) as broadcast,
-        session(options, what=what, show=broadcast.through(show)) as governed,
+        session(options, cache, what=what, show=broadcast.through(show)) as governed,
     ):
         try:
             environment = governed.environment(os.environ)

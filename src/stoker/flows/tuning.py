@@ -17,12 +17,13 @@ from stoker.artifact import fatbin
 from stoker.artifact.elf import Elf
 from stoker.artifact.linkage import differences, read_linkage
 from stoker.artifact.reader import open_file
+from stoker.flows.cached import run_cache
 from stoker.flows.governed import RunOptions, Session, session
-from stoker.flows.graphing import find_build, timings_of
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.history import History
 from stoker.govern.linkers import TunedLink, keep_links, linker_version
+from stoker.govern.timings import find_build, timings_of
 from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import ChainOptions, Engine
@@ -34,8 +35,7 @@ from stoker.model.errors import (
     UsageError,
     unreadable,
 )
-from stoker.model.govern import Collector, Gc, Mode, NvccThreads, Role
-from stoker.model.graph import Timing
+from stoker.model.govern import Collector, Gc, Mode, NvccThreads, Role, Timing
 from stoker.model.tuning import (
     BASELINE,
     Measurement,
@@ -109,7 +109,11 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
         bench = _Bench(sample, commands, installed, temporary, wanted, say)
         bench.notes += _left_out(candidates, sample)
         with session(
-            options, what=f"stoker tune {folder}", show=lambda _: None, folder=parent
+            options,
+            run_cache(options.chain),
+            what=f"stoker tune {folder}",
+            show=lambda _: None,
+            folder=parent,
         ) as governed:
             try:
                 bench.measure(governed)

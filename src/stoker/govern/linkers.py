@@ -61,7 +61,7 @@ def _measured(links: Sequence[TunedLink]) -> LinkerChoice:
     if not known:
         name = links[0].linker.value
         why = f"{name} is not used: it has changed since `stoker tune` measured it"
-        return LinkerChoice(why=why)
+        return LinkerChoice(why=why, unusable=True)
     count = "1 link" if len(known) == 1 else f"{len(known)} links"
     return LinkerChoice(
         measured={link.link: link.linker for link in known},

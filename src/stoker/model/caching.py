@@ -48,11 +48,15 @@ class FoundEngine(Value, frozen=True, kw_only=True):
 
 
 class Part(Value, frozen=True, kw_only=True):
-    """A part of the chain from the build tool to the compiler, and the reason for it."""
+    """A part of the chain from the build tool to the compiler, and the reason for it.
+
+    ``unusable``: it was asked for and cannot be used; ``why`` names it and says the reason.
+    """
 
     role: str
     what: str
     why: str
+    unusable: bool = False
 
 
 class Chain(Value, frozen=True, kw_only=True):

@@ -112,6 +112,7 @@ class LinkerChoice(Value, frozen=True, kw_only=True):
     every: Mode = Mode.DEFAULT
     measured: dict[str, Mode] = {}
     why: str = ""
+    unusable: bool = False  # a measured linker cannot be used any more
 
     def of(self, link: str) -> Mode:
         """Return the linker of a link; ``link`` is empty if its linker cannot be chosen."""
@@ -459,3 +460,10 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     bounds: Bounds
     modes: dict[Mode, int] = {}  # steps in each mode but the default one
     distribution: Distribution | None = None
+
+
+class Timing(Value, frozen=True, kw_only=True):
+    """What a step took when it last ran. Only the history has a ``peak``: ninja's log has none."""
+
+    seconds: float
+    peak: int | None = None

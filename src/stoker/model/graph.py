@@ -16,13 +16,6 @@ class TargetKind(StrEnum):
     OTHER = "other"
 
 
-class Timing(Value, frozen=True, kw_only=True):
-    """What a step took when it last ran. Only the history has a ``peak``: ninja's log has none."""
-
-    seconds: float
-    peak: int | None = None
-
-
 class GraphTarget(Value, frozen=True, kw_only=True):
     """All steps of one target. ``needs`` leaves out what another target in it needs anyway.
 

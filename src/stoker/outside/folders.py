@@ -166,3 +166,18 @@ def _make(path: Path) -> None:
     if not path.is_dir():
         _make(path.parent)
         path.mkdir(mode=0o755, exist_ok=True)
+
+
+def builds() -> Path:
+    """Return the folder of all work folders: one for each tree, variant and Python."""
+    return cache() / "builds"
+
+
+def work_folders(tree: Path) -> list[Path]:
+    """Return all work folders of a tree."""
+    return sorted(builds().glob(f"*-{signature(str(tree))}-*/"))
+
+
+def signature(text: str) -> str:
+    """Return a short digest of a text, for names of folders."""
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:8]

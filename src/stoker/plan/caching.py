@@ -139,7 +139,7 @@ def _distributed(
     if _required(engine, found) and distribution.problem:
         unused[engine] = distribution.problem
     without = (
-        Part(role="distributor", what="none", why=f"{name} is not used: {why}")
+        Part(role="distributor", what="none", why=f"{name} is not used: {why}", unusable=True)
         for name, why in unused.items()
     )
     chain = replace(chain, parts=(*chain.parts, *without))
@@ -181,7 +181,7 @@ def _cached(
         return _without("CCACHE_DISABLE is set in the environment")
     here = _required(engine, found)
     if here.problem:
-        return _without(f"{engine} is not used: {here.problem}")
+        return _without(f"{engine} is not used: {here.problem}", unusable=True)
     why = "it is installed" if cache is Engine.AUTO else f"--cache {cache}"
     part = Part(role="cache", what=here.program, why=why)
     ccache = engine is Engine.CCACHE
@@ -195,8 +195,8 @@ def _cached(
     )
 
 
-def _without(why: str) -> Chain:
-    return Chain(parts=(Part(role="cache", what="none", why=why),))
+def _without(why: str, *, unusable: bool = False) -> Chain:
+    return Chain(parts=(Part(role="cache", what="none", why=why, unusable=unusable),))
 
 
 def _no_ccache() -> Setting:
@@ -239,7 +239,9 @@ def _with_remote(
         part = Part(role="remote", what="none", why=f"{chain.engine} has a remote of its own")
         return replace(chain, parts=(*chain.parts, part))
     if problem:
-        part = Part(role="remote", what="none", why=f"{shown} is not used: {problem}")
+        part = Part(
+            role="remote", what="none", why=f"{shown} is not used: {problem}", unusable=True
+        )
         return replace(chain, parts=(*chain.parts, part))
     part = Part(role="remote", what=shown, why="--cache-remote")
     settings = (_setting(name, value, "the remote") for name, value in variables.items())

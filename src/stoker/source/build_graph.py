@@ -11,6 +11,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from posixpath import basename, join, normpath
 
+from stoker.model.govern import Timing
 from stoker.model.graph import (
     Blocker,
     BuildGraph,
@@ -19,7 +20,6 @@ from stoker.model.graph import (
     ImpactStep,
     PathStep,
     TargetKind,
-    Timing,
 )
 from stoker.source.cmake_reply import CMakeTarget
 from stoker.source.ninja import Edge, Graph

@@ -16,7 +16,7 @@ from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
-from stoker.outside import files
+from stoker.outside import files, folders
 from stoker.plan.storage import choose
 
 
@@ -209,7 +209,7 @@ def test_killed_deletion_is_found_again(tree: Path) -> None:
     path.rename(path.with_name(f".{path.name}.stoker-0011"))
     (entry,) = kept(Kind.BUILDS)
     assert remove(entry)
-    assert list(work.root().glob("*/")) == []
+    assert list(folders.builds().glob("*/")) == []
 
 
 def test_folders_that_a_build_closed(tmp_path: Path) -> None:
