@@ -51,9 +51,9 @@ from msgspec.structs import replace
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
-from stoker.knowledge.compiler_modes import mode_options, shipped_effects
+from stoker.knowledge.compilers import mode_options, shipped_effects
 from stoker.model.govern import Collector, Gc, Mode, ModeEffect, Role, StepRecord
-from stoker.model.units import byte_count
+from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"
 REAL = RESULTS / "accelerate-pytorch.json"

@@ -30,8 +30,8 @@ from typing import Any
 
 from workload import generate, generate_cuda
 
-from stoker.machine.snapshot import read_machine
-from stoker.model.units import size
+from stoker.machine.system import read_machine
+from stoker.model.value import size
 
 RESULTS = Path(__file__).parent / "results"
 BIN = Path(sys.executable).parent

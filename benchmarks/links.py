@@ -26,7 +26,7 @@ from typing import Any
 
 from stoker.artifact.linkage import differences, read_linkage
 from stoker.govern.linkers import linker_version
-from stoker.knowledge.compiler_modes import linker_programs, mode_options
+from stoker.knowledge.compilers import linker_programs, mode_options
 from stoker.model.govern import Mode
 
 RESULTS = Path(__file__).parent / "results"

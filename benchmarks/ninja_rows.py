@@ -28,8 +28,8 @@ from typing import Any
 
 from governor import Group
 
-from stoker.machine.snapshot import read_machine
-from stoker.model.units import size
+from stoker.machine.system import read_machine
+from stoker.model.value import size
 
 GIB = 2**30
 STOKER = [sys.executable, "-m", "stoker"]

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate, with_threads
 from stoker.model.govern import Collector, Mode, Role, Step, StepRecord
-from stoker.model.units import byte_count
+from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = ("80", "90", "100", "120")

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from workload import FUNCTION, LIGHT
 
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine
 
 RESULTS = Path(__file__).parent / "results"
 BIN = Path(sys.executable).parent

@@ -25,8 +25,7 @@ from stoker.govern.policy import Policy
 from stoker.govern.simulate import Shape, climbing, flat, scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.govern import Decision, SimulationResult, State, StepRecord
-from stoker.model.units import byte_count, size
-from stoker.model.value import Value
+from stoker.model.value import Value, byte_count, size
 
 REFERENCE = Path(__file__).parent / "results/pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10

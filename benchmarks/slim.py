@@ -25,8 +25,8 @@ HERE = (
 )  # which has a module with the name of one in the standard library
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
-from stoker.machine.snapshot import read_machine  # noqa: E402
-from stoker.model.units import size as in_words  # noqa: E402
+from stoker.machine.system import read_machine  # noqa: E402
+from stoker.model.value import size as in_words  # noqa: E402
 
 # The downloads, and the allowed share of their size and of the other tool's time for sm_90.
 WHEELS = {"torch==2.9.1": 0.32, "torch==2.12.1": 0.48}

@@ -33,8 +33,8 @@ from pathlib import Path
 from governor import TEMPORARY, Group
 from workload import generate_cuda
 
-from stoker.machine.snapshot import read_machine
-from stoker.model.units import size
+from stoker.machine.system import read_machine
+from stoker.model.value import size
 
 RESULTS = Path(__file__).parent / "results"
 STOKER = str(Path(sys.executable).with_name("stoker"))

@@ -10,11 +10,10 @@ import msgspec
 
 from built_libraries import CUBIN, PTX, Need, entry, region, with_device_code
 from stoker.model.artifact import CxxAbi
-from stoker.model.plan import PLAN_MEMBER
+from stoker.model.plan import PLAN_MEMBER, Backend
 from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
 from stoker.model.selection import Host, HostGpu
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
-from stoker.model.variant import Backend
 from stoker.plan.grammar import label, parse
 from wheel_files import record
 
@@ -90,7 +89,7 @@ def published(variant: str, **changes: Any) -> PublishedWheel:
     tag = f"cp312-cp312-manylinux_2_28_{family}"
     archs = [f"sm_{gpu.arch.replace('.', '')}" for gpu in built.gpus]
     archs += [f"compute_{gpu.arch.replace('.', '')}" for gpu in built.gpus if gpu.ptx]
-    from stoker.knowledge.cpus import cpu_needs
+    from stoker.knowledge.hardware import cpu_needs
 
     whole_entry = PublishedWheel(
         file=f"{project}-{whole}-{tag}.whl",

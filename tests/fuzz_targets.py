@@ -55,7 +55,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.selection import Host, HostGpu
-from stoker.model.units import byte_count, second_count
+from stoker.model.value import byte_count, second_count
 from stoker.plan import grammar
 from stoker.report import diagnosis as diagnosis_report
 from stoker.report import inspect as inspect_report

@@ -9,13 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from stoker.knowledge.cpus import cpu_names
-from stoker.knowledge.cuda import cuda_archs, cuda_releases
-from stoker.knowledge.features import blas_libraries
-from stoker.knowledge.features import features as known_features
-from stoker.knowledge.gpus import gpus
-from stoker.knowledge.platforms import platforms
-from stoker.model.finding import Finding, Severity
+from stoker.knowledge.hardware import cpu_names, cuda_archs, cuda_releases, gpus, platforms
+from stoker.knowledge.projects import blas_libraries
+from stoker.knowledge.projects import features as known_features
+from stoker.model.errors import Finding, Severity
 from stoker.model.machine import (
     Cpu,
     CudaToolkit,
@@ -31,9 +28,20 @@ from stoker.model.machine import (
     Tool,
     Toolbox,
 )
-from stoker.model.plan import Estimate, Origin, OriginKind, Plan, Quantity
+from stoker.model.plan import (
+    Backend,
+    BuildType,
+    Estimate,
+    Feature,
+    GpuTarget,
+    Origin,
+    OriginKind,
+    Plan,
+    Quantity,
+    Sanitizer,
+    Variant,
+)
 from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
-from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimate import estimate

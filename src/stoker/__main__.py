@@ -17,14 +17,14 @@ def main() -> int:
 
     from stoker.cli import command
     from stoker.model.errors import ExitStatus, OutputClosed, StokerError, Terminated
-    from stoker.outside import console
+    from stoker.outside import terminal
 
-    console.prepare()
+    terminal.prepare_streams()
     try:
         status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
-        console.finish()  # here, where an error can still be reported
+        terminal.finish_output()  # here, where an error can still be reported
     except StokerError as error:
-        from stoker.report import error_text
+        from stoker.outside.terminal import error_text
 
         sys.stderr.write(error_text(error))
         return error.status
@@ -50,7 +50,7 @@ def _refused(error: OSError) -> int:
     """
     from stoker.model.errors import ExitStatus
     from stoker.outside.folders import unwritable
-    from stoker.report import error_text
+    from stoker.outside.terminal import error_text
 
     if error.errno == errno.ENAMETOOLONG:
         sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")

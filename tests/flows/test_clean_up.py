@@ -13,7 +13,7 @@ from conftest import Stoker
 from stoker.build import run_folder, work
 from stoker.build.acquire import store as sources
 from stoker.govern.history import History
-from stoker.model.units import second_count
+from stoker.model.value import second_count
 
 DAY = 86_400
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Stoker
-from stoker.model.export import ClusterEngine, ExportFormat
+from stoker.knowledge.export_targets import ClusterEngine, ExportFormat
 
 Need = Callable[[str], str]
 SNAPSHOTS = Path(__file__).parents[1] / "exports"

@@ -17,7 +17,7 @@ NEEDLESS = {
     "packaging", "pynvml", "rich", "secrets", "shutil", "sqlite3", "tempfile",
     "stoker.build.toolchain.store", "stoker.govern.daemon", "stoker.govern.governor",
     "stoker.govern.history", "stoker.govern.policies", "stoker.govern.predict", "stoker.knowledge",
-    "stoker.machine.gpus", "stoker.machine.snapshot", "stoker.machine.system",
+    "stoker.machine.system",
 }  # fmt: skip
 
 

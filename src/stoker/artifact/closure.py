@@ -7,8 +7,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from stoker.knowledge.manylinux import is_system_library
-from stoker.knowledge.sonames import Bringer, bringer, is_of_driver
+from stoker.knowledge.wheels import Bringer, bringer, is_of_driver, is_system_library
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 
 _DATA = re.compile(r"[^/]+\.data/(?:platlib|purelib)/")
@@ -96,7 +95,7 @@ def _required(requires: Sequence[str]) -> dict[str, set[str]]:
     from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
 
-    from stoker.model.distribution import read_requirement
+    from stoker.model.source import read_requirement
 
     found: dict[str, set[str]] = {}
     for line in requires:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from packaging.requirements import InvalidRequirement
 
 from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, RunsOn, WheelFacts
-from stoker.model.distribution import read_requirement
-from stoker.model.units import size as in_words
+from stoker.model.source import read_requirement
+from stoker.model.value import size as in_words
 
 
 def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:

@@ -9,7 +9,7 @@ from stoker.artifact import elf, fatbin
 from stoker.artifact.elf import Elf
 from stoker.artifact.fatbin import FatbinEntry, Region
 from stoker.artifact.reader import Reader
-from stoker.knowledge.manylinux import order
+from stoker.knowledge.wheels import order
 from stoker.model.artifact import (
     CxxAbi,
     DeviceCode,

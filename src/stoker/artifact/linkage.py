@@ -13,7 +13,7 @@ from stoker.artifact import elf
 from stoker.artifact.elf import Elf, Section
 from stoker.artifact.reader import open_file
 from stoker.artifact.table import Table
-from stoker.knowledge.compiler_modes import symbols_of_linkers
+from stoker.knowledge.compilers import symbols_of_linkers
 from stoker.model.value import Value
 
 _SYMBOL, _INDEX = struct.Struct("<IBBHQQ"), struct.Struct("<H")

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from stoker.knowledge.cuda import oldest_driver
-from stoker.knowledge.gpus import Gpu, gpus, runs_on
-from stoker.knowledge.manylinux import oldest_policy, policies
+from stoker.knowledge.hardware import Gpu, gpus, oldest_driver, runs_on
+from stoker.knowledge.wheels import oldest_policy, policies
 from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.plan import Backend, GpuTarget
 
 
 def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:

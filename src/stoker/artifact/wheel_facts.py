@@ -17,7 +17,7 @@ from stoker.artifact.library import read_library
 from stoker.artifact.reader import FileReader, Reader, open_file, printable
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError
-from stoker.outside import parallel
+from stoker.outside import process
 
 _LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each needs about 50 MB to read a library
@@ -76,7 +76,7 @@ def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFact
     """Read the largest first, to keep all threads busy; return the facts by name."""
     found = [member for member in members if _is_elf(file, member)]
     found.sort(key=lambda member: -member.size)
-    with ThreadPoolExecutor(min(_MOST_THREADS, parallel.threads())) as pool:
+    with ThreadPoolExecutor(min(_MOST_THREADS, process.threads())) as pool:
         libraries = list(pool.map(lambda member: _library(file, member), found))
     return tuple(sorted(libraries, key=lambda library: library.path))
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from stoker.build import memory_tree, run_folder, work
 from stoker.build.acquire import store as sources
 from stoker.build.container import packages as containers
-from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.outside import files, folders, locks
@@ -20,7 +19,7 @@ _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
     Kind.BUILDS: (folders.builds, work.lock_of),
     Kind.RUNS: (run_folder.root, lambda path: path / run_folder.LOCK),
     Kind.SOURCES: (sources.root, sources.lock_of),
-    Kind.TOOLCHAINS: (held.root, held.lock_of),
+    Kind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
     Kind.CONTAINERS: (containers.root, containers.lock_of),
 }
 

@@ -73,7 +73,7 @@ def clear(program: str, environment: Mapping[str, str]) -> None:
 
 
 def _bytes(text: str) -> int | None:
-    from stoker.model.units import byte_count
+    from stoker.model.value import byte_count
 
     return byte_count(text.strip().replace(" ", "").replace("i", "").replace("B", ""))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from stoker.outside import process
-from stoker.outside.temporary import folder_of_process
+from stoker.outside.files import folder_of_process
 
 _TIMEOUT_S = 10.0
 _MOST = 32  # workers that are asked at once

@@ -12,10 +12,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue.ranking import rank
-from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
 from stoker.model.published import PublishedCatalogue, PublishedWheel
 from stoker.model.selection import Choice, Host, Selection
+from stoker.model.source import read_requirement, read_version
 
 TORCH = "torch"
 _MOST_CLOSEST = 3

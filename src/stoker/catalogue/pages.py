@@ -15,7 +15,6 @@ from msgspec import Meta
 from packaging.version import Version
 
 from stoker.catalogue.wheel_variants import variants_files
-from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.published import (
     FORMAT,
@@ -24,6 +23,7 @@ from stoker.model.published import (
     PublishedWheel,
     VariantName,
 )
+from stoker.model.source import read_version
 from stoker.model.value import UNDECODABLE, Value
 
 CATALOGUE = "catalogue.json"

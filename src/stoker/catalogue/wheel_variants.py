@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import msgspec
 from packaging.utils import canonicalize_name
 
-from stoker.model.distribution import read_version
+from stoker.model.plan import Backend
 from stoker.model.published import CodeRegions, PublishedWheel
-from stoker.model.variant import Backend
+from stoker.model.source import read_version
 
 VARIANT_MEMBER = "variant.json"  # in dist-info
 NULL_LABEL = "null"  # of a wheel without properties, which suits every machine

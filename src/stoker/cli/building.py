@@ -84,7 +84,7 @@ def _watcher(
 ) -> "Watcher":
     """``ended`` receives the build when it has ended in any way."""
     from stoker.flows.building import Watcher
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
     from stoker.report.explanation import with_decisions_logged
 
     def echo(chunk: bytes) -> None:

@@ -31,8 +31,8 @@ def command() -> None:
 def status(as_json: bool, **options: Any) -> None:
     """Show where the cache is, its size and age, and whether its remote answers."""
     from stoker.flows.cached import cache_status
+    from stoker.outside.terminal import print_json, show
     from stoker.report.caching import status_page
-    from stoker.report.console import print_json, show
 
     found = cache_status(chain_options(with_settings(options)), os.environ)
     print_json(found) if as_json else show(status_page(found))
@@ -47,8 +47,8 @@ def stats(as_json: bool, **options: Any) -> None:
     The summary of each run has the counts of that run, by language.
     """
     from stoker.flows.cached import cache_use
+    from stoker.outside.terminal import print_json, show
     from stoker.report.caching import use_page
-    from stoker.report.console import print_json, show
 
     found = cache_use(chain_options(with_settings(options)), os.environ)
     print_json(found) if as_json else show(use_page(found))

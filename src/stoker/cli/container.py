@@ -31,8 +31,8 @@ def command() -> None:
 def list_(engine: EngineKind | None, as_json: bool) -> None:
     """List the containers and whether they run."""
     from stoker.build.container.containers import containers
+    from stoker.outside.terminal import print_json
     from stoker.report.building import containers_text
-    from stoker.report.console import print_json
 
     found = containers(engine)
     if as_json:

@@ -77,7 +77,7 @@ def perform_inside(options: dict[str, Any]) -> None:
     from stoker.flows.diagnosing import diagnose_folder
     from stoker.flows.repeating import read_recorded
     from stoker.model.container import EngineKind
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
     from stoker.report.progress import Progress, make_view
 
     if options["shell_on_failure"]:

@@ -27,8 +27,8 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     """
     from stoker.diagnose.values import Status
     from stoker.flows.diagnosing import diagnose_what
+    from stoker.outside.terminal import print_json, show
     from stoker.report import diagnosis as report
-    from stoker.report.console import print_json, show
 
     if as_json and fix_script:
         raise UsageError(

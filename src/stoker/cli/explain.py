@@ -18,7 +18,7 @@ def command(cause: str | None, stage: str | None, as_json: bool, markdown: bool)
     stoker explain oom-nvcc
     """
     from stoker.knowledge.failures import Stage, failures
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.diagnosis import cause_list, cause_page, reference
 
     known = failures()

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from stoker.cli.request import read_request, request_options
+from stoker.knowledge.export_targets import BuilderSize, ClusterEngine, ExportFormat
 from stoker.model.errors import UsageError
-from stoker.model.export import BuilderSize, ClusterEngine, ExportFormat
-from stoker.model.units import byte_count
+from stoker.model.value import byte_count
 
 
 @click.command()
@@ -118,7 +118,7 @@ def command(
     """
     from stoker import __version__
     from stoker.flows.exporting import ClusterWanted, ExportWanted, export, export_cluster, write
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
     from stoker.report.export import render
     from stoker.report.export_cluster import render_cluster
 

@@ -8,7 +8,7 @@ import click
 
 from stoker.model.cleaning import Kind
 from stoker.model.errors import UsageError
-from stoker.model.units import second_count, size
+from stoker.model.value import second_count, size
 
 if TYPE_CHECKING:
     from stoker.model.cleaning import Cleaning
@@ -60,8 +60,8 @@ def cleaning_options(*, older_than: str) -> Callable[[F], F]:
 def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """List what would be removed, ask, and remove it."""
     from stoker.flows.cleaning import remove
+    from stoker.outside.terminal import print_json, show
     from stoker.report.cleaning import cleaning_page, nothing_text
-    from stoker.report.console import print_json, show
 
     if not as_json:
         show(cleaning_page(cleaning))

@@ -41,7 +41,7 @@ def command(
     from stoker.flows.graphing import graph_of
     from stoker.model.errors import UsageError
     from stoker.outside.files import write_named
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.graph import html, page, svg
 
     kinds = {

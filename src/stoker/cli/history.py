@@ -49,7 +49,7 @@ def command(
     RUN is a number from the list or the run folder of a build.
     """
     from stoker.flows import history
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.explanation import step_page
     from stoker.report.history import runs_page, steps_page
     from stoker.report.progress import summary_text

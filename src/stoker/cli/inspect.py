@@ -39,8 +39,8 @@ def command(target: str, against: str | None, as_json: bool) -> None:
 
 def _print(value: Any, as_json: bool) -> None:
     from stoker.model.artifact import ArtifactFacts
+    from stoker.outside.terminal import print_json, show
     from stoker.report import inspect as report
-    from stoker.report.console import print_json, show
 
     if as_json:
         print_json(value)

@@ -69,7 +69,7 @@ def command(
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name a catalogue and what to install from it", hints=hints)
     from stoker.flows.installing import install_command, run_installer, select
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
     from stoker.report.selection import command_line
 
     located, selection = select(words[0], words[1:], python=target, wished=wished)
@@ -90,8 +90,8 @@ def _say(text: str) -> None:
 
 
 def _show_slimmed(done: "tuple[SlimInstalled, ...]", as_json: bool) -> None:
-    from stoker.model.units import size
-    from stoker.report.console import print_json
+    from stoker.model.value import size
+    from stoker.outside.terminal import print_json
 
     if as_json:
         print_json(done)

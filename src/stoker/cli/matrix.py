@@ -50,7 +50,7 @@ def command(**options: Any) -> None:
     stoker matrix gpus.toml --from slim --wheel torch==2.9.1 --out wheels
     """
     from stoker.flows.matrix import MatrixWanted, plan_matrix, run_matrix
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.matrix import jobs_page, results_page, whole_line
     from stoker.report.progress import Progress, make_view
 
@@ -91,7 +91,7 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.cli.building import diagnose
     from stoker.flows.building import Watcher
     from stoker.flows.matrix import MatrixWatcher
-    from stoker.report import error_text
+    from stoker.outside.terminal import error_text
     from stoker.report.building import stage_line
     from stoker.report.matrix import begin_line, end_line
 

@@ -22,7 +22,7 @@ def command(pattern: str, source: str, as_json: bool) -> None:
     import msgspec
 
     from stoker.flows.catalogue import options
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.options import options_page
 
     try:

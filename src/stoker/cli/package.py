@@ -64,7 +64,7 @@ def command(
     """
     from stoker.deliver.package.values import Mode, PackageRequest
     from stoker.flows.packaging import package, plan_package
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.packaging import package_page, packaged_lines
 
     request = PackageRequest(mode=Mode(wishes.pop("mode")), **wishes)

@@ -55,10 +55,10 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     name from stoker.toml. Default: native, this machine.
     """
     from stoker.flows.planning import plan
+    from stoker.outside.terminal import print_json, show
     from stoker.plan.caching import without_secrets_in
     from stoker.plan.record import compare, plan_json
     from stoker.report import plan as report
-    from stoker.report.console import print_json, show
 
     form = _only(forms)
     planned = plan(read_request(options))

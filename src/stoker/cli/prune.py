@@ -21,8 +21,8 @@ def command(index: str, keep: int | None, dry_run: bool, as_json: bool) -> None:
     stoker prune /srv/wheels --keep 3
     """
     from stoker.flows.publishing import prune
+    from stoker.outside.terminal import print_json
     from stoker.report.catalogue import people_page
-    from stoker.report.console import print_json
     from stoker.report.selection import pruned_text
 
     def say(text: str) -> None:

@@ -36,8 +36,8 @@ def command(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     stoker publish dist/mill-1.0-py3-none-any.whl --to wheels --variant cpu-avx2
     """
     from stoker.flows.publishing import PublishOptions, publish
+    from stoker.outside.terminal import print_json, show
     from stoker.report.catalogue import people_page
-    from stoker.report.console import print_json, show
     from stoker.report.selection import wheels_page
 
     def say(text: str) -> None:

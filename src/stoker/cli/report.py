@@ -38,7 +38,7 @@ def command(
     """
     from stoker.flows.reporting import make_report
     from stoker.outside.files import write_named
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
     from stoker.report.page import page_data, report_page
 
     def say(text: str) -> None:

@@ -50,7 +50,7 @@ def request_options(*, source: bool = True) -> Callable[[F], F]:
     """Add a flag for each setting of a plan, for each feature, and -D; --source if asked for."""
 
     def decorate(function: F) -> F:
-        from stoker.knowledge.features import features
+        from stoker.knowledge.projects import features
 
         for row in reversed(features().values()):
             function = click.option(

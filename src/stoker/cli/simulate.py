@@ -3,7 +3,7 @@
 import click
 
 from stoker.model.errors import ExitStatus, UsageError
-from stoker.model.units import byte_count, whole_number
+from stoker.model.value import byte_count, whole_number
 
 _MOST_DIGITS = 6  # of a number of CPUs
 
@@ -112,7 +112,7 @@ def command(
     """
     from stoker.flows.simulating import SimulationOptions, simulate_build
     from stoker.model.govern import Distribution
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.simulation import simulation_page
 
     options = SimulationOptions(

@@ -59,7 +59,7 @@ def command(
 def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
     from stoker.flows.slimming import discard, find_target, undo
     from stoker.model.errors import UsageError
-    from stoker.model.units import size
+    from stoker.model.value import size
 
     if gpus is not None:
         raise UsageError("--undo restores everything: leave out --for")
@@ -89,7 +89,7 @@ def _slim(
     from stoker.deliver.slim.library import SlimOptions
     from stoker.flows.slimming import OutputOptions, find_target, gpu_targets, slim
     from stoker.model.errors import UsageError
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.slimming import slim_lines, slim_page
 
     if gpus is None:

@@ -19,7 +19,7 @@ def _megabytes(size: int) -> str:
 
 class _Group(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        from stoker.knowledge.toolchains import kinds
+        from stoker.knowledge.packages import kinds
 
         with formatter.section("Toolchains"):
             formatter.write_dl([(name, kind.summary) for name, kind in kinds().items()])
@@ -65,7 +65,7 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     stoker toolchain install ninja
     """
     from stoker.build.toolchain import request, store
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
     made = store.install(request.parse(toolchain, names), into=into, say=_say)
@@ -89,7 +89,7 @@ def _exports(made: "Toolchain") -> list[str]:
 def list_(as_json: bool) -> None:
     """List the toolchains."""
     from stoker.build.toolchain import store
-    from stoker.report.console import print_json
+    from stoker.outside.terminal import print_json
 
     found = store.installed()
     if as_json:

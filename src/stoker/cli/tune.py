@@ -46,7 +46,7 @@ def command(place: Path, as_json: bool, **options: Any) -> None:
     Linkers that are faster and make equivalent files are kept for `--linker auto`.
     """
     from stoker.flows.tuning import TuneOptions, tune
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.tuning import page
 
     wanted = {name: options.pop(name) for name in ("steps", "rounds", "budget", "seed")}

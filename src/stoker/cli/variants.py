@@ -19,7 +19,7 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
     stoker variants "NVIDIA GeForce RTX 3090"
     """
     from stoker.flows.catalogue import catalogue, explain
-    from stoker.report.console import print_json, show
+    from stoker.outside.terminal import print_json, show
     from stoker.report.variants import catalogue_page, explained_page
 
     if words:

@@ -36,8 +36,8 @@ def command(
     """
     from stoker.flows.verifying import verify
     from stoker.outside.files import write_named
+    from stoker.outside.terminal import print_json, show
     from stoker.report import verify as report
-    from stoker.report.console import print_json, show
 
     verification = verify(wheel, variant=variant, run=run)
     if junit:

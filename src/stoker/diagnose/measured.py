@@ -12,8 +12,7 @@ from stoker.diagnose.verdict import apart, finding_of
 from stoker.knowledge.failures import failures
 from stoker.model.govern import Role
 from stoker.model.runs import Attempt, Outcome, RunSummary
-from stoker.model.units import size
-from stoker.model.value import Value
+from stoker.model.value import Value, size
 
 _OF_CUDA, _OF_HOST = "oom-nvcc", "oom-host-compiler"
 _LIKELY = 0.9  # that memory was it, where the counter moved and no other cause is known

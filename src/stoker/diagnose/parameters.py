@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from stoker.diagnose.values import Line
-from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.hardware import cuda_releases
 from stoker.model.machine import CudaToolkit, Machine, Toolbox
 
 _MEMORY_OF_A_JOB = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions

@@ -9,8 +9,7 @@ from itertools import islice
 from stoker.diagnose.paragraphs import paragraphs
 from stoker.diagnose.steps import Steps
 from stoker.diagnose.values import Line
-from stoker.knowledge.failures import Failure, Sign, failures
-from stoker.knowledge.patterns import any_of, literals
+from stoker.knowledge.failures import Failure, Sign, any_of, failures, literals
 from stoker.model.value import Value
 
 _MOST_HITS = 1000  # of one sign that are looked into

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from stoker.diagnose.paragraphs import messages
 from stoker.diagnose.values import Line
-from stoker.knowledge.patterns import literals
+from stoker.knowledge.failures import literals
 from stoker.model.value import Value
 
 _START = r"^\s{0,24}(?:\[ {0,2}\d{1,3}%\] |\[\d{1,6}/\d{1,6}\] )?"

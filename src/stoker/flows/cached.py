@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from stoker.caching import ccache, sccache
 from stoker.flows.run_cache import RunCache
-from stoker.machine.cpu import read_usable
 from stoker.machine.file_tree import FileTree
+from stoker.machine.system import read_usable
 from stoker.model.caching import (
     CacheStatus,
     CacheUse,

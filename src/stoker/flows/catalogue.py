@@ -3,16 +3,21 @@
 from pathlib import Path
 
 from stoker.flows.planning import named_variant
-from stoker.knowledge.cpus import cpu_dispatch, cpu_levels, cpu_needs
-from stoker.knowledge.cuda import cuda_releases
-from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpus import Gpu, gpus, runs_on
-from stoker.knowledge.platforms import platforms
-from stoker.knowledge.torch import forwarding
+from stoker.knowledge.hardware import (
+    Gpu,
+    cpu_dispatch,
+    cpu_levels,
+    cpu_needs,
+    cuda_releases,
+    gpus,
+    platforms,
+    runs_on,
+)
+from stoker.knowledge.projects import blas_libraries, features, forwarding
 from stoker.model.catalogue import Catalogue, Explained, GpuEntry, NamedEntry, Served
 from stoker.model.errors import UsageError, nearest
+from stoker.model.plan import Backend, Variant
 from stoker.model.source import CMakeOption, ListedOption, ProjectKind, SourceTree
-from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label, name, parse
 from stoker.settings.toml import SettingsFile, find_file, read_file
 from stoker.source.tree import read_tree

@@ -16,7 +16,7 @@ from stoker.diagnose.values import Diagnosis, Evidence, Status
 from stoker.diagnose.verdict import diagnose, first_error, merged
 from stoker.flows.kept_output import OutputFile, opened
 from stoker.govern.history import History
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine
 from stoker.machine.tools import read_toolbox
 from stoker.model.build import StageEnd, StageResult
 from stoker.model.errors import StorageError, UsageError

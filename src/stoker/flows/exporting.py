@@ -8,10 +8,7 @@ from msgspec.structs import replace
 from stoker.build.acquire.naming import Named, parse
 from stoker.flows.planning import plan
 from stoker.govern.history import History
-from stoker.knowledge.export_targets import cluster_engine
-from stoker.knowledge.projects import builder_image
-from stoker.model.errors import UsageError
-from stoker.model.export import (
+from stoker.knowledge.export_targets import (
     BuilderSize,
     ClusterEngine,
     ClusterExport,
@@ -19,7 +16,10 @@ from stoker.model.export import (
     ExportedFile,
     ExportFormat,
     ExportJob,
+    cluster_engine,
 )
+from stoker.knowledge.projects import builder_image
+from stoker.model.errors import UsageError
 from stoker.model.plan import Plan
 from stoker.model.source import SourceKind
 from stoker.model.value import Value

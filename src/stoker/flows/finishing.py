@@ -15,8 +15,7 @@ from stoker.flows.packaging import package
 from stoker.flows.preparing import mending
 from stoker.flows.repeating import read_recorded
 from stoker.flows.verifying import verify
-from stoker.model.errors import StokerError
-from stoker.model.finding import Severity
+from stoker.model.errors import Severity, StokerError
 from stoker.model.plan import PLAN_MEMBER
 from stoker.outside import files
 from stoker.plan.grammar import name, parse

@@ -10,33 +10,26 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from stoker.build.toolchain.held import held_for
 from stoker.flows.commands import Commands, Echo
 from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.launcher import stable_native
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import ScratchFolder
-from stoker.machine.counters import (
-    KillCounter,
-    processes_allowed,
-    read_written,
-    written_since,
-)
-from stoker.machine.cpu import read_usable
-from stoker.machine.disks import read_temporary
+from stoker.machine.cgroups import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.file_tree import FileTree
-from stoker.machine.meter import read_memory
+from stoker.machine.memory import read_memory
+from stoker.machine.system import read_temporary, read_usable
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
 from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
-from stoker.model.units import size
-from stoker.model.value import Value
+from stoker.model.value import Value, size
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
+from stoker.outside.locks import holding_toolchains
 from stoker.plan.chain import governed_environment
 from stoker.plan.storage import choose_scratch
 
@@ -366,7 +359,7 @@ def session(
     parse_policy(asked.policy)  # report an unknown policy here, not in the governor
     with (
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
-        held_for(os.environ),
+        holding_toolchains(os.environ),
         _client(
             asked, limit, show, run=run, command=what, directory=here, linkers=cache.chain.linkers
         ) as client,

@@ -7,8 +7,7 @@ from pathlib import Path
 from stoker.build.memory_tree import home_in, is_in_memory, is_lost, put, take_out
 from stoker.build.work import Work
 from stoker.flows.governed import Session
-from stoker.machine.disks import read_temporary
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine, read_temporary
 from stoker.model.plan import Plan
 from stoker.model.value import Value
 from stoker.plan.storage import room_for_tree

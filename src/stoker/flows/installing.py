@@ -16,19 +16,17 @@ from stoker.catalogue.store import Say
 from stoker.deliver.slim.cuts import SlimRequest
 from stoker.deliver.slim.selection import is_nvidia_distribution
 from stoker.flows.slimming import OutputOptions, SlimTarget, gpu_targets, slim
-from stoker.knowledge.cpus import cpu_family, cpu_offers
-from stoker.knowledge.gpus import gpus
-from stoker.knowledge.manylinux import policies
-from stoker.machine.snapshot import read_machine
+from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
+from stoker.knowledge.wheels import policies
+from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.machine import Machine
+from stoker.model.plan import GpuTarget, Platform
 from stoker.model.selection import Host, HostGpu, Selection
-from stoker.model.units import size
-from stoker.model.value import UNDECODABLE, Value
-from stoker.model.variant import GpuTarget, Platform
+from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside import folders, process
-from stoker.outside.temporary import folder_of_process
+from stoker.outside.files import folder_of_process
 from stoker.plan.grammar import parse, squeeze
 
 _TIMEOUT_S = 60.0

@@ -21,7 +21,7 @@ from stoker.flows.governed import RunOptions
 from stoker.flows.matrix_slims import Slim, earlier_seconds, plan_slim, slim_one
 from stoker.flows.planning import chosen_variant, estimated, survey
 from stoker.govern.trace import read_trace
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine
 from stoker.model.build import BuildRequest, Isolation, StageEnd
 from stoker.model.errors import StokerError, Terminated, UsageError
 from stoker.model.events import AnyEvent, Overview
@@ -38,9 +38,8 @@ from stoker.model.plan import OriginKind
 from stoker.model.secrets import redact
 from stoker.model.value import Value
 from stoker.outside import locks
-from stoker.outside.files import read_json, write_whole
+from stoker.outside.files import folder_of_process, read_json, write_whole
 from stoker.outside.folders import current_folder
-from stoker.outside.temporary import folder_of_process
 from stoker.plan.matrix import (
     build_sharing,
     cache_order,

@@ -18,19 +18,17 @@ from stoker.flows.installing import installer_for, read_host, target_python
 from stoker.flows.planning import chosen_variant
 from stoker.flows.slimming import OutputOptions, SlimTarget, slim
 from stoker.flows.verifying import verify
-from stoker.knowledge.estimates import estimates
-from stoker.knowledge.manylinux import policies
-from stoker.machine.snapshot import read_machine
+from stoker.knowledge.projects import estimates
+from stoker.knowledge.wheels import policies
+from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
-from stoker.model.distribution import read_requirement
-from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
-from stoker.model.finding import Severity
+from stoker.model.errors import MissingError, Severity, StokerError, StorageError, UsageError
 from stoker.model.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
-from stoker.model.plan import Quantity
+from stoker.model.plan import Platform, Quantity, Variant
+from stoker.model.source import read_requirement
 from stoker.model.value import Value
-from stoker.model.variant import Platform, Variant
 from stoker.outside import process
-from stoker.outside.parallel import threads
+from stoker.outside.process import threads
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.matrix import (
     check_cuda,

@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.build.run_folder import fullest_build, run_name
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine
 from stoker.machine.tools import read_cmake_variables, read_toolbox
-from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
-from stoker.model.finding import Finding
+from stoker.model.errors import Finding, MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.machine import Machine, Toolbox
-from stoker.model.plan import Estimate, Origin, Plan
+from stoker.model.plan import Estimate, Origin, Plan, Variant
 from stoker.model.source import SourceTree
-from stoker.model.variant import Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimate import estimate

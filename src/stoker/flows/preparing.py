@@ -9,11 +9,10 @@ from stoker.build.backend import Execute, extra_requirements
 from stoker.build.configured import SwitchedOff
 from stoker.build.inputs import digest
 from stoker.build.isolated import Isolated
-from stoker.knowledge.features import features
 from stoker.knowledge.packages import install_command
+from stoker.knowledge.projects import features
 from stoker.model.build import Isolation
-from stoker.model.errors import MissingError
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, MissingError, Severity
 from stoker.model.plan import Plan
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.plan.doctor import examine

@@ -25,14 +25,12 @@ from stoker.catalogue.wheel_variants import (
 from stoker.deliver.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
 from stoker.deliver.verify.tested import Verification, WheelUnderTest
 from stoker.flows.verifying import read_and_verify
-from stoker.model.distribution import read_version
-from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.finding import Severity
+from stoker.model.errors import ArtifactError, Severity, UsageError
 from stoker.model.published import WHEEL_VARIANTS, PublishedWheel
+from stoker.model.source import read_version
 from stoker.model.value import Value
 from stoker.outside import folders
-from stoker.outside.files import sha256_of
-from stoker.outside.temporary import folder_of_process
+from stoker.outside.files import folder_of_process, sha256_of
 
 _MOST_HINTS = 3
 _ASIDE = ".stoker-publish-"

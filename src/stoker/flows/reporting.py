@@ -32,8 +32,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
-from stoker.settings.prices import Prices
-from stoker.settings.toml import find_file, read_file
+from stoker.settings.toml import Prices, find_file, read_file
 from stoker.source.ninja import Edge, read_edges
 
 Say = Callable[[str], None]

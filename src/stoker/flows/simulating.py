@@ -11,8 +11,7 @@ from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import Distribution, SimulationResult, StepRecord, Trace
 from stoker.model.runs import Outcome
-from stoker.model.units import whole_number
-from stoker.model.value import Value
+from stoker.model.value import Value, whole_number
 
 _SEED = 1
 _MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits

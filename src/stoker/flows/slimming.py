@@ -22,11 +22,10 @@ from stoker.deliver.slim.selection import (
 from stoker.flows.inspecting import find_installed
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.plan import GpuTarget
 from stoker.model.slim import SlimReport
-from stoker.model.units import size
-from stoker.model.value import Value
-from stoker.model.variant import GpuTarget
-from stoker.outside.temporary import folder_of_process
+from stoker.model.value import Value, size
+from stoker.outside.files import folder_of_process
 
 _WHEEL_FOLDER = Path("dist")
 
@@ -59,7 +58,7 @@ class OutputOptions(Value, frozen=True, kw_only=True):
 def gpu_targets(text: str) -> tuple[GpuTarget, ...]:
     if "native" not in text.casefold():
         return parse_targets(text)
-    from stoker.machine.snapshot import read_machine
+    from stoker.machine.system import read_machine
 
     return parse_targets(text, read_machine(()))
 

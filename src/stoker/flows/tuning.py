@@ -24,8 +24,7 @@ from stoker.govern.command_line import compiler_words, link_identity, moved, ste
 from stoker.govern.history import History
 from stoker.govern.linkers import TunedLink, keep_links, linker_version
 from stoker.govern.timings import find_build, timings_of
-from stoker.knowledge.compiler_modes import linker_programs
-from stoker.knowledge.trials import is_measurable, trials
+from stoker.knowledge.compilers import is_measurable, linker_programs, trials
 from stoker.model.caching import ChainOptions, Engine
 from stoker.model.errors import (
     ArtifactError,
@@ -47,9 +46,8 @@ from stoker.model.tuning import (
 )
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
-from stoker.outside.files import sha256_of
+from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.folders import cache, private_folder
-from stoker.outside.temporary import folder_of_process
 from stoker.plan.tuning import (
     advise,
     best_linker,

@@ -17,12 +17,10 @@ from stoker.deliver.verify.tested import (
 )
 from stoker.flows.inspecting import inspect
 from stoker.flows.planning import named_variant
-from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.finding import Finding
-from stoker.model.plan import PLAN_MEMBER
+from stoker.model.errors import ArtifactError, Finding, UsageError
+from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
-from stoker.model.variant import Variant
 from stoker.plan.grammar import name, parse
 
 
@@ -126,8 +124,7 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
 
 def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
     from stoker.deliver.verify.sampling import read_code
-    from stoker.knowledge.cpus import cpu_family
-    from stoker.knowledge.instruction_sets import beyond
+    from stoker.knowledge.hardware import beyond, cpu_family
 
     cpu = tested.expected.cpu if tested.expected else None
     if cpu is None:
@@ -140,7 +137,7 @@ def _tried(
     path: Path, tested: WheelUnderTest, python: str, environment: Mapping[str, str]
 ) -> list[Finding]:
     from stoker.deliver.verify.trial import try_wheel
-    from stoker.machine.gpus import read_gpus
+    from stoker.machine.system import read_gpus
 
     notes: list[str] = []
     gpus = [gpu.capability for gpu in read_gpus(notes.append)]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from stoker.govern.broadcast import Watching, running
 from stoker.model.errors import UsageError
 from stoker.model.events import RunBegins
-from stoker.model.units import duration
+from stoker.model.value import duration
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from heapq import nlargest
 from stoker.model.analysis import Cause, Change, Comparison, RunAnalysis, Span
 from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
-from stoker.model.units import size
-from stoker.model.value import Value
+from stoker.model.value import Value, size
 
 _MOST_FLAGS, _MOST_HEADERS = 6, 4  # of a difference that are named
 _MOST_CAUSES = 100  # headers that differ for the same steps are one cause

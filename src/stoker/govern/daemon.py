@@ -47,7 +47,7 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.served_run import ServedRun
-from stoker.machine.meter import Meter
+from stoker.machine.memory import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step
 from stoker.model.runs import Attempt

@@ -6,7 +6,7 @@ A disk that is full to the last byte breaks the records that a build needs to re
 import signal
 from pathlib import Path
 
-from stoker.model.units import size
+from stoker.model.value import size
 from stoker.outside import files
 from stoker.plan.storage import least_free
 

@@ -41,7 +41,7 @@ from stoker.model.govern import (
     StepRecord,
 )
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
-from stoker.model.units import size
+from stoker.model.value import size
 
 _MOST_PAUSES = 20  # pauses of one attempt that the history keeps
 

@@ -25,8 +25,8 @@ from stoker.govern.policy import (
 )
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
-from stoker.knowledge.compiler_modes import mode_options
-from stoker.knowledge.memory_priors import usual_seconds
+from stoker.knowledge.compilers import mode_options
+from stoker.knowledge.steps import usual_seconds
 from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import (
     Basis,

@@ -18,8 +18,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from stoker.govern.command_line import build_folder, role_of_source
-from stoker.knowledge.known_steps import known_step
-from stoker.knowledge.memory_priors import usual_seconds
+from stoker.knowledge.steps import known_step, usual_seconds
 from stoker.model.govern import Role
 from stoker.source.ninja import Edge, Graph, read_durations, read_graph
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.knowledge.compiler_modes import linker_programs
+from stoker.knowledge.compilers import linker_programs
 from stoker.knowledge.packages import install_command
 from stoker.machine.file_tree import FileTree
 from stoker.machine.system import read_system

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Decision, Mode, Prediction, Reason, Request, Running, State
-from stoker.model.units import whole_number
+from stoker.model.value import whole_number
 
 _MOST_DIGITS = 6  # digits of a number of jobs
 NAMES = ("adaptive", "fixed", "levels", "two-phase")

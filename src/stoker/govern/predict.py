@@ -15,14 +15,8 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.profile import TYPICAL_SHARE, Profile, climb, profile_of, stepped
-from stoker.knowledge.compiler_modes import (
-    measured_effect,
-    nvcc_rounds,
-    shipped_effects,
-    thread_effects,
-)
-from stoker.knowledge.known_steps import KnownStep, known_step
-from stoker.knowledge.memory_priors import Prior, prior_of
+from stoker.knowledge.compilers import measured_effect, nvcc_rounds, shipped_effects, thread_effects
+from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of
 from stoker.model.govern import (
     Basis,
     Mode,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stoker.govern.command_line import as_remote
 from stoker.govern.profile import PARTS
-from stoker.knowledge.distribution import client_costs
+from stoker.knowledge.steps import client_costs
 from stoker.model.govern import Distribution, Role, StepRecord
 
 

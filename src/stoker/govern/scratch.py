@@ -11,10 +11,10 @@ from pathlib import Path
 
 from stoker.model.errors import StorageError
 from stoker.model.machine import Scratch
-from stoker.model.units import size
+from stoker.model.value import size
 from stoker.outside import files
+from stoker.outside.files import folder_of_process, sweep
 from stoker.outside.folders import private_folder
-from stoker.outside.temporary import folder_of_process, sweep
 
 _PREFIX = "run-"
 

@@ -7,7 +7,7 @@ from stoker.govern.graph import WorkLeft
 from stoker.govern.history_writer import HistoryWriter, KeptRun
 from stoker.govern.processes import process_behind
 from stoker.govern.summary import Tally
-from stoker.machine.counters import KillCounter
+from stoker.machine.cgroups import KillCounter
 from stoker.model.events import Overview
 from stoker.model.govern import GovernorOptions
 from stoker.model.runs import Attempt, Outcome, RunSummary

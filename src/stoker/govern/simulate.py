@@ -23,9 +23,8 @@ from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
 from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
-from stoker.knowledge.compiler_modes import mode_of, nvcc_rounds, shipped_effects
-from stoker.knowledge.distribution import client_costs
-from stoker.knowledge.memory_priors import usual_seconds
+from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
+from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses
 from stoker.model.govern import (
     Distribution,

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
-from stoker.knowledge.compiler_modes import nvcc_rounds
+from stoker.knowledge.compilers import nvcc_rounds
 from stoker.model.govern import Mode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 

@@ -1,10 +1,15 @@
-"""Facts about single projects: variables of extensions, architectures that a build adds, images."""
+"""Projects that stoker knows, their features and releases, and what their builds need."""
 
 from collections.abc import Iterable
 from functools import cache
 
 from stoker.knowledge import Row, load
-from stoker.knowledge.sonames import unversioned
+from stoker.knowledge.wheels import unversioned
+from stoker.model.plan import Backend
+from stoker.model.source import ProjectKind
+
+# -- projects --------------------------------------------------------------------------------------
+# Facts about single projects: variables of extensions, architectures that a build adds, images.
 
 
 class ProjectRow(Row, frozen=True, kw_only=True):
@@ -82,3 +87,170 @@ def builder_image(project: str, machine: str, backend: str, version: str | None)
                 return None
             return row.name.replace("{version}", version or "")
     return None
+
+
+# -- features --------------------------------------------------------------------------------------
+# Features and BLAS libraries: the names people use and the CMake names behind them.
+
+
+class FeatureRow(Row, frozen=True, kw_only=True):
+    name: str
+    help: str
+    option: str  # of CMake
+    backends: tuple[Backend, ...] = ()
+    library: str | None = None
+    python_package: str | None = None
+    needs: str | None = None  # another feature, which must not be switched off
+    submodule: str | None = None  # a copy inside the tree that serves instead of the library
+
+
+class BlasRow(Row, frozen=True, kw_only=True):
+    name: str
+    value: str
+    vendor: str | None = None
+    library: str | None = None
+    families: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+class _FeatureTable(Row, frozen=True, kw_only=True):
+    feature: tuple[FeatureRow, ...]
+    blas: tuple[BlasRow, ...]
+
+
+@cache
+def _feature_table() -> _FeatureTable:
+    return load("features", _FeatureTable)
+
+
+@cache
+def features() -> dict[str, FeatureRow]:
+    return {row.name: row for row in _feature_table().feature}
+
+
+@cache
+def blas_libraries() -> dict[str, BlasRow]:
+    return {row.name: row for row in _feature_table().blas}
+
+
+# -- torch -----------------------------------------------------------------------------------------
+# Releases of PyTorch, and the environment variables that its front ends pass to CMake.
+
+
+class TorchRelease(Row, frozen=True, kw_only=True):
+    version: str  # "2.6"
+    cuda_newest: str
+    python: tuple[str, str]  # oldest and newest
+    gcc_min: int
+    cmake_below: str | None = None
+
+
+class Forwarding(Row, frozen=True, kw_only=True):
+    prefixes: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    names: tuple[str, ...]
+    aliases: dict[str, str]
+
+    def variable(self, option: str) -> str | None:
+        """Return the environment variable that sets a CMake option; ``None`` if there is none."""
+        if alias := self.aliases.get(option):
+            return alias
+        passes = (
+            option in self.names
+            or option.startswith(self.prefixes)
+            or option.endswith(self.suffixes)
+        )
+        return option if passes else None
+
+
+class _FrontEnd(Row, frozen=True, kw_only=True):
+    names: tuple[str, ...]
+
+
+class _TorchTable(Row, frozen=True, kw_only=True):
+    release: tuple[TorchRelease, ...]
+    forwarding: Forwarding
+    front_end: _FrontEnd
+
+
+@cache
+def _torch_table() -> _TorchTable:
+    return load("torch", _TorchTable)
+
+
+def forwarding() -> Forwarding:
+    return _torch_table().forwarding
+
+
+def front_end_variables() -> tuple[str, ...]:
+    return _torch_table().front_end.names
+
+
+@cache
+def torch_releases() -> dict[str, TorchRelease]:
+    return {row.version: row for row in _torch_table().release}
+
+
+@cache
+def oldest_python() -> str:
+    """Return the oldest Python that any known release of PyTorch supports."""
+    oldest = (row.python[0] for row in _torch_table().release)
+    return min(oldest, key=lambda version: [int(part) for part in version.split(".")])
+
+
+def torch_release(version: str | None) -> TorchRelease | None:
+    """Return the release of a version such as ``2.6.0a0+git1234``."""
+    return torch_releases().get(".".join((version or "").split(".")[:2]))
+
+
+# -- estimates -------------------------------------------------------------------------------------
+# Measured figures of whole builds: memory, time, disk, wheel size.
+
+
+class BuildFigures(Row, frozen=True, kw_only=True):
+    project: ProjectKind
+    backend: Backend
+    basis: str
+    name: str | None = None
+    cpu_seconds: float | None = None
+    largest_step: int | None = None
+    needs_feature: str | None = None  # if it is off, the figures do not apply
+    disk: int | None = None
+
+
+class HeavyRow(Row, frozen=True, kw_only=True):
+    project: ProjectKind
+    pattern: str
+    bytes: int
+    basis: str
+    backend: Backend | None = None
+
+
+class WheelFigures(Row, frozen=True, kw_only=True):
+    torch: str
+    cuda: str
+    base: int
+    targets: dict[str, int]
+    basis: str
+
+
+class SlimFigures(Row, frozen=True, kw_only=True):
+    """A wheel of ``bytes`` slimmed and verified. More than ``cpus`` were not measured."""
+
+    bytes: int
+    cpu_seconds: float
+    cpus: int
+    basis: str
+
+
+class Estimates(Row, frozen=True, kw_only=True):
+    build: tuple[BuildFigures, ...]
+    heavy: tuple[HeavyRow, ...]
+    wheel: tuple[WheelFigures, ...]
+    slim: SlimFigures
+
+
+@cache
+def estimates() -> Estimates:
+    return load("estimates", Estimates)

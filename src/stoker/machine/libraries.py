@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.knowledge.libraries import LibraryRow, table
+from stoker.knowledge.packages import LibraryRow, table
 from stoker.machine.file_tree import FileTree
 from stoker.model.machine import Library
 

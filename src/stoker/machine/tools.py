@@ -1,26 +1,270 @@
-"""Everything here that a build could use: programs, CUDA toolkits, libraries, a Python.
+"""The tools of this machine: programs, CUDA toolkits and Python interpreters."""
 
-Facts only. All programs are asked at once, so one that hangs costs its timeout_s and no more.
-"""
-
+import os
+import re
+import shlex
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
-from stoker.knowledge.libraries import table
-from stoker.knowledge.tools import programs
-from stoker.machine.cuda import best_first, find_nvccs, read_toolkit
+import msgspec
+from packaging.utils import canonicalize_name
+
+from stoker.knowledge.packages import DOTTED_NUMBER, Program, launchers, programs, table
 from stoker.machine.file_tree import FileTree, newest_first
-from stoker.machine.interpreter import Interpreter, ask_interpreter, find_interpreter
 from stoker.machine.libraries import find_libraries
-from stoker.machine.probe import Probe
-from stoker.machine.programs import read_program
-from stoker.model.errors import StokerError
-from stoker.model.machine import Tool, Toolbox
+from stoker.model.errors import MissingError, StokerError
+from stoker.model.machine import CudaToolkit, PythonInstallation, Tool, Toolbox
+from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, process
+from stoker.outside.process import Argument
+
+# -- probe -----------------------------------------------------------------------------------------
+# Asks programs for their versions. A program that hangs, crashes or prints nonsense is a result
+# too.
+
+
+class Answer(Value, frozen=True, kw_only=True):
+    """The output of a program; ``problem`` says why it cannot be used."""
+
+    printed: str = ""
+    problem: str | None = None
+
+
+class Probe(Value, frozen=True, kw_only=True):
+    """Runs programs to ask them for something, each for at most ``timeout_s`` seconds."""
+
+    environment: Mapping[str, str]
+    timeout_s: float
+
+    def ask(self, command: Sequence[Argument]) -> Answer:
+        # The answers are read by patterns, so they must be in English.
+        environment = {**self.environment, "LC_ALL": "C"}
+        try:
+            outcome = process.run(command, timeout=self.timeout_s, env=environment)
+        except MissingError as error:
+            return Answer(problem=error.message)
+        return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
+
+    def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:
+        """Return the version that ``--version`` prints, by the first pattern that fits, or the
+        problem.
+        """
+        answer = self.ask([program, "--version"])
+        if answer.problem:
+            return None, answer.problem
+        found = (re.search(pattern, answer.printed, re.ASCII) for pattern in patterns)
+        version = next((match[1] for match in found if match), None)
+        return version, None if version else "does not tell its version"
+
+
+# -- programs --------------------------------------------------------------------------------------
+# Finds the programs a build may use, each in its role, and asks them for their versions.
+
+
+def read_program(
+    program: Program, tree: FileTree, probe: Probe, beside: tuple[str, ...]
+) -> tuple[Tool, ...]:
+    """Return the program on the PATH and, if different, those in the folders ``beside`` it. A
+    program that a variable names is the only one: the user wants no other.
+    """
+    command = probe.environment.get(program.variable, "") if program.variable else ""
+    if command.strip():
+        return (_read_named(program, command, probe),)
+    own = [str(path) for pattern in program.folders for path in tree.matching(pattern)]
+    searched = (probe.environment.get("PATH", ""), *beside, *own)
+    return tuple(_read(program, path, probe) for path in _find(program.names, searched))
+
+
+def _find(names: Iterable[str], searched: Iterable[str]) -> list[str]:
+    """Return the first of the names in each of the search paths, each file once."""
+    found: dict[Path, str] = {}
+    for search_path in searched:
+        paths = (shutil.which(name, path=search_path) for name in names)
+        if path := next(filter(None, paths), None):
+            found.setdefault(Path(path).resolve(), path)
+    return list(found.values())
+
+
+def _read(program: Program, path: str, probe: Probe) -> Tool:
+    version, problem = probe.ask_version(path, program.version, DOTTED_NUMBER)
+    return Tool(name=program.name, path=path, version=version, problem=problem)
+
+
+def _read_named(program: Program, command: str, probe: Probe) -> Tool:
+    """Return the compiler in a command such as ``ccache gcc -m64``."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return Tool(name=program.name, path=command, problem=f"${program.variable}: {error}")
+    word = next((word for word in words if Path(word).name not in launchers()), words[0])
+    path = shutil.which(word, path=probe.environment.get("PATH", ""))
+    if path is None:
+        return Tool(name=program.name, path=word, problem=f"${program.variable} names no program")
+    return _read(program, path, probe)
+
+
+# -- cuda ------------------------------------------------------------------------------------------
+# Finds CUDA toolkits and asks each nvcc for its version. Other modules choose one.
+
+
+HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit")
+
+
+def find_nvccs(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> list[Path]:
+    """Return the compilers in the order in which a build searches for them, each file once;
+    ``homes`` are last.
+    """
+    found: dict[Path, Path] = {}
+    for nvcc in _candidates(tree, probe, homes):
+        if os.access(nvcc, os.X_OK):
+            found.setdefault(nvcc.resolve(), nvcc)
+    return list(found.values())
+
+
+def _candidates(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> Iterator[Path]:
+    for variable in HOME_VARIABLES:
+        if home := probe.environment.get(variable):
+            nvcc = Path(home) / "bin/nvcc"
+            if not os.access(nvcc, os.X_OK):
+                tree.note(f"${variable} is {home}, where there is no bin/nvcc that can be run")
+            yield nvcc
+    if on_path := shutil.which("nvcc", path=probe.environment.get("PATH", "")):
+        yield Path(on_path)
+    system = (home for pattern in SYSTEM_HOMES for home in tree.matching(pattern))
+    yield from (home / "bin/nvcc" for home in (*system, *homes))
+
+
+def read_toolkit(nvcc: Path, probe: Probe) -> CudaToolkit:
+    version, problem = probe.ask_version(nvcc, r"release (\d+\.\d+)")
+    if problem:
+        home = nvcc.resolve().parent.parent
+        return CudaToolkit(home=str(home), nvcc=str(nvcc), version=None, problem=problem)
+    home = _ask_home(nvcc, probe)
+    own = home / "bin/nvcc"
+    return CudaToolkit(
+        home=str(home),
+        nvcc=str(own if os.access(own, os.X_OK) else nvcc),
+        version=version,
+        archs=parse_archs(probe.ask([nvcc, "--list-gpu-code"]).printed),
+    )
+
+
+def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:
+    """Return each home once, in the given order, with those that do not work at the end."""
+    by_home: dict[str, CudaToolkit] = {}
+    for toolkit in toolkits:
+        by_home.setdefault(toolkit.home, toolkit)
+    return tuple(sorted(by_home.values(), key=lambda toolkit: toolkit.problem is not None))
+
+
+def _ask_home(nvcc: Path, probe: Probe) -> Path:
+    """Return the folder that the compiler reports: the file on the PATH may be a script."""
+    printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
+    found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
+    told = Path(found[1].strip()) if found else None
+    return told.resolve() if told and told.is_dir() else nvcc.resolve().parent.parent
+
+
+def parse_archs(printed: str) -> tuple[str, ...]:
+    """Return the architectures: ``sm_90a`` is 9.0a, ``sm_120`` is 12.0; the last digit is the minor
+    version.
+    """
+    found = set(re.findall(r"\bsm_(\d{1,3})(\d)([a-z]?)\b", printed, re.ASCII))
+    ordered = sorted(found, key=lambda arch: (int(arch[0]), int(arch[1]), arch[2]))
+    return tuple(f"{major}.{minor}{suffix}" for major, minor, suffix in ordered)
+
+
+# -- interpreter -----------------------------------------------------------------------------------
+# Asks a Python interpreter, in one run, what it is and what is installed in it.
+
+
+# Run by the interpreter that is asked, so it keeps to what Python 3.8 knows. The first line keeps
+# modules and metadata of the current folder, perhaps a source tree, out of the answer.
+QUESTIONS = """
+import sys; sys.path[:] = [folder for folder in sys.path if folder]
+import json, os, platform, sysconfig
+from importlib.metadata import distributions
+packages = {}
+for distribution in distributions():
+    try:
+        name, version = map(distribution.metadata.get, ("Name", "Version"))
+    except Exception:  # a folder that was half removed
+        continue
+    if name and version:
+        packages.setdefault(name, version)
+folders = [sysconfig.get_path(name) for name in ("include", "platinclude")]
+print()
+print(json.dumps({
+    "executable": sys.executable,
+    "version": platform.python_version(),
+    "headers": next((f for f in folders if os.path.isfile(os.path.join(f, "Python.h"))), None),
+    "packages": packages,
+    "prefix": sys.prefix,
+    "package_folders": list(dict.fromkeys(map(sysconfig.get_path, ("platlib", "purelib")))),
+    "triple": sysconfig.get_config_var("MULTIARCH") or platform.machine() + "-linux-gnu",
+}))
+"""
+
+HINT = "name a Python interpreter that works, 3.8 or newer, by its path"
+
+
+class Interpreter(Value, frozen=True, kw_only=True):
+    """A Python interpreter. ``triple`` names folders of this architecture, as in
+    ``/usr/lib/<triple>``.
+    """
+
+    executable: str
+    version: str
+    headers: str | None
+    packages: dict[str, str]
+    prefix: str
+    package_folders: tuple[str, ...]
+    triple: str
+
+    @property
+    def installation(self) -> PythonInstallation:
+        return PythonInstallation(
+            executable=self.executable,
+            version=self.version,
+            headers=self.headers,
+            packages=dict(
+                sorted(
+                    (canonicalize_name(name), version) for name, version in self.packages.items()
+                )
+            ),
+        )
+
+
+def find_interpreter(python: str, environment: Mapping[str, str]) -> str:
+    """Return the interpreter at a path or with a name on the PATH."""
+    path = shutil.which(python, path=environment.get("PATH", ""))
+    if path is None:
+        raise MissingError(f"there is no Python at '{python}'", hints=(HINT,))
+    return str(Path(path).absolute())
+
+
+def ask_interpreter(path: str, probe: Probe) -> Interpreter:
+    answer = probe.ask([path, "-c", QUESTIONS])
+    # A sitecustomize may print text before and after the answer.
+    line = next((line for line in answer.printed.splitlines() if line.startswith("{")), "")
+    try:
+        return msgspec.json.decode(line, type=Interpreter)
+    except UNDECODABLE:
+        problem = answer.problem or "does not answer as a Python does"
+        raise MissingError(f"{path} {problem}", hints=(HINT,)) from None
+
+
+# -- tools -----------------------------------------------------------------------------------------
+# Everything here that a build could use: programs, CUDA toolkits, libraries, a Python.
+#
+# Facts only. All programs are asked at once, so one that hangs costs its timeout_s and no more.
+
 
 ASKED_AT_ONCE = 8
 _LANGUAGES = ("C", "CXX", "CUDA", "HIP")

@@ -1,7 +1,7 @@
 """The words of variants, and the hardware that a variant runs on."""
 
+from stoker.model.plan import Backend, Variant
 from stoker.model.value import Value
-from stoker.model.variant import Backend, Variant
 
 
 class GpuEntry(Value, frozen=True, kw_only=True):

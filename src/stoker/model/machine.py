@@ -1,9 +1,9 @@
-"""What a machine is: a snapshot, read once. Live readings are ``stoker.machine.meter``'s."""
+"""What a machine is: a snapshot, read once. Live readings are ``stoker.machine.memory``'s."""
 
 from enum import StrEnum
 
+from stoker.model.plan import Platform
 from stoker.model.value import Value
-from stoker.model.variant import Platform
 
 
 class OperatingSystem(Value, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from stoker.model.artifact import CxxAbi, RegionPattern
+from stoker.model.plan import Backend
 from stoker.model.value import Value
-from stoker.model.variant import Backend
 
 # The variant whose index holds wheel variants of the draft standards, for installers that choose.
 WHEEL_VARIANTS = "wheel-variants"

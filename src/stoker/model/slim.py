@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from stoker.model.plan import GpuTarget
 from stoker.model.value import Value
-from stoker.model.variant import GpuTarget
 
 SLIM_MEMBER = "stoker-slim.json"  # in dist-info: a SlimRecord
 

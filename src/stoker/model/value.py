@@ -1,6 +1,12 @@
-"""The base class of all values, and limits for decoding them from untrusted text."""
+"""Base of all values, and how amounts, durations and numbers are read and written."""
+
+import re
 
 import msgspec
+
+# -- value -----------------------------------------------------------------------------------------
+# The base class of all values, and limits for decoding them from untrusted text.
+
 
 # What decoding untrusted JSON or TOML may raise, also for bytes that are not text and deep nesting.
 UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -22,3 +28,55 @@ def checked_toml(text: str) -> str:
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """The base class of values: immutable, compared by content, stored as JSON as declared."""
+
+
+# -- units -----------------------------------------------------------------------------------------
+# Formats and parses sizes and durations.
+
+
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw]?)", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+
+
+def whole_number(text: str, most: int = 20) -> int | None:
+    """Return the number that up to ``most`` plain digits stand for.
+
+    ``int`` alone takes underscores, signs and other scripts' digits, and raises an error for
+    thousands of digits. No counter of the kernel has more than 20.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= most else None
+
+
+def size(amount: float) -> str:
+    """Return a size as text: ``1.5 GiB``, ``283 MiB``, ``12 B``."""
+    for unit, step in _STEPS:
+        if amount >= step:
+            number = amount / step
+            return f"{number:.1f} {unit}" if number < 100 else f"{number:.0f} {unit}"
+    return f"{amount:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as text: ``1 h 36 min``, ``12 min``, ``8 s``."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def second_count(text: str) -> float | None:
+    """Return the seconds of ``30d``, ``12h``, ``2w`` or ``0``; ``None`` for any other text."""
+    found = _TIME.fullmatch(text.strip().lower())
+    if not found or (found[1].strip("0.") and not found[2]):
+        return None
+    return float(found[1]) * _SECONDS.get(found[2], 0)
+
+
+def byte_count(text: str) -> int | None:
+    """Return the bytes of ``8G``, ``512M`` or ``1.5GiB`` (powers of 1024); ``None`` for
+    other text.
+    """
+    found = _AMOUNT.fullmatch(text.strip().upper())
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else None

@@ -11,8 +11,9 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from stoker.model.errors import StorageError
+from stoker.model.errors import StokerError, StorageError
 from stoker.model.value import UNDECODABLE
+from stoker.outside import locks
 from stoker.outside.folders import nearest_existing, unwritable
 
 T = TypeVar("T")
@@ -204,3 +205,51 @@ def folder_problem(folder: Path) -> str | None:
         why = "it is not writable" if nearest.is_dir() else f"{nearest} is not a folder"
         return f"cannot write in {folder}: {why}"
     return None
+
+
+# -- temporary -------------------------------------------------------------------------------------
+# Temporary folders that are deleted with their process, or by the next one if it is killed.
+
+
+@contextmanager
+def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
+    """Create and yield a new folder in ``parent``, and delete the folders of killed processes."""
+    sweep(parent, prefix)
+    path = parent / f"{prefix}{os.getpid()}-{os.urandom(4).hex()}"
+    # The lock is created first and deleted last: a folder without a held lock is a leftover.
+    with locks.held(_lock_of(path)):
+        try:
+            try:
+                path.mkdir(mode=0o700)
+            except OSError as error:
+                raise unwritable(parent, error, doing="write in") from error
+            yield path
+        finally:
+            _remove_temporary(path)
+
+
+def sweep(parent: Path, prefix: str) -> None:
+    """Delete the folders that killed processes left in ``parent``."""
+    found = parent.glob(f"{glob.escape(prefix)}*")
+    for path in {path.with_suffix("") if path.suffix == ".lock" else path for path in found}:
+        # Deleted while its lock is held, so that no process that starts to use it is disturbed.
+        with suppress(OSError, StokerError):
+            if _is_mine(path) and _is_mine(_lock_of(path)):
+                with locks.held(_lock_of(path)):
+                    _remove_temporary(path)
+
+
+def _is_mine(path: Path) -> bool:
+    """Return whether the folder belongs to this user: other users' folders must not be deleted."""
+    return not os.path.lexists(path) or path.lstat().st_uid == os.geteuid()
+
+
+def _remove_temporary(path: Path) -> None:
+    """Remove a folder. Ignore files that cannot be removed, so that they do not hide the result."""
+    remove_tree(path)
+    with suppress(OSError):
+        _lock_of(path).unlink()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")

@@ -7,11 +7,12 @@ The file's time says when it was last held. Independent of what a lock protects.
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from stoker.model.errors import StokerError
+from stoker.model.errors import StokerError, StorageError
+from stoker.outside import folders
 from stoker.outside.folders import unwritable
 
 # Seconds. A process that only checks whether a lock is held takes it for a moment.
@@ -98,3 +99,31 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except OSError:
         return False
+
+
+# -- toolchains ------------------------------------------------------------------------------------
+# The folder of toolchains, and the locks that keep a toolchain while a build uses it.
+#
+# Every run imports this module, so it does not import what makes toolchains.
+
+
+def toolchains_folder() -> Path:
+    return folders.data() / "toolchains"
+
+
+def toolchain_lock(path: Path) -> Path:
+    """Return the lock that a build holds while it uses this toolchain."""
+    return path.with_name(f".{path.name}.lock")
+
+
+@contextmanager
+def holding_toolchains(environment: Mapping[str, str]) -> Iterator[None]:
+    """Keep the toolchains that a build with this environment uses while the block runs."""
+    with ExitStack() as stack:
+        for path in toolchains_folder().glob("[!.]*/"):
+            if any(str(path) in value for value in environment.values()):
+                # Where we cannot write, a toolchain is not removed by us either.
+                with suppress(StorageError):
+                    lock = held(toolchain_lock(path), shared=True, waiting=lambda: None)
+                    stack.enter_context(lock)
+        yield

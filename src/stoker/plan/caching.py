@@ -22,9 +22,8 @@ from stoker.model.caching import (
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.plan import Backend, Origin, OriginKind, Place, Setting, Variant
 from stoker.model.secrets import hide, redact
-from stoker.model.variant import Backend, Variant
 from stoker.plan.distributing import Distribution
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
@@ -212,7 +211,7 @@ def _required(program: str, found: Mapping[str, FoundEngine]) -> FoundEngine:
 
 def missing_program(program: str) -> MissingError:
     """Return the error for a cache or launcher that is not installed."""
-    from stoker.knowledge.toolchains import kinds  # most runs do not need it
+    from stoker.knowledge.packages import kinds  # most runs do not need it
 
     command = (
         f"`stoker toolchain install {program}`" if program in kinds() else f"install {program}"
@@ -231,7 +230,7 @@ def _with_remote(
 ) -> Chain:
     if url is None or chain.engine is Engine.NONE or chain.wrapper is None:
         return chain
-    from stoker.knowledge.caches import remote_variables  # most runs have no remote
+    from stoker.knowledge.compilers import remote_variables  # most runs have no remote
 
     shown = redact(url)
     variables = remote_variables(chain.engine, url)

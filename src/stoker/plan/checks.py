@@ -7,18 +7,19 @@ import re
 from collections.abc import Callable, Iterator
 from math import inf
 
-from stoker.knowledge.cpus import cpu_dispatch, cpu_family
-from stoker.knowledge.cuda import CudaRelease, cuda_releases
-from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpus import gpus
-from stoker.knowledge.platforms import platforms
-from stoker.knowledge.torch import oldest_python
-from stoker.model.errors import UsageError, nearest
-from stoker.model.finding import Finding, Severity
-from stoker.model.plan import is_on
+from stoker.knowledge.hardware import (
+    CudaRelease,
+    cpu_dispatch,
+    cpu_family,
+    cuda_releases,
+    gpus,
+    platforms,
+)
+from stoker.knowledge.projects import blas_libraries, features, oldest_python
+from stoker.model.errors import Finding, Severity, UsageError, nearest
+from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.source import ProjectKind
-from stoker.model.units import whole_number
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.value import whole_number
 from stoker.plan.subject import Subject
 
 _EVERYWHERE = (Backend.CPU, Backend.VULKAN)

@@ -1,10 +1,9 @@
 """Estimates what a build needs, from finished builds or known figures; otherwise it is unknown."""
 
-from stoker.knowledge.estimates import BuildFigures, estimates
+from stoker.knowledge.projects import BuildFigures, estimates
 from stoker.model.build import MeasuredBuild
-from stoker.model.plan import Estimate, HeavyStep, Quantity
+from stoker.model.plan import Backend, Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
-from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 
 _UNKNOWN = Quantity(amount=None, basis="no similar build has been measured")

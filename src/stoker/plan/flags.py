@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.cpus import cpu_flags
+from stoker.knowledge.hardware import cpu_flags
 from stoker.model.errors import UsageError
-from stoker.model.plan import Origin, Setting
-from stoker.model.variant import Sanitizer
+from stoker.model.plan import Origin, Sanitizer, Setting
 from stoker.plan.subject import Subject, environment
 
 _SANITIZER_FLAGS = {

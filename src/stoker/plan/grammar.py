@@ -14,22 +14,23 @@ from typing import Any
 
 import msgspec
 
-from stoker.knowledge.compiler_modes import linker_programs
-from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
-from stoker.knowledge.cuda import cuda_archs, cuda_releases
-from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpus import decorations, generations, gpus
-from stoker.knowledge.platforms import platforms
+from stoker.knowledge.compilers import linker_programs
+from stoker.knowledge.hardware import (
+    cpu_levels,
+    cpu_names,
+    cpu_products,
+    cuda_archs,
+    cuda_releases,
+    decorations,
+    generations,
+    gpus,
+    is_apple,
+    platforms,
+)
+from stoker.knowledge.projects import blas_libraries, features
 from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
 from stoker.model.machine import Machine
-from stoker.model.variant import (
-    Backend,
-    BuildType,
-    Feature,
-    GpuTarget,
-    Sanitizer,
-    Variant,
-)
+from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 
 Parts = dict[str, Any]  # the fields of Variant that a word gives
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from stoker.knowledge.estimates import SlimFigures
+from stoker.knowledge.projects import SlimFigures
 from stoker.model.errors import UsageError
 from stoker.model.matrix import MatrixJob
-from stoker.model.plan import Quantity
+from stoker.model.plan import Backend, Quantity, Variant
 from stoker.model.value import Value
-from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import Subject

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.errors import UsageError
 from stoker.model.machine import Disk, Scratch, Tmp
-from stoker.model.units import size
+from stoker.model.value import size
 
 _SHARE = 10  # temporary files may fill a tenth of memory
 _TREE_SHARE = 2  # a build tree may fill half of the free memory

@@ -2,17 +2,22 @@
 
 from collections.abc import Mapping
 
-from stoker.knowledge.cpus import cpu_family
-from stoker.knowledge.cuda import cuda_releases
-from stoker.knowledge.gpus import gpus
-from stoker.knowledge.platforms import PlatformRow, platforms
-from stoker.knowledge.torch import TorchRelease, torch_release
+from stoker.knowledge.hardware import PlatformRow, cpu_family, cuda_releases, gpus, platforms
+from stoker.knowledge.projects import TorchRelease, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
-from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.plan import (
+    Backend,
+    GpuTarget,
+    Origin,
+    OriginKind,
+    Place,
+    Platform,
+    Setting,
+    Variant,
+)
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value
-from stoker.model.variant import Backend, GpuTarget, Platform, Variant
 
 _NEWEST_GCC = "15.1"
 

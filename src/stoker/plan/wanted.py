@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from stoker.model.machine import Machine
-from stoker.model.plan import Origin, OriginKind
-from stoker.model.variant import Feature, Variant
+from stoker.model.plan import Feature, Origin, OriginKind, Variant
 from stoker.plan.grammar import canonical, parse, parse_part
 
 Said = tuple[str, Origin]

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network
 from statistics import quantiles
 
-from stoker.knowledge.export_targets import EngineRow, clusters
-from stoker.knowledge.memory_priors import prior_of
+from stoker.knowledge.export_targets import EngineRow, WorkerSize, clusters
+from stoker.knowledge.steps import prior_of
 from stoker.model.errors import UsageError
-from stoker.model.export import WorkerSize
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.units import size
+from stoker.model.value import size
 
 _ENOUGH = 20  # compiles, so that a 95th percentile means something
 

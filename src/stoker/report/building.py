@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.container import KeptContainer
-from stoker.model.units import duration
+from stoker.model.value import duration
 
 _WIDTH = max(len("configure"), len("prepare"))
 

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from stoker.model.caching import CacheStatus, CacheUse
-from stoker.model.units import duration, size
-from stoker.report.console import Listing
+from stoker.model.value import duration, size
+from stoker.outside.terminal import Listing
 
 
 def status_page(status: CacheStatus, now: float | None = None) -> RenderableType:

@@ -15,12 +15,11 @@ from typing import Any
 import msgspec
 
 from stoker.catalogue.ranking import serves
-from stoker.knowledge.cpus import cpu_levels, cpu_offers
-from stoker.knowledge.gpus import gpus
-from stoker.model.distribution import read_tags
+from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
+from stoker.model.plan import Backend
 from stoker.model.published import PublishedCatalogue, PublishedWheel
 from stoker.model.selection import Fit
-from stoker.model.variant import Backend
+from stoker.model.source import read_tags
 
 _FAMILY = re.compile(r"_(x86_64|aarch64|arm64|ppc64le|riscv64)$")
 _PYTHON = re.compile(r"cp(3)(\d+)")
@@ -28,7 +27,7 @@ _PYTHON = re.compile(r"cp(3)(\d+)")
 
 @cache
 def _template() -> str:
-    return files("stoker.report").joinpath("catalogue.html").read_text("utf-8")
+    return files("stoker.outside.terminal").joinpath("catalogue.html").read_text("utf-8")
 
 
 def people_page(catalogue: PublishedCatalogue) -> bytes:

@@ -10,9 +10,8 @@ from stoker.diagnose.values import Diagnosis, Evidence
 from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
-from stoker.model.units import duration
-from stoker.outside.console import CiSystem
-from stoker.report import xml_text
+from stoker.model.value import duration
+from stoker.outside.terminal import CiSystem, xml_text
 from stoker.report.building import stage_line
 from stoker.report.progress import summary_text
 

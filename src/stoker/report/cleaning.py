@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.cleaning import Cleaning, CleanupItem, Kind
-from stoker.model.units import duration, size
-from stoker.report.console import Listing
+from stoker.model.value import duration, size
+from stoker.outside.terminal import Listing
 
 _MOST_OF_A_KIND = 12
 _DAY = 86_400

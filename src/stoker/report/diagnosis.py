@@ -8,7 +8,7 @@ from rich.text import Text
 from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
 from stoker.diagnose.verdict import filled
 from stoker.knowledge.failures import Failure, Fix
-from stoker.report.console import Indented, Listing, whole
+from stoker.outside.terminal import Indented, Listing, whole
 
 _WIDEST = 400  # characters of a line of evidence on a terminal
 

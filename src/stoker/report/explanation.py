@@ -15,7 +15,7 @@ from stoker.model.events import (
 )
 from stoker.model.govern import Mode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
-from stoker.model.units import duration, size
+from stoker.model.value import duration, size
 
 if TYPE_CHECKING:  # a run that explains nothing starts sooner without rich
     from rich.console import RenderableType
@@ -186,7 +186,7 @@ def step_page(attempts: Sequence[Attempt]) -> "RenderableType":
 def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
     from rich.text import Text
 
-    from stoker.report.console import Indented
+    from stoker.outside.terminal import Indented
 
     record = attempt.record
     title = Text(record.step.source or record.step.output, style="bold")

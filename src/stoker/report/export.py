@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from string import Template
 
-from stoker.knowledge.export_targets import cloud_build_machine, github_runner, nix_blas
+from stoker.knowledge.export_targets import (
+    Export,
+    ExportedFile,
+    ExportFormat,
+    ExportJob,
+    cloud_build_machine,
+    github_runner,
+    nix_blas,
+)
 from stoker.model.errors import UsageError
-from stoker.model.export import Export, ExportedFile, ExportFormat, ExportJob
-from stoker.model.plan import OriginKind
+from stoker.model.plan import Backend, OriginKind
 from stoker.model.source import ProjectKind
-from stoker.model.variant import Backend
 
 OWN_PYTHON = "3.12"  # runs stoker itself in builder images, whatever Python the wheel is for
 

@@ -7,9 +7,16 @@ from ipaddress import IPv4Network
 from itertools import islice
 from textwrap import indent
 
-from stoker.knowledge.export_targets import EngineRow, Service, cluster_engine, clusters
+from stoker.knowledge.export_targets import (
+    ClusterExport,
+    EngineRow,
+    ExportedFile,
+    ExportFormat,
+    Service,
+    cluster_engine,
+    clusters,
+)
 from stoker.model.errors import UsageError
-from stoker.model.export import ClusterExport, ExportedFile, ExportFormat
 from stoker.report.export import fill
 
 _TOKENS = ("CLIENT_TOKEN", "SERVER_TOKEN")

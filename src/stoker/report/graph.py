@@ -15,9 +15,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.graph import BuildGraph, GraphTarget, Impact, TargetKind
-from stoker.model.units import duration, size
-from stoker.report import xml_text
-from stoker.report.console import Indented, Listing
+from stoker.model.value import duration, size
+from stoker.outside.terminal import Indented, Listing, xml_text
 
 _FEW = 15  # targets, blockers or steps that a page shows
 _SWEEPS = 4  # passes over the columns; more change little

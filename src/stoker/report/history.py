@@ -7,8 +7,8 @@ from rich.text import Text
 
 from stoker.model.govern import Mode, StepRecord
 from stoker.model.runs import Attempt, Run
-from stoker.model.units import duration, size
-from stoker.report.console import Listing
+from stoker.model.value import duration, size
+from stoker.outside.terminal import Listing
 
 
 def runs_page(runs: tuple[Run, ...]) -> RenderableType:

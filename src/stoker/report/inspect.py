@@ -18,8 +18,8 @@ from stoker.model.artifact import (
     LibraryOrigin,
     RunsOn,
 )
-from stoker.model.units import size
-from stoker.report.console import Listing
+from stoker.model.value import size
+from stoker.outside.terminal import Listing
 
 _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"

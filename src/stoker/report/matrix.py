@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
-from stoker.model.units import duration, size
+from stoker.model.value import duration, size
+from stoker.outside.terminal import Listing
 from stoker.plan.matrix import whole_time
-from stoker.report.console import Listing
 
 _STYLES = {
     MatrixEnd.DONE: "green",

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
-from stoker.report.console import Indented
+from stoker.outside.terminal import Indented
 
 
 def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> RenderableType:

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.deliver.package.values import LibraryChange, Packaged, PackagePlan
-from stoker.model.units import size
-from stoker.report.console import Indented, Listing
+from stoker.model.value import size
+from stoker.outside.terminal import Indented, Listing
 
 _MOST_NAMES = 4
 

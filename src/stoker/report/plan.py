@@ -6,12 +6,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.caching import Chain
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, Severity
 from stoker.model.plan import Plan, Setting
-from stoker.model.units import duration, size
+from stoker.model.value import duration, size
+from stoker.outside.terminal import Indented, Listing, finding_lines, whole
 from stoker.plan.caching import without_secrets_in
 from stoker.plan.record import Difference
-from stoker.report.console import Indented, Listing, finding_lines, whole
 
 
 def shell_lines(plan: Plan) -> str:

@@ -30,7 +30,7 @@ from stoker.model.events import (
 )
 from stoker.model.govern import Mode, Reason
 from stoker.model.runs import RunSummary
-from stoker.model.units import duration, size
+from stoker.model.value import duration, size
 
 _ROWS = 3
 _LEAST_LINES = 6  # of a window; a smaller one is left to the command

@@ -9,8 +9,8 @@ from rich.text import Text
 from stoker.catalogue.publishing import Pruned
 from stoker.model.published import PublishedWheel
 from stoker.model.selection import Choice, Fit, Host, Selection
-from stoker.model.units import size
-from stoker.report.console import Listing, whole
+from stoker.model.value import size
+from stoker.outside.terminal import Listing, whole
 
 _STYLES = {Fit.NATIVE: "green", Fit.COMPATIBLE: "green", Fit.PTX: "yellow", Fit.NONE: "dim"}
 

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.govern import Distribution, SimulationResult, Trace
-from stoker.model.units import size
-from stoker.report.console import Listing
+from stoker.model.value import size
+from stoker.outside.terminal import Listing
 
 _COLUMNS = (
     ">CPUs",

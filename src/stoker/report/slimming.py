@@ -7,8 +7,8 @@ from rich.text import Text
 
 from stoker.deliver.slim.selection import arch_order
 from stoker.model.slim import ArchSlim, LibrarySlim, SlimReport
-from stoker.model.units import size
-from stoker.report.console import Listing
+from stoker.model.value import size
+from stoker.outside.terminal import Listing
 
 
 def slim_page(report: SlimReport) -> RenderableType:

@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.tuning import Change, Topic, TrialResult, Tuning
-from stoker.model.units import duration
-from stoker.report.console import Indented, Listing, whole
+from stoker.model.value import duration
+from stoker.outside.terminal import Indented, Listing, whole
 
 _TITLES = {
     Topic.MEMORY: "Memory modes of gcc",

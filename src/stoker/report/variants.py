@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.catalogue import Catalogue, Explained
-from stoker.report.console import Indented, Listing
+from stoker.outside.terminal import Indented, Listing
 
 
 def catalogue_page(catalogue: Catalogue) -> RenderableType:

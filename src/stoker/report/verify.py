@@ -10,9 +10,8 @@ from rich.text import Text
 
 from stoker.deliver.verify.checks import CHECKS
 from stoker.deliver.verify.tested import Verification
-from stoker.model.finding import Finding, Severity
-from stoker.report import xml_text
-from stoker.report.console import finding_lines
+from stoker.model.errors import Finding, Severity
+from stoker.outside.terminal import finding_lines, xml_text
 
 
 def page(verification: Verification) -> RenderableType:

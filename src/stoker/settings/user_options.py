@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
 from stoker.model.plan import Origin, OriginKind
-from stoker.model.units import byte_count, whole_number
-from stoker.model.value import Value
+from stoker.model.value import Value, byte_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
 from stoker.settings.toml import Located, SettingsFile, TomlTable, find_file, read_file

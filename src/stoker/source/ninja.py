@@ -9,8 +9,7 @@ import struct
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from stoker.model.units import whole_number
-from stoker.model.value import Value
+from stoker.model.value import Value, whole_number
 
 # A path as it stands in a build line: a dollar sign escapes the character after it.
 _PATH = re.compile(r"(?:[^\s:|$]|\$[\s:|$]|\$\{?\w+\}?)+")

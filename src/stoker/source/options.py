@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stoker.model.source import CMakeOption, OptionKind
 from stoker.model.value import Value
-from stoker.source import conditions
+from stoker.source import cmake_language
 from stoker.source.cmake_language import ArgumentKind, Command, parse
 from stoker.source.files import TreeFiles
 
@@ -105,7 +105,7 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
 
 
 def _condition(command: Command) -> str:
-    text = conditions.as_text(command.arguments)
+    text = cmake_language.condition_text(command.arguments)
     return text if len(text) <= _LONGEST else "..."
 
 
@@ -119,14 +119,14 @@ def _within(blocks: Sequence[Sequence[str]]) -> str | None:
             parts.append("...")
             break
         parts.append(part)
-    return conditions.conjunction(parts) if parts else None
+    return cmake_language.conjunction(parts) if parts else None
 
 
 def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
     """Return the conditions from the outermost block to the innermost."""
     for branches in blocks:
         for passed in branches[:-1]:
-            yield conditions.negation(passed)
+            yield cmake_language.negation(passed)
         if branches[-1]:
             yield branches[-1]
 
@@ -140,7 +140,7 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
             default = _switch(rest[0] if rest else "")
         case "cmake_dependent_option", [name, help_text, value, depends, otherwise, *_]:
             kind, type_, default = OptionKind.DEPENDENT, "BOOL", _switch(value)
-            condition = conditions.conjunction(depends.split(";"))
+            condition = cmake_language.conjunction(depends.split(";"))
         # With FORCE, or as INTERNAL, the tree sets it itself: that is no choice.
         case "set", [name, *values, "CACHE", type_, help_text] if type_ != "INTERNAL":
             kind, default = OptionKind.CACHED, ";".join(values)
@@ -176,9 +176,9 @@ def _names_used(command: Command) -> Iterator[str]:
             yield from _REFERENCE.findall(argument.source)
     match command.name, words:
         case (("if" | "elseif" | "while"), _):
-            yield from conditions.names_read(words)
+            yield from cmake_language.names_read(words)
         case "cmake_dependent_option", [_, _, _, condition, *_]:
-            yield from conditions.names_read(conditions.words(condition))
+            yield from cmake_language.names_read(cmake_language.condition_words(condition))
         case "list", [_, name, *_]:
             yield name
         case "find_package", [name, *_]:

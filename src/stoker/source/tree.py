@@ -11,15 +11,19 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion
 
-from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
-from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule
-from stoker.model.variant import Backend
+from stoker.model.plan import Backend
+from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule, read_version
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options
-from stoker.source.package import Package, read_package, required_names
-from stoker.source.python_code import CPP_EXTENSION, read_cuda_archs
-from stoker.source.requirements import read_requirements
+from stoker.source.package import (
+    CPP_EXTENSION,
+    Package,
+    read_cuda_archs,
+    read_package,
+    read_requirements,
+    required_names,
+)
 
 _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
 _CUDA_SOURCES = (".cu",)

@@ -4,7 +4,7 @@ import pytest
 
 from stoker.artifact.comparison import compare
 from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
-from stoker.knowledge.manylinux import excess, policies
+from stoker.knowledge.wheels import excess, policies
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,

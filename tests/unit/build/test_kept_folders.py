@@ -12,11 +12,10 @@ from stoker.build import memory_tree, work
 from stoker.build.acquire import store as sources
 from stoker.build.kept import kept, kept_of, remove
 from stoker.build.run_folder import RunFolder
-from stoker.build.toolchain import held
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
-from stoker.outside import files, folders
+from stoker.outside import files, folders, locks
 from stoker.plan.storage import choose
 
 
@@ -198,7 +197,7 @@ def test_toolchains_of_a_build_stay() -> None:
     for name in ("cuda-13.0", "ninja"):
         (toolchains.root() / name).mkdir(parents=True)
     home = str(toolchains.root() / "cuda-13.0")
-    with held.held_for({"CUDA_HOME": home, "PATH": f"/bin:{home}/bin"}):
+    with locks.holding_toolchains({"CUDA_HOME": home, "PATH": f"/bin:{home}/bin"}):
         busy = {entry.name: entry.busy for entry in kept(Kind.TOOLCHAINS)}
     assert busy == {"cuda-13.0": True, "ninja": False}
     assert not any(entry.busy for entry in kept(Kind.TOOLCHAINS))

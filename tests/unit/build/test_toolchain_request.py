@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.build.toolchain.request import constraints, parse, requirements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.toolchains import kinds
+from stoker.knowledge.packages import kinds
 from stoker.model.errors import StokerError, UsageError
 
 # Without those that take the version from elsewhere: {torch} or $(python -c ...).

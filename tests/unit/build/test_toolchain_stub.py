@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.build.toolchain.stub import functions, make_stub
-from stoker.knowledge.toolchains import Stub
+from stoker.knowledge.packages import Stub
 
 HEADER = """
 /* cuInComment does not count. */

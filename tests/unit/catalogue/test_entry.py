@@ -17,9 +17,9 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.plan import Backend
 from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
 from stoker.model.slim import SlimRecord
-from stoker.model.variant import Backend
 from stoker.plan.grammar import parse
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"

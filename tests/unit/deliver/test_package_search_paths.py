@@ -8,7 +8,7 @@ from built_wheels import built, library
 from stoker.deliver.package.providers import Providers
 from stoker.deliver.package.search_paths import SearchPaths
 from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.knowledge.nvidia_packages import folders
+from stoker.knowledge.wheels import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
 

@@ -21,7 +21,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, Severity
 from stoker.plan.grammar import parse
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"

@@ -10,7 +10,7 @@ from conftest import find_tool, missing
 from defective_wheels import DEFECTS, MACHINE, Workshop, wrong_hash
 from stoker.deliver.verify.tested import Verification
 from stoker.flows.verifying import verify
-from stoker.model.finding import Severity
+from stoker.model.errors import Severity
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 
 from stoker.deliver.verify.tested import Verification
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, Severity
 from stoker.report.verify import as_json, junit, page, verdict
 
 FINDINGS = tuple(

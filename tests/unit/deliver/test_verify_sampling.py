@@ -14,7 +14,7 @@ from stoker.deliver.verify import sampling
 from stoker.deliver.verify.sampling import look_through, read_code
 from stoker.deliver.verify.symbols import LocalFunctions
 from stoker.deliver.verify.tested import CodeSample
-from stoker.knowledge.instruction_sets import beyond
+from stoker.knowledge.hardware import beyond
 from wheel_files import make_wheel, members, wheel_bytes
 
 PRINTED = """

@@ -17,7 +17,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.finding import Severity
+from stoker.model.errors import Severity
 from stoker.model.slim import SlimRecord
 from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse

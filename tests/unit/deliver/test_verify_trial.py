@@ -11,8 +11,7 @@ from packaging import tags
 from stoker.deliver.verify.tested import WheelUnderTest
 from stoker.deliver.verify.trial import fitting_python, top_modules, try_wheel
 from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
-from stoker.model.errors import MissingError, UsageError
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, MissingError, Severity, UsageError
 from wheel_files import make_wheel, members, wheel_bytes
 
 PYTHON = sys.executable

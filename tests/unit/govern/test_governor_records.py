@@ -7,7 +7,7 @@ import pytest
 from scripted_governor import GIB, World, done, explanation, usage
 from stoker.govern.governor import Governor
 from stoker.govern.protocol import ProtocolError
-from stoker.knowledge.memory_priors import usual_seconds
+from stoker.knowledge.steps import usual_seconds
 from stoker.model.events import StepRepeats, StepStarts
 from stoker.model.govern import (
     Basis,

@@ -9,8 +9,8 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, Profile, climb
-from stoker.knowledge.compiler_modes import shipped_effects
-from stoker.knowledge.memory_priors import prior_of, priors, usual_seconds
+from stoker.knowledge.compilers import shipped_effects
+from stoker.knowledge.steps import prior_of, priors, usual_seconds
 from stoker.model.govern import Basis, Mode, Pace, Role, Step, StepRecord
 
 

@@ -15,7 +15,7 @@ from stoker.govern.trace import write_trace
 from stoker.model.errors import UsageError
 from stoker.model.govern import Trace
 from stoker.model.runs import Attempt, Outcome
-from stoker.model.units import byte_count
+from stoker.model.value import byte_count
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate
-from stoker.knowledge.distribution import client_costs
+from stoker.knowledge.steps import client_costs
 from stoker.model.govern import Distribution, Role, SimulationResult, StepRecord
 
 FAST = 1e15  # bytes a second: transfers take no time

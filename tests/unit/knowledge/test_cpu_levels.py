@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.cpus import (
+from stoker.knowledge.hardware import (
     cpu_dispatch,
     cpu_family,
     cpu_flags,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.libraries import LibraryRow, table
-from stoker.knowledge.tools import launchers, programs
+from stoker.knowledge.packages import LibraryRow, launchers, programs, table
 
 ROWS = {row.name: row for row in table().library}
 

@@ -3,7 +3,7 @@
 import pytest
 from packaging.requirements import Requirement
 
-from stoker.knowledge.nvidia_packages import (
+from stoker.knowledge.wheels import (
     cuda_of,
     folders,
     keeps_name,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.patterns import any_of, literals, problem
+from stoker.knowledge.failures import any_of, literals, problem
 
 
 @pytest.mark.parametrize(

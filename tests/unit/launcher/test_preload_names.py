@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from stoker.knowledge.tools import names
+from stoker.knowledge.packages import names
 from unit.launcher.conftest import ROOT
 
 

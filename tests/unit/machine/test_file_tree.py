@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.machine.file_tree import FileTree, newest_first
-from stoker.model.units import whole_number
+from stoker.model.value import whole_number
 
 
 def test_a_file_that_is_not_there_is_no_matter_for_a_note(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.machine.interpreter import ask_interpreter, find_interpreter
-from stoker.machine.probe import Probe
+from stoker.machine.tools import Probe, ask_interpreter, find_interpreter
 from stoker.model.errors import MissingError
 
 Script = Callable[[str, str], Path]

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.macos import answer, parse_memory, parse_mounts
-from stoker.machine.physical import Physical
+from stoker.machine.memory import Physical, macos_answer, parse_macos_mounts, parse_memory
 
 STATISTICS = """\
 Mach Virtual Memory Statistics: (page size of 16384 bytes)
@@ -39,7 +38,7 @@ def test_mounts() -> None:
 map auto_home on /System/Volumes/Data/home (autofs, automounted)
 /dev/disk4s1 on /Volumes/My on disk (hfs, local)
 """
-    assert [(mount.point, mount.filesystem) for mount in parse_mounts(printed)] == [
+    assert [(mount.point, mount.filesystem) for mount in parse_macos_mounts(printed)] == [
         ("/", "apfs"),
         ("/System/Volumes/Data/home", "autofs"),
         ("/Volumes/My on disk", "hfs"),
@@ -47,10 +46,10 @@ map auto_home on /System/Volumes/Data/home (autofs, automounted)
 
 
 def test_a_program_that_is_not_there_says_nothing() -> None:
-    assert answer("no-such-program-here") == ""
+    assert macos_answer("no-such-program-here") == ""
 
 
 @given(st.text(), st.text(), st.text())
 def test_any_text_is_read(size: str, statistics: str, swap: str) -> None:
     parse_memory(size, statistics, swap)
-    parse_mounts(statistics)
+    parse_macos_mounts(statistics)

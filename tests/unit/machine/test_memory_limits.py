@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.machine.cgroups import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
 from stoker.machine.file_tree import FileTree
-from stoker.machine.memory_group import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
-from stoker.machine.meter import Meter, Reading, read_memory
-from stoker.machine.physical import Physical, ask_c_library, parse_meminfo
+from stoker.machine.memory import (
+    Meter,
+    Physical,
+    Reading,
+    ask_c_library,
+    parse_meminfo,
+    read_memory,
+)
 from stoker.model.machine import LimitKind, Pressure
 
 Record = Callable[[Mapping[str, str]], FileTree]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.mounts import Mount, mount_of, parse_mounts
+from stoker.machine.file_tree import Mount, mount_of, parse_mounts
 
 LINES = r"""
 29 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard

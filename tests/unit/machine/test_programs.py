@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.knowledge.tools import Program, programs
+from stoker.knowledge.packages import Program, programs
 from stoker.machine.file_tree import FileTree
-from stoker.machine.probe import Probe
-from stoker.machine.programs import read_program
+from stoker.machine.tools import Probe, read_program
 from stoker.model.machine import Tool
 
 Script = Callable[[str, str], Path]

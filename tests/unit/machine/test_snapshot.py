@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine
 from stoker.model.machine import LimitKind, Machine
 
 Record = Callable[[Mapping[str, str]], FileTree]

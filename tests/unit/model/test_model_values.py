@@ -5,10 +5,9 @@ import pytest
 
 from stoker.model.govern import Role, Step
 from stoker.model.machine import Library, MemoryLimit
-from stoker.model.plan import Origin, OriginKind
+from stoker.model.plan import GpuTarget, Origin, OriginKind, Platform, Variant
 from stoker.model.source import CMakeOption, OptionKind
-from stoker.model.units import duration, size
-from stoker.model.variant import GpuTarget, Platform, Variant
+from stoker.model.value import duration, size
 from subjects import linux, mac, memory, pytorch_tree, toolbox, zen4
 
 MIB = 1024**2

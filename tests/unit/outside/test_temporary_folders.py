@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.model.errors import StorageError
-from stoker.outside.temporary import folder_of_process
+from stoker.outside.files import folder_of_process
 
 PREFIX = ".mill-"
 STAY = f"""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.caches import remote_variables
+from stoker.knowledge.compilers import remote_variables
 from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads

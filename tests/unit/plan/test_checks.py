@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from stoker.model.errors import ExitStatus, UsageError
-from stoker.model.finding import Severity
+from stoker.model.errors import ExitStatus, Severity, UsageError
+from stoker.model.plan import Feature, GpuTarget
 from stoker.model.source import SourceTree
-from stoker.model.variant import Feature, GpuTarget
 from subjects import (
     arm_linux,
     changed,

@@ -4,15 +4,7 @@ import pytest
 
 from stoker.model.errors import UsageError
 from stoker.model.machine import Machine
-from stoker.model.variant import (
-    Backend,
-    BuildType,
-    Feature,
-    GpuTarget,
-    Platform,
-    Sanitizer,
-    Variant,
-)
+from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Platform, Sanitizer, Variant
 from stoker.plan.grammar import canonical, label, name, parse, parse_part
 from subjects import arm_linux, gpu, linux, mac, zen4
 

@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
-from stoker.knowledge.cuda import cuda_archs
-from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpus import generations, gpus
-from stoker.knowledge.platforms import platforms
-from stoker.model.errors import UsageError
-from stoker.model.variant import (
-    Backend,
-    BuildType,
-    Sanitizer,
-    Variant,
+from stoker.knowledge.hardware import (
+    cpu_levels,
+    cpu_names,
+    cpu_products,
+    cuda_archs,
+    generations,
+    gpus,
+    platforms,
 )
+from stoker.knowledge.projects import blas_libraries, features
+from stoker.model.errors import UsageError
+from stoker.model.plan import Backend, BuildType, Sanitizer, Variant
 from stoker.plan.grammar import canonical, label, name, parse, squeeze
 from subjects import VARIANTS, gpu, linux
 

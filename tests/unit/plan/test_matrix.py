@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.estimates import estimates
+from stoker.knowledge.projects import estimates
 from stoker.model.errors import UsageError
 from stoker.model.matrix import MatrixJob, WheelFrom
 from stoker.model.plan import Quantity

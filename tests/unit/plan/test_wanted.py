@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from stoker.model.errors import UsageError
-from stoker.model.plan import Origin, OriginKind
-from stoker.model.variant import Feature, Platform, Variant
+from stoker.model.plan import Feature, Origin, OriginKind, Platform, Variant
 from stoker.plan.wanted import wanted_variant
 from subjects import COMMAND_LINE, linux
 

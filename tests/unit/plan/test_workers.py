@@ -1,8 +1,7 @@
 import pytest
 
-from stoker.knowledge.export_targets import cluster_engine
+from stoker.knowledge.export_targets import ClusterEngine, cluster_engine
 from stoker.model.errors import UsageError
-from stoker.model.export import ClusterEngine
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.plan.workers import allowed_networks, worker_size
 

@@ -11,7 +11,7 @@ from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Evidence, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.model.build import BuildRecord, BuildRequest, BuildStage, StageEnd, StageResult
-from stoker.outside.console import CiSystem, ci_system
+from stoker.outside.terminal import CiSystem, ci_system
 from stoker.report.ci import Sections, annotation, build_summary, junit, run_summary
 from subjects import plan
 

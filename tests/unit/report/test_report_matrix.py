@@ -6,7 +6,7 @@ import pytest
 
 from stoker.model.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.model.plan import Quantity
-from stoker.report.console import show
+from stoker.outside.terminal import show
 from stoker.report.matrix import begin_line, end_line, results_page, whole_line
 
 

@@ -8,14 +8,12 @@ from rich.console import Console, Group, RenderableType
 
 from governed_steps import record
 from stoker.model.catalogue import Catalogue, Explained, GpuEntry, NamedEntry, Served
-from stoker.model.errors import CommandError, MissingError, UsageError
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import CommandError, Finding, MissingError, Severity, UsageError
 from stoker.model.govern import Mode, StepRecord
+from stoker.model.plan import Backend, Variant
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
-from stoker.model.variant import Backend, Variant
-from stoker.report import error_text
-from stoker.report.console import finding_lines
+from stoker.outside.terminal import error_text, finding_lines
 from stoker.report.history import steps_page
 from stoker.report.options import options_page
 from stoker.report.plan import doctor_page, verdict

@@ -10,8 +10,8 @@ from rich.console import Console, RenderableType
 
 from stoker.model.plan import Plan, Quantity
 from stoker.model.source import SourceTree
+from stoker.outside.terminal import show
 from stoker.plan.record import compare, plan_json
-from stoker.report.console import show
 from stoker.report.plan import differences_page, plan_page
 from subjects import (
     changed,

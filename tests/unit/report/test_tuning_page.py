@@ -4,7 +4,7 @@ import pytest
 
 from stoker.model.govern import Role
 from stoker.model.tuning import Advice, Change, Sampled, Topic, TrialResult, Tuning
-from stoker.report.console import show
+from stoker.outside.terminal import show
 from stoker.report.tuning import page
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from stoker.model.source import FrontEnd
 from stoker.source.files import TreeFiles
-from stoker.source.package import Package, read_package
-from stoker.source.python_code import read_cuda_archs
+from stoker.source.package import Package, read_cuda_archs, read_package
 
 
 def read(folder: Path, **texts: str) -> tuple[Package, list[str]]:

@@ -12,8 +12,8 @@ from stoker.artifact.engine import names
 from stoker.artifact.engine import zip_records as zip_
 from stoker.artifact.reader import Reader
 from stoker.model.errors import ArtifactError
-from stoker.model.units import size as in_words
 from stoker.model.value import Value
+from stoker.model.value import size as in_words
 
 _DIRECTORY_LIMIT = 32 << 20  # a quarter of a million members
 _NEWEST = 63  # version of the zip format

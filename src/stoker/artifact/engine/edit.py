@@ -9,8 +9,8 @@ from stoker.artifact.engine.directory import Member
 from stoker.artifact.engine.record import UNLISTED, Row
 from stoker.artifact.engine.wheel import Wheel
 from stoker.model.errors import ArtifactError
-from stoker.model.units import size as in_words
 from stoker.model.value import Value
+from stoker.model.value import size as in_words
 
 
 class CopiedMember(Value, frozen=True, kw_only=True):

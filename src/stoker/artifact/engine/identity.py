@@ -6,7 +6,7 @@ from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stoker.artifact.headers import read_fields
-from stoker.model.distribution import read_tag, read_tags, read_version
+from stoker.model.source import read_tag, read_tags, read_version
 from stoker.model.value import Value
 
 _MOST_TAGS = 100  # lines

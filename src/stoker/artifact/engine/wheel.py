@@ -13,8 +13,8 @@ from stoker.artifact.engine.directory import Limits, Member
 from stoker.artifact.engine.record import Mismatch, Row, is_strong, mismatches, parse, written
 from stoker.artifact.reader import open_file
 from stoker.model.errors import ArtifactError, nearest
-from stoker.model.units import size as in_words
-from stoker.outside import parallel
+from stoker.model.value import size as in_words
+from stoker.outside import process
 
 
 class Wheel:
@@ -66,7 +66,7 @@ class Wheel:
         """Yield the members whose content differs from their hash in RECORD."""
         listed = [member for name, member in self.members.items() if self._digest(name)]
         listed.sort(key=lambda member: -member.size)  # the largest first, to keep all threads busy
-        with ThreadPoolExecutor(workers or parallel.threads()) as pool:
+        with ThreadPoolExecutor(workers or process.threads()) as pool:
             for mismatch in pool.map(self._hashed, listed):
                 if mismatch is not None:
                     yield mismatch

@@ -16,7 +16,7 @@ from stoker.artifact.engine.edit import CopiedMember, OutputMember
 from stoker.artifact.engine.output import ZipOutput
 from stoker.artifact.engine.record import Row, render
 from stoker.model.errors import UsageError
-from stoker.outside import parallel
+from stoker.outside import process
 from stoker.outside.files import file_made_whole
 
 Task = tuple[OutputMember, Chunk | CopiedMember]
@@ -30,7 +30,7 @@ def write(
     with file_made_whole(target) as stream:
         output = ZipOutput(stream, moment)
         batches = _batches(_tasks(entries, record_name))
-        done = parallel.in_order(_deflate, batches, workers or parallel.threads())
+        done = process.in_order(_deflate, batches, workers or process.threads())
         with closing(done):
             for (entry, part), block in chain.from_iterable(done):
                 if isinstance(part, CopiedMember):

@@ -20,7 +20,7 @@ from stoker.model.errors import (
     StokerError,
     UsageError,
 )
-from stoker.model.units import size
+from stoker.model.value import size
 from stoker.outside.folders import unwritable
 
 _MOST_MEMBERS = 1_000_000

@@ -18,7 +18,6 @@ import msgspec
 from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
-from stoker.model.distribution import read_version
 from stoker.model.errors import (
     ArtifactError,
     CommandError,
@@ -26,8 +25,8 @@ from stoker.model.errors import (
     UsageError,
     nearest,
 )
-from stoker.model.units import size
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.source import read_version
+from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside import process
 from stoker.outside.folders import unwritable
 from stoker.outside.web import AbsentError, UnreachableError, Web, opened

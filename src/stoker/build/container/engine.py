@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.machine.mounts import parse_mounts
+from stoker.machine.file_tree import parse_mounts
 from stoker.model.container import Engine, EngineKind, Host
 from stoker.model.errors import MissingError
 from stoker.model.value import UNDECODABLE

@@ -6,9 +6,9 @@ Independent of the index: ``fetch`` finds out whether it has a version.
 import re
 from collections.abc import Iterable
 
-from stoker.knowledge.toolchains import Kind, kinds
-from stoker.model.distribution import read_version
+from stoker.knowledge.packages import Kind, kinds
 from stoker.model.errors import UsageError, unknown
+from stoker.model.source import read_version
 from stoker.model.value import Value
 
 _PINNED = re.compile(r"(?P<name>[a-z0-9_.-]+)(==(?P<version>\d{1,9}(\.\d{1,9})*))?", re.ASCII)

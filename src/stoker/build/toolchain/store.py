@@ -9,7 +9,6 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from stoker.build.toolchain import held
 from stoker.build.toolchain.assemble import INFORMATION, assemble
 from stoker.build.toolchain.fetch import Say, fetch
 from stoker.build.toolchain.making import Making, making, sweep
@@ -18,9 +17,9 @@ from stoker.build.toolchain.request import ToolchainRequest
 from stoker.build.toolchain.stub import make_stub
 from stoker.build.toolchain.verify import verify_proof, verify_version
 from stoker.model.errors import StorageError, UsageError, unknown
-from stoker.outside import files
+from stoker.outside import files, locks
 
-root = held.root
+root = locks.toolchains_folder
 
 
 def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) -> Toolchain:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from stoker.knowledge.toolchains import Stub
+from stoker.knowledge.packages import Stub
 from stoker.outside import process
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

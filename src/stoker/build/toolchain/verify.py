@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from stoker.knowledge.toolchains import Proof, VersionCommand
+from stoker.knowledge.packages import Proof, VersionCommand
 from stoker.model.errors import CommandError
 from stoker.outside import process
 

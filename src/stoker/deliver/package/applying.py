@@ -15,7 +15,7 @@ from stoker.deliver.package.stripping import DEBUG_SUFFIX, find_tool, split
 from stoker.deliver.package.values import LibraryChange, Packaged, PackagePlan, Source
 from stoker.model.errors import UsageError
 from stoker.outside import files
-from stoker.outside.parallel import threads
+from stoker.outside.process import threads
 
 _MODE = 0o755
 _WORK = ".work"

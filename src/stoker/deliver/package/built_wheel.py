@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from stoker.artifact.engine import Wheel
 from stoker.artifact.wheel_facts import read_wheel
-from stoker.knowledge.sonames import bringer
+from stoker.knowledge.wheels import bringer
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.closure import Closure
 from stoker.deliver.package.search_places import FoundLibrary
-from stoker.knowledge.nvidia_packages import keeps_name
+from stoker.knowledge.wheels import keeps_name
 
 _TORCH_FOLDER = "torch/lib"
 

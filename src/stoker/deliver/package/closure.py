@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.providers import Provider, Providers
 from stoker.deliver.package.search_places import FoundLibrary, SearchPlaces
-from stoker.knowledge.nvidia_packages import opened_by
+from stoker.knowledge.wheels import opened_by
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.value import Value
 

@@ -4,7 +4,7 @@ import re
 
 from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.values import PackageRequest
-from stoker.knowledge.nvidia_packages import cuda_of
+from stoker.knowledge.wheels import cuda_of
 from stoker.model.errors import UsageError
 from stoker.model.value import Value
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from packaging.version import InvalidVersion
 
 from stoker.artifact.runs_on import oldest_manylinux
-from stoker.knowledge.manylinux import Policy, policies
+from stoker.knowledge.wheels import Policy, policies
 from stoker.model.artifact import LibraryFacts
-from stoker.model.distribution import read_version
 from stoker.model.errors import UsageError
+from stoker.model.source import read_version
 
 
 def new_version(version: str, label: str | None) -> str:

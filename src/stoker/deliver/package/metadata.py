@@ -7,8 +7,8 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from stoker.artifact.headers import Headers
-from stoker.model.distribution import read_requirement
-from stoker.model.units import whole_number
+from stoker.model.source import read_requirement
+from stoker.model.value import whole_number
 
 
 def edited_metadata(

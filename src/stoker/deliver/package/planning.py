@@ -22,7 +22,7 @@ from stoker.deliver.package.values import (
     PackagePlan,
     PackageRequest,
 )
-from stoker.knowledge.nvidia_packages import folders, known_cuda
+from stoker.knowledge.wheels import folders, known_cuda
 from stoker.model.errors import ArtifactError, UsageError
 
 

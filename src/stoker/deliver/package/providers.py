@@ -6,9 +6,7 @@ from fnmatch import fnmatchcase
 
 from stoker.deliver.package.built_wheel import BuiltWheel
 from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.knowledge.manylinux import is_system_library
-from stoker.knowledge.nvidia_packages import never_bundled
-from stoker.knowledge.sonames import bringer, is_of_driver
+from stoker.knowledge.wheels import bringer, is_of_driver, is_system_library, never_bundled
 
 
 class Provider(StrEnum):

@@ -12,10 +12,9 @@ from stoker.deliver.package.cuda import Cuda, known_cuda_of
 from stoker.deliver.package.metadata import required_name
 from stoker.deliver.package.providers import Provider, Providers
 from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.knowledge.nvidia_packages import Release, releases
-from stoker.knowledge.sonames import Bringer, bringer
-from stoker.model.distribution import read_requirement, read_version
+from stoker.knowledge.wheels import Bringer, Release, bringer, releases
 from stoker.model.errors import UsageError
+from stoker.model.source import read_requirement, read_version
 
 _TOOLKIT = "cuda-toolkit"
 _LINUX = 'platform_system == "Linux"'

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stoker.artifact.closure import installed_path, search_folders
 from stoker.deliver.package.providers import Provider
-from stoker.knowledge.nvidia_packages import torch_search_path
+from stoker.knowledge.wheels import torch_search_path
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
 

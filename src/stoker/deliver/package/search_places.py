@@ -11,7 +11,7 @@ from stoker.artifact.engine import open_wheel
 from stoker.artifact.folder_facts import read_file
 from stoker.artifact.wheel_facts import read_wheel
 from stoker.deliver.package.values import Source
-from stoker.knowledge.libraries import table
+from stoker.knowledge.packages import table
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value

@@ -14,8 +14,8 @@ from stoker.artifact.elf import Elf
 from stoker.artifact.reader import Reader, open_file
 from stoker.artifact.runs_on import needed_code
 from stoker.model.errors import ArtifactError
+from stoker.model.plan import GpuTarget
 from stoker.model.slim import LibrarySlim
-from stoker.model.variant import GpuTarget
 
 # It may carry an ABI suffix, as in libtorch_python.cpython-312-x86_64-linux-gnu.so.
 _LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")

@@ -15,11 +15,10 @@ from stoker.deliver.slim.in_place import Stamp, stamp_of
 from stoker.deliver.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.deliver.slim.selection import LICENCE, chooser, is_nvidia_library, target_words
 from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.plan import GpuTarget
 from stoker.model.slim import LibrarySlim, SlimRecord
-from stoker.model.units import size
-from stoker.model.value import UNDECODABLE, Value
-from stoker.model.variant import GpuTarget
-from stoker.outside.parallel import threads
+from stoker.model.value import UNDECODABLE, Value, size
+from stoker.outside.process import threads
 
 
 class SlimRequest(Value, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from stoker.artifact.reader import Reader
 from stoker.artifact.unpacked import LARGEST, check_codecs, packed_by_zstd, unpacked
 from stoker.deliver.slim.regions import DeviceRegion
 from stoker.model.artifact import Compression
-from stoker.outside.parallel import threads
+from stoker.outside.process import threads
 
 _MOST_MEMORY = 256 << 20  # bytes
 _COPIES = 2  # of a decompressed entry: the decoder makes one of its own

@@ -13,12 +13,11 @@ from packaging.utils import canonicalize_name
 from stoker.artifact.fatbin import FatbinEntry
 from stoker.artifact.runs_on import needed_code
 from stoker.deliver.slim.regions import Choose
-from stoker.knowledge.singletons import unhashed
-from stoker.knowledge.sonames import is_nvidias
+from stoker.knowledge.wheels import is_nvidias, unhashed
 from stoker.model.errors import UsageError
 from stoker.model.machine import Machine
+from stoker.model.plan import Backend, GpuTarget, Variant
 from stoker.model.slim import LibrarySlim
-from stoker.model.variant import Backend, GpuTarget, Variant
 from stoker.plan.grammar import label, parse
 
 LICENCE = "NVIDIA's licence forbids redistributing modified libraries"

@@ -24,11 +24,11 @@ from stoker.deliver.slim.cuts import (
     write_cuts,
 )
 from stoker.deliver.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
-from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
-from stoker.outside.parallel import threads
-from stoker.outside.temporary import folder_of_process
+from stoker.model.source import read_tags, read_version
+from stoker.outside.files import folder_of_process
+from stoker.outside.process import threads
 
 ASIDE = ".stoker-slim-"  # prefix of temporary folders
 

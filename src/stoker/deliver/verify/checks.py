@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stoker.deliver.verify import code, contents, linking
 from stoker.deliver.verify.tested import WheelUnderTest
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, Severity
 
 
 class Check(NamedTuple):

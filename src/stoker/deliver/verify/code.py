@@ -12,15 +12,14 @@ from stoker.deliver.verify.tested import (
     note,
     warning,
 )
-from stoker.knowledge.cpus import cpu_family
-from stoker.knowledge.instruction_sets import beyond, names_a_cpu
-from stoker.knowledge.nvidia_packages import cuda_of
+from stoker.knowledge.hardware import beyond, cpu_family, names_a_cpu
 from stoker.knowledge.projects import added, holds_foreign_code
+from stoker.knowledge.wheels import cuda_of
 from stoker.model.artifact import DeviceKind, LibraryFacts
-from stoker.model.finding import Finding
+from stoker.model.errors import Finding
+from stoker.model.plan import Backend, GpuTarget, Variant
 from stoker.model.slim import SLIM_MEMBER
-from stoker.model.units import size
-from stoker.model.variant import Backend, GpuTarget, Variant
+from stoker.model.value import size
 
 _LONGEST = 90  # of a function's name in a finding
 _CHECKED = (Backend.CPU, Backend.CUDA)

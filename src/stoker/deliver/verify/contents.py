@@ -9,14 +9,19 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion
 
 from stoker.deliver.verify.tested import WheelUnderTest, error, note, warning
-from stoker.knowledge.manylinux import Policy, excess, policies
-from stoker.knowledge.nvidia_packages import never_bundled
-from stoker.knowledge.singletons import is_of_glibc, is_openmp, unhashed
+from stoker.knowledge.wheels import (
+    Policy,
+    excess,
+    is_of_glibc,
+    is_openmp,
+    never_bundled,
+    policies,
+    unhashed,
+)
 from stoker.model.artifact import ElfKind
-from stoker.model.distribution import read_tag, read_version
-from stoker.model.finding import Finding
-from stoker.model.plan import PLAN_MEMBER
-from stoker.model.variant import Variant
+from stoker.model.errors import Finding
+from stoker.model.plan import PLAN_MEMBER, Variant
+from stoker.model.source import read_tag, read_version
 
 _WORLD_WRITABLE = 0o002
 _MANYLINUX = re.compile(r"(manylinux(?:_(\d+)_(\d+)|\d+))_(.+)")

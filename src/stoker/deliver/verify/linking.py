@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.artifact.closure import search_folders
 from stoker.deliver.verify.tested import WheelUnderTest, error, milder
-from stoker.knowledge.sonames import bringer
+from stoker.knowledge.wheels import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
-from stoker.model.finding import Finding
+from stoker.model.errors import Finding
 
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 _SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")

@@ -18,7 +18,7 @@ from stoker.artifact.engine import Wheel
 from stoker.artifact.reader import open_file
 from stoker.deliver.verify.symbols import LocalFunctions, read_local_functions
 from stoker.deliver.verify.tested import CodeSample, Use
-from stoker.knowledge.instruction_sets import InstructionSet, operand_pattern
+from stoker.knowledge.hardware import InstructionSet, operand_pattern
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.outside import process
 

@@ -10,13 +10,13 @@ from stoker.artifact.closure import installed_path
 from stoker.artifact.engine import Member
 from stoker.artifact.engine.record import Mismatch
 from stoker.deliver.package.metadata import required_name
-from stoker.knowledge.sonames import is_nvidias
+from stoker.knowledge.wheels import is_nvidias
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
-from stoker.model.distribution import read_tags
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, Severity
+from stoker.model.plan import GpuTarget, Variant
 from stoker.model.slim import SlimRecord
+from stoker.model.source import read_tags
 from stoker.model.value import Value
-from stoker.model.variant import GpuTarget, Variant
 
 _MOST_LINES = 8
 

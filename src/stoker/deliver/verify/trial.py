@@ -19,8 +19,7 @@ from stoker.artifact.closure import installed_path
 from stoker.deliver.verify import programs
 from stoker.deliver.verify.programs import Program
 from stoker.deliver.verify.tested import WheelUnderTest
-from stoker.model.errors import MissingError, UsageError
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, MissingError, Severity, UsageError
 from stoker.outside import process
 from stoker.outside.process import Argument, CommandResult
 

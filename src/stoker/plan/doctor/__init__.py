@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, Severity
 from stoker.model.plan import Plan
 from stoker.plan.doctor import compilers, libraries, resources, tools
 from stoker.plan.planning import PlannedBuild

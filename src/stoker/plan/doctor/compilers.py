@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.cuda import cuda_releases
+from stoker.knowledge.hardware import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
-from stoker.model.finding import Finding, error, ok, warning
+from stoker.model.errors import Finding, error, ok, warning
 from stoker.model.machine import CudaToolkit, Tool
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.plan import Backend, GpuTarget
 from stoker.plan.planning import PlannedBuild
 
 # The compiler, the toolkit, the page that explains how to install it, and its setup command.

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.features import FeatureRow, blas_libraries, features
-from stoker.knowledge.libraries import table
-from stoker.model.finding import Finding, Severity, error, ok, warning
+from stoker.knowledge.packages import table
+from stoker.knowledge.projects import FeatureRow, blas_libraries, features
+from stoker.model.errors import Finding, Severity, error, ok, warning
 from stoker.model.machine import Library
 from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind

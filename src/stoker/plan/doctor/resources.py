@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Iterator
 
-from stoker.model.finding import Finding, error, ok, warning
-from stoker.model.units import size
+from stoker.model.errors import Finding, error, ok, warning
+from stoker.model.value import size
 from stoker.plan.planning import PlannedBuild
 
 _GIB = 1024**3

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from stoker.model.finding import Finding, error, ok, warning
+from stoker.model.errors import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind
@@ -128,7 +128,7 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
     """Return the requirements that are not installed, without their markers."""
     from packaging.utils import canonicalize_name
 
-    from stoker.model.distribution import read_requirement
+    from stoker.model.source import read_requirement
 
     of_python = {
         "python_version": ".".join(python.version.split(".")[:2]),

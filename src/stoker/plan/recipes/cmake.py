@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.features import blas_libraries, features
-from stoker.model.plan import Command, Setting
+from stoker.knowledge.projects import blas_libraries, features
+from stoker.model.plan import Backend, Command, GpuTarget, Setting
 from stoker.model.source import FrontEnd
-from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.flags import compiler_flags
 from stoker.plan.subject import Subject, environment, option
 

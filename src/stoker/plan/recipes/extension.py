@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from stoker.knowledge.projects import projects
-from stoker.model.plan import Command, Setting
+from stoker.model.plan import Backend, BuildType, Command, Setting
 from stoker.model.source import ProjectKind
-from stoker.model.variant import Backend, BuildType
 from stoker.plan.flags import compiler_flags
 from stoker.plan.recipes.pytorch import cuda_settings
 from stoker.plan.subject import Subject, environment, recipe_origin

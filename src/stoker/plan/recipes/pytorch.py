@@ -6,11 +6,9 @@ too: a plan printed with --shell works without stoker.
 
 from collections.abc import Iterator
 
-from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.torch import forwarding
-from stoker.model.plan import Command, Setting
+from stoker.knowledge.projects import blas_libraries, features, forwarding
+from stoker.model.plan import Backend, BuildType, Command, Sanitizer, Setting
 from stoker.model.source import FrontEnd, ProjectKind
-from stoker.model.variant import Backend, BuildType, Sanitizer
 from stoker.plan.flags import compiler_flags
 from stoker.plan.grammar import label
 from stoker.plan.recipes.cmake import plain_cmake, wheel_command

@@ -12,7 +12,7 @@ import pytest
 from built_libraries import CUBIN, LZ4, entry, region
 from stoker.artifact import elf
 from stoker.deliver.slim.arch_list import kept_words
-from stoker.model.variant import GpuTarget
+from stoker.model.plan import GpuTarget
 
 MIB = 1 << 20
 LARGE = bytes(300 << 10)

@@ -6,8 +6,8 @@ from stoker.deliver.slim.cuts import SlimRequest, decode_record, encode_record, 
 from stoker.deliver.slim.selection import is_nvidia_distribution, is_nvidia_library
 from stoker.deliver.slim.wheel import new_version
 from stoker.model.errors import ArtifactError
+from stoker.model.plan import GpuTarget
 from stoker.model.slim import SlimRecord
-from stoker.model.variant import GpuTarget
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,216 @@
+"""Memory of this machine: physical, on macOS, and the limit and usage in force."""
+
+import os
+import platform
+import re
+from contextlib import ExitStack
+
+import msgspec
+
+from stoker.machine.cgroups import MemoryGroup, groups, parse_pressure
+from stoker.machine.file_tree import FileTree, Mount, OpenFile, content
+from stoker.model.errors import MissingError
+from stoker.model.machine import LimitKind, Memory, MemoryLimit, Pressure
+from stoker.model.value import Value, whole_number
+from stoker.outside import process
+
+# -- physical --------------------------------------------------------------------------------------
+# The machine's own memory and swap, from /proc/meminfo or, where there is none, its stand-ins.
+#
+# Control groups are read elsewhere.
+
+
+MEMINFO = "/proc/meminfo"
+LINE = re.compile(
+    r"^(MemTotal|MemAvailable|Mapped|Shmem|SwapTotal|SwapFree): +(\d+) kB$",
+    re.MULTILINE | re.ASCII,
+)
+
+
+class Physical(Value, frozen=True, kw_only=True):
+    total: int
+    available: int
+    swap_total: int = 0
+    swap_free: int = 0
+
+
+def parse_meminfo(text: str) -> Physical | None:
+    """Return the memory of the machine; ``None`` if either of the two required numbers is
+    missing. Mapped files, such as programs, do not count as available: they would be read again.
+    """
+    sizes = {name: (whole_number(digits) or 0) * 1024 for name, digits in LINE.findall(text)}
+    if "MemTotal" not in sizes or "MemAvailable" not in sizes:
+        return None
+    mapped = max(0, sizes.get("Mapped", 0) - sizes.get("Shmem", 0))
+    return Physical(
+        total=sizes["MemTotal"],
+        available=max(0, min(sizes["MemAvailable"], sizes["MemTotal"]) - mapped),
+        swap_total=sizes.get("SwapTotal", 0),
+        swap_free=sizes.get("SwapFree", 0),
+    )
+
+
+def ask_c_library() -> Physical:
+    """Return a coarser reading: reclaimable cache does not count as available, and swap is
+    unknown.
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * page
+    free_pages = "SC_AVPHYS_PAGES"  # not on macOS
+    free = os.sysconf(free_pages) * page if free_pages in os.sysconf_names else total
+    return Physical(total=total, available=free)
+
+
+# -- macos -----------------------------------------------------------------------------------------
+# Reads on macOS, from its own programs, what other modules read from /proc on Linux.
+
+
+_TIMEOUT_S = 5.0
+# The pages that macOS hands out without swapping anything out.
+FREE_PAGES = ("Pages free", "Pages inactive", "Pages speculative", "Pages purgeable")
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def macos_answer(*command: str) -> str:
+    """Return the output of a program; empty if it is missing or does not answer."""
+    try:
+        return process.run(command, timeout=_TIMEOUT_S).stdout.strip()
+    except MissingError:
+        return ""
+
+
+def macos_cpu_model() -> str:
+    return macos_answer("sysctl", "-n", "machdep.cpu.brand_string")
+
+
+def macos_physical() -> Physical | None:
+    return parse_memory(
+        macos_answer("sysctl", "-n", "hw.memsize"),
+        macos_answer("vm_stat"),
+        macos_answer("sysctl", "-n", "vm.swapusage"),
+    )
+
+
+def parse_memory(size: str, statistics: str, swap: str) -> Physical | None:
+    page = re.search(r"page size of (\d{1,9}) bytes", statistics, re.ASCII)
+    pages = re.findall(r"^(Pages \w+): +(\d{1,18})\.", statistics, re.MULTILINE | re.ASCII)
+    if not re.fullmatch(r"\d{1,18}", size, re.ASCII) or page is None:
+        return None
+    free = sum(int(count) for name, count in pages if name in FREE_PAGES) * int(page[1])
+    return Physical(
+        total=int(size),
+        available=min(free, int(size)),
+        swap_total=_swap("total", swap),
+        swap_free=_swap("free", swap),
+    )
+
+
+def _swap(name: str, text: str) -> int:
+    found = re.search(rf"{name} = (\d{{1,9}}(?:\.\d+)?)([KMGT])", text, re.ASCII)
+    return int(float(found[1]) * UNITS[found[2]]) if found else 0
+
+
+def parse_macos_mounts(text: str) -> tuple[Mount, ...]:
+    """Return the mounts from lines like ``/dev/disk3s1 on /System/Volumes/Data (apfs, local)``."""
+    lines = re.findall(r"^.+? on (/.*) \((\w+)", text, re.MULTILINE)
+    return tuple(
+        Mount(root="/", point=point, filesystem=filesystem, options=())
+        for point, filesystem in lines
+    )
+
+
+# -- meter -----------------------------------------------------------------------------------------
+# Memory now: how much of the limit that binds is used, read as often as one likes.
+#
+# Opened once; each reading is then a handful of ``pread`` calls. A limit that is changed, set or
+# lifted while the meter is open is seen by the next reading; that the process was moved to another
+# group is not: open a new meter. Decides nothing, and does not know what is being built.
+
+
+class Reading(Value, frozen=True, kw_only=True):
+    """A reading of the meter. ``free`` bytes are available before any limit is reached."""
+
+    limit: MemoryLimit
+    free: int
+    physical: Physical
+    pressure: Pressure | None
+
+
+class Meter:
+    """Reads memory usage repeatedly; close it or use it in a ``with`` block."""
+
+    def __init__(self, tree: FileTree | None = None):
+        self._tree = tree or FileTree()
+        self._closing = ExitStack()
+        self._meminfo = self._open(MEMINFO)
+        self._pressure = self._open("/proc/pressure/memory")
+        # The outermost first: of equal limits it has more users, so it is reached first.
+        outward = groups(self._tree, "memory")
+        self._groups = [MemoryGroup(group, self._open) for group in reversed(outward)]
+
+    def reading(self) -> Reading:
+        physical = self._read_physical()
+        machine = MemoryLimit(
+            kind=LimitKind.PHYSICAL,
+            where=MEMINFO,
+            limit=physical.total,
+            used=physical.total - physical.available,
+        )
+        limits = [machine, *(group.read(machine) for group in self._groups)]
+        binding = min(range(len(limits)), key=lambda index: limits[index].limit)
+        return Reading(
+            limit=msgspec.structs.replace(limits[binding], kills_group=self._kills_group(binding)),
+            free=min(limit.free for limit in limits),
+            physical=physical,
+            pressure=self._read_pressure(binding),
+        )
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def __enter__(self) -> "Meter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, name: str) -> OpenFile | None:
+        file = self._tree.open(name)
+        if file is not None:
+            self._closing.callback(file.close)
+        return file
+
+    def _read_physical(self) -> Physical:
+        if platform.system() == "Darwin":
+            return macos_physical() or ask_c_library()
+        physical = parse_meminfo(content(self._meminfo))
+        if physical is None:
+            self._tree.note(f"{MEMINFO} does not say how much memory is available")
+        return physical or ask_c_library()
+
+    def _kills_group(self, binding: int) -> bool:
+        """Return whether the kernel kills a group as a whole: the group or a parent is configured
+        so.
+        """
+        return any(group.dies_as_one for group in self._groups[max(0, binding - 1) :])
+
+    def _read_pressure(self, binding: int) -> Pressure | None:
+        """Return the pressure of the binding group; version 1 has none, so then the whole
+        machine's.
+        """
+        own = self._groups[binding - 1].pressure() if binding else None
+        return own or parse_pressure(content(self._pressure))
+
+
+def read_memory(tree: FileTree) -> Memory:
+    """Read the meter once."""
+    with Meter(tree) as meter:
+        reading = meter.reading()
+    return Memory(
+        total=reading.physical.total,
+        available=reading.free,
+        swap_total=reading.physical.swap_total,
+        swap_free=reading.physical.swap_free,
+        limit=reading.limit,
+        pressure=reading.pressure,
+    )
