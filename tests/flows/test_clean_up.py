@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from conftest import Stoker
-from stoker.build import run_folder, work
+from stoker.build import work
 from stoker.build.acquire import store as sources
 from stoker.govern.history import History
 from stoker.model.value import second_count
+from stoker.plan import records
 
 DAY = 86_400
 
@@ -88,8 +89,8 @@ def test_asks_on_a_terminal(tree: Path, answer: str, gone: bool) -> None:
 
 def test_gc_takes_what_is_old(stoker: Stoker, tree: Path) -> None:
     old, new = built(tree, "old", days=31), built(tree, "new", days=29)
-    (run_folder.root() / "20200101-cpu-1").mkdir(parents=True)
-    os.utime(run_folder.root() / "20200101-cpu-1", (0, 0))
+    (records.runs_folder() / "20200101-cpu-1").mkdir(parents=True)
+    os.utime(records.runs_folder() / "20200101-cpu-1", (0, 0))
     (sources.root() / "pkg-1/unpacked").mkdir(parents=True)
     done = stoker("gc", "--yes", "--json")
     assert done.returncode == 0

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.build import memory_tree, run_folder, work
+from stoker.build import memory_tree, work
 from stoker.build.acquire import store as sources
 from stoker.build.container import packages as containers
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.outside import files, folders, locks
+from stoker.plan import records
 
 # Where each kind is, and the lock of each folder there.
 _PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
     Kind.BUILDS: (folders.builds, work.lock_of),
-    Kind.RUNS: (run_folder.root, lambda path: path / run_folder.LOCK),
+    Kind.RUNS: (records.runs_folder, lambda path: path / records.RUN_LOCK),
     Kind.SOURCES: (sources.root, sources.lock_of),
     Kind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
     Kind.CONTAINERS: (containers.root, containers.lock_of),

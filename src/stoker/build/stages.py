@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.build.run_folder import RunFolder
 from stoker.build.work import Work
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.errors import CommandError, StokerError, Terminated
 from stoker.outside.folders import unwritable
+from stoker.plan.records import RunFolder
 
 Tell = Callable[[StageResult], None]
 Echo = Callable[[bytes], None]

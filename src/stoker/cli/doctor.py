@@ -22,10 +22,10 @@ def command(as_json: bool, **options: Any) -> int:
 
     The exit status is 0 if the build can run, and 1 if it cannot.
     """
-    from stoker.flows.planning import doctor
     from stoker.outside.terminal import print_json, show
     from stoker.plan.doctor import can_run
-    from stoker.report.plan import doctor_page
+    from stoker.plan.shown import doctor_page
+    from stoker.plan.survey import doctor
 
     planned, findings = doctor(read_request(options))
     runs = can_run(findings)

@@ -21,9 +21,9 @@ def command(pattern: str, source: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from stoker.flows.catalogue import options
     from stoker.outside.terminal import print_json, show
-    from stoker.report.options import options_page
+    from stoker.plan.shown import options_page
+    from stoker.plan.survey import options
 
     try:
         tree, found = options(Path(source), pattern)

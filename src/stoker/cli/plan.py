@@ -54,11 +54,11 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
     """
-    from stoker.flows.planning import plan
     from stoker.outside.terminal import print_json, show
+    from stoker.plan import shown as report
     from stoker.plan.caching import without_secrets_in
-    from stoker.plan.record import compare, plan_json
-    from stoker.report import plan as report
+    from stoker.plan.records import compare, plan_json
+    from stoker.plan.survey import plan
 
     form = _only(forms)
     planned = plan(read_request(options))

@@ -18,9 +18,9 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
     stoker variants h100 avx512
     stoker variants "NVIDIA GeForce RTX 3090"
     """
-    from stoker.flows.catalogue import catalogue, explain
     from stoker.outside.terminal import print_json, show
-    from stoker.report.variants import catalogue_page, explained_page
+    from stoker.plan.shown import catalogue_page, explained_page
+    from stoker.plan.survey import catalogue, explain
 
     if words:
         explained = explain(" ".join(words))

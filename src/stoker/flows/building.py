@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from stoker import __version__
 from stoker.build.acquire.store import acquired
-from stoker.build.run_folder import RunFolder, run_name
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.deliver.package.identity import new_version
@@ -19,7 +18,6 @@ from stoker.flows.cached import run_cache
 from stoker.flows.diagnosing import excerpt
 from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
-from stoker.flows.planning import estimated, survey
 from stoker.flows.repeating import Recorded
 from stoker.flows.simulating import find_trace
 from stoker.flows.staging import Staging
@@ -37,8 +35,9 @@ from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.files import folder_problem
 from stoker.plan.planning import make_plan
-from stoker.plan.record import plan_json, without_secrets
+from stoker.plan.records import RunFolder, plan_json, run_name, without_secrets
 from stoker.plan.subject import Subject
+from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
 

@@ -22,11 +22,9 @@ from stoker.build.container.engine import find_engine, read_host
 from stoker.build.container.index import Index, read_index
 from stoker.build.container.inside import PROBE, choose_python, read_pythons
 from stoker.build.container.packages import ENTER, own_package, pip_command, requirements_for
-from stoker.build.run_folder import RECORD
 from stoker.flows.building import Built, check_writable
 from stoker.flows.finishing import handed_over
 from stoker.flows.governed import Show
-from stoker.flows.planning import survey
 from stoker.govern.broadcast import Broadcast
 from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
 from stoker.knowledge.projects import builder_image
@@ -44,7 +42,9 @@ from stoker.model.events import AnyEvent
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
 from stoker.outside.files import folder_made_whole, read_json, remove_whole, write_whole
+from stoker.plan.records import RECORD
 from stoker.plan.subject import Subject
+from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file
 

@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 from msgspec.structs import replace
 
-from stoker.build.run_folder import RECORD
 from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.parameters import parameters
 from stoker.diagnose.sieve import read_log
@@ -24,6 +23,7 @@ from stoker.model.runs import Run, RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import Value
 from stoker.outside.files import read_json
+from stoker.plan.records import RECORD
 
 _LAST_LINES = 15  # of a log without an error
 _HINTS = ("give a log file, - for standard input, a run folder, or a run of `stoker history`",)

@@ -6,7 +6,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.build.acquire.naming import Named, parse
-from stoker.flows.planning import plan
 from stoker.govern.history import History
 from stoker.knowledge.export_targets import (
     BuilderSize,
@@ -26,6 +25,7 @@ from stoker.model.value import Value
 from stoker.outside.files import write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name
+from stoker.plan.survey import plan
 from stoker.plan.workers import allowed_networks, worker_size
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file, variant_names

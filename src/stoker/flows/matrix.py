@@ -19,7 +19,6 @@ from stoker.deliver.package.identity import new_version
 from stoker.flows.building import Built, Watcher, build, check_writable
 from stoker.flows.governed import RunOptions
 from stoker.flows.matrix_slims import Slim, earlier_seconds, plan_slim, slim_one
-from stoker.flows.planning import chosen_variant, estimated, survey
 from stoker.govern.trace import read_trace
 from stoker.machine.system import read_machine
 from stoker.model.build import BuildRequest, Isolation, StageEnd
@@ -48,6 +47,7 @@ from stoker.plan.matrix import (
     names_of_one_variant,
 )
 from stoker.plan.planning import make_plan
+from stoker.plan.survey import chosen_variant, estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import SettingsFile, find_file, read_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options

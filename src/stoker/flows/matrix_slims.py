@@ -15,7 +15,6 @@ from stoker.deliver.package.built_wheel import torch_cuda
 from stoker.deliver.slim.cuts import SlimRequest
 from stoker.deliver.slim.wheel import original_label
 from stoker.flows.installing import installer_for, read_host, target_python
-from stoker.flows.planning import chosen_variant
 from stoker.flows.slimming import OutputOptions, SlimTarget, slim
 from stoker.flows.verifying import verify
 from stoker.knowledge.projects import estimates
@@ -39,6 +38,7 @@ from stoker.plan.matrix import (
     slim_sharing,
 )
 from stoker.plan.subject import target_platform
+from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
 
 _EXAMPLE = 'for example: wheel = "torch==2.9.1", or the path of a wheel'

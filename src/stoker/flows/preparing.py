@@ -16,7 +16,7 @@ from stoker.model.errors import Finding, MissingError, Severity
 from stoker.model.plan import Plan
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.plan.doctor import examine
-from stoker.plan.doctor.tools import requirements_missing, unmet_requirements
+from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.subject import Subject
 
 # Errors of doctor that do not prevent a build: the governor handles low memory, a full disk is

@@ -5,13 +5,12 @@ from pathlib import Path
 import msgspec
 
 from stoker.artifact.engine import open_wheel
-from stoker.build.run_folder import RECORD
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import UsageError, unreadable
 from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
-from stoker.plan.record import as_recorded, compare, lasting_json
+from stoker.plan.records import RECORD, as_recorded, compare, lasting_json
 from stoker.plan.subject import Subject
 
 _HINT = "name a wheel that stoker built, or a run folder or its record.json"

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from stoker import __version__
-from stoker.build import run_folder
 from stoker.flows.inspecting import inspect
 from stoker.govern.analysis import Recorded, analyse, records
 from stoker.govern.comparison import compare
@@ -32,6 +31,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
+from stoker.plan.records import RECORD, runs_folder
 from stoker.settings.toml import Prices, find_file, read_file
 from stoker.source.ninja import Edge, read_edges
 
@@ -166,11 +166,11 @@ def _dependencies(run: Run, attempts: Sequence[Attempt]) -> Dependencies:
 def _record(run: Run) -> tuple[Path, BuildRecord | None]:
     """Return the run folder of a build, and its record where there is one that can be read."""
     name = run_folder_of(run.command)
-    folder = run_folder.root() / (name or "")
+    folder = runs_folder() / (name or "")
     if name is None:
         return folder, None
     try:
-        content = (folder / run_folder.RECORD).read_bytes()
+        content = (folder / RECORD).read_bytes()
         return folder, msgspec.json.decode(content, type=BuildRecord)
     except (OSError, *UNDECODABLE):
         return folder, None

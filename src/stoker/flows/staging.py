@@ -39,7 +39,7 @@ from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
-from stoker.plan.record import lasting_json
+from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_reply
 from stoker.source.ninja import read_edges

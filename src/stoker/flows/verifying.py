@@ -16,12 +16,12 @@ from stoker.deliver.verify.tested import (
     WheelUnderTest,
 )
 from stoker.flows.inspecting import inspect
-from stoker.flows.planning import named_variant
 from stoker.model.errors import ArtifactError, Finding, UsageError
 from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.grammar import name, parse
+from stoker.plan.survey import named_variant
 
 
 class _Recorded(Value, frozen=True, kw_only=True):

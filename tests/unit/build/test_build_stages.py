@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.build.run_folder import RunFolder
 from stoker.build.stages import StageError, StageLog, Stages
 from stoker.build.work import Work
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.errors import CommandError, ExitStatus, MissingError, StokerError
+from stoker.plan.records import RunFolder
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from stoker.build.inputs import digest, file_digest, file_lines, tree_state
-from stoker.build.run_folder import RunFolder
-from stoker.build.run_folder import root as run_root
 from stoker.build.work import Work, work_folder
 from stoker.model.build import BuildStage
 from stoker.outside.folders import builds as work_root
 from stoker.outside.folders import work_folders
+from stoker.plan.records import RunFolder
+from stoker.plan.records import runs_folder as run_root
 
 
 def test_a_stage_is_done_until_an_input_changes(tmp_path: Path) -> None:

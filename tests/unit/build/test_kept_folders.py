@@ -11,11 +11,11 @@ from stoker.build import kept as kept_module
 from stoker.build import memory_tree, work
 from stoker.build.acquire import store as sources
 from stoker.build.kept import kept, kept_of, remove
-from stoker.build.run_folder import RunFolder
 from stoker.build.toolchain import store as toolchains
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files, folders, locks
+from stoker.plan.records import RunFolder
 from stoker.plan.storage import choose
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from governed_steps import run_summary
-from stoker.build.run_folder import RunFolder, fullest_build, run_name
 from stoker.model.build import BuildRecord, BuildRequest
+from stoker.plan.records import RunFolder, fullest_build, run_name
 from subjects import plan
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stoker.model.errors import Severity, StokerError, UsageError
 from stoker.model.plan import OriginKind, Place
 from stoker.model.source import FrontEnd, SourceTree
-from stoker.plan.defines import define
+from stoker.plan.planning import define
 from subjects import (
     COMMAND_LINE,
     cmake_of,

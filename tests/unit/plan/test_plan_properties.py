@@ -10,9 +10,9 @@ from stoker.model.errors import StokerError
 from stoker.model.plan import Plan, Variant
 from stoker.plan.doctor import can_run, examine
 from stoker.plan.grammar import name
-from stoker.plan.record import plan_json
+from stoker.plan.records import plan_json
+from stoker.plan.shown import dotenv_lines, shell_lines
 from stoker.plan.subject import Subject
-from stoker.report.plan import dotenv_lines, shell_lines
 from subjects import (
     COMMAND_LINE,
     GIB,

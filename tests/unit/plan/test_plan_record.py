@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from stoker.model.plan import Command, Origin, OriginKind, Place, Setting
-from stoker.plan.record import as_recorded, lasting_json, plan_json
+from stoker.plan.records import as_recorded, lasting_json, plan_json
 from subjects import GIB, changed, cmake_tree, linux, memory, plan_of, pytorch_tree, subject
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Quantity, Setting
 from stoker.model.source import SourceTree
 from stoker.plan.planning import make_plan, merge
-from stoker.plan.record import Difference, compare
+from stoker.plan.records import Difference, compare
 from subjects import (
     GIB,
     arm_linux,

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.model.errors import UsageError
 from stoker.model.plan import Feature, Origin, OriginKind, Platform, Variant
-from stoker.plan.wanted import wanted_variant
+from stoker.plan.subject import wanted_variant
 from subjects import COMMAND_LINE, linux
 
 FILE = Origin(kind=OriginKind.FILE, where="stoker.toml:3")

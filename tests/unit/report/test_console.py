@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stoker.model.errors import Finding, Severity
 from stoker.outside.terminal import Indented, Listing, finding_lines, show, whole
-from stoker.report.plan import plan_page
+from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree
 
 Printed = Callable[[RenderableType, int | None], list[str]]

@@ -11,8 +11,8 @@ from rich.console import Console, RenderableType
 from stoker.model.plan import Plan, Quantity
 from stoker.model.source import SourceTree
 from stoker.outside.terminal import show
-from stoker.plan.record import compare, plan_json
-from stoker.report.plan import differences_page, plan_page
+from stoker.plan.records import compare, plan_json
+from stoker.plan.shown import differences_page, plan_page
 from subjects import (
     changed,
     cmake_of,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
 from stoker.outside import process
-from stoker.report.plan import dotenv_lines, shell_lines
+from stoker.plan.shown import dotenv_lines, shell_lines
 from subjects import changed, environment_of, extension_tree, plan, pytorch_tree
 
 SHELLS = ["sh", "bash"]

@@ -1,4 +1,4 @@
-"""Renders a plan as a page, a shell script or a .env file, and the findings of doctor."""
+"""How plans, variants and options are shown."""
 
 import shlex
 
@@ -8,10 +8,15 @@ from rich.text import Text
 from stoker.model.caching import Chain
 from stoker.model.errors import Finding, Severity
 from stoker.model.plan import Plan, Setting
+from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Indented, Listing, finding_lines, whole
 from stoker.plan.caching import without_secrets_in
-from stoker.plan.record import Difference
+from stoker.plan.records import Difference
+from stoker.plan.survey import Catalogue, Explained
+
+# -- plan ------------------------------------------------------------------------------------------
+# Renders a plan as a page, a shell script or a .env file, and the findings of doctor.
 
 
 def shell_lines(plan: Plan) -> str:
@@ -150,3 +155,106 @@ def verdict(findings: tuple[Finding, ...]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number > 1 else ''}" if number else ""
+
+
+# -- variants --------------------------------------------------------------------------------------
+# The words of variants as tables; one variant explained.
+
+
+def catalogue_page(catalogue: Catalogue) -> RenderableType:
+    parts: list[RenderableType] = []
+    if catalogue.named:
+        parts += [_named(catalogue), Text()]
+    parts += [_gpus(catalogue), Text(), _cpus(catalogue), Text(), _features(catalogue), Text()]
+    parts.append(_words("BLAS", catalogue.blas))
+    parts.append(_words("Platforms", catalogue.platforms))
+    parts.append(_words("Build types", ("debug", "relwithdebinfo", "minsizerel")))
+    parts.append(_words("Sanitizers", ("asan", "ubsan", "tsan")))
+    parts.append(Text("\nJoin words by dashes: cu130-sm90-avx512, cpu-avx2, cu128-sm80+sm90+ptx."))
+    parts.append(Text("`stoker variants WORDS` explains one."))
+    return Group(*parts)
+
+
+def _named(catalogue: Catalogue) -> Listing:
+    table = Listing("name", "variant", "where", "", title="Named in stoker.toml")
+    for entry in catalogue.named:
+        table.add(entry.name, entry.variant, entry.where, entry.description)
+    return table
+
+
+def _gpus(catalogue: Catalogue) -> Listing:
+    table = Listing("word", "made by CUDA", "GPUs", title="GPU targets")
+    for entry in catalogue.gpus:
+        makers = f"{entry.cuda[0]} to {entry.cuda[-1]}" if entry.cuda else entry.backend.value
+        table.add(entry.word, makers, ", ".join(entry.names))
+    return table
+
+
+def _cpus(catalogue: Catalogue) -> Listing:
+    title = "CPU levels (and microarchitectures such as zen4, neoverse_v2)"
+    table = Listing("word", "runs on", title=title)
+    for word, serves in catalogue.cpus.items():
+        table.add(word, serves)
+    return table
+
+
+def _features(catalogue: Catalogue) -> Listing:
+    table = Listing("word", "", title="Features (no in front switches one off: nonccl)")
+    for word, text in catalogue.features.items():
+        table.add(word, text)
+    return table
+
+
+def _words(title: str, words: tuple[str, ...]) -> Indented:
+    return Indented(" ".join(words), len(title) + 2, Text(f"{title}:", style="bold"))
+
+
+def explained_page(explained: Explained) -> RenderableType:
+    parts: list[RenderableType] = [
+        Text.assemble((explained.name, "bold"), f"  wheel label +{explained.label}")
+    ]
+    if explained.gpus:
+        table = Listing("architecture", "runs by", "GPUs")
+        for served in explained.gpus:
+            table.add(served.arch, served.by, ", ".join(served.names) or "-")
+        parts.append(table)
+    if explained.cpu_needs:
+        parts.append(Text(f"CPU must have: {' '.join(explained.cpu_needs)}"))
+    if explained.cpu_dispatch:
+        parts.append(Text(f"PyTorch's run-time kernels of that level: {explained.cpu_dispatch}"))
+    return Group(*parts)
+
+
+# -- options ---------------------------------------------------------------------------------------
+# Renders the options of a tree: default, condition, help, and where each is declared.
+
+
+def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> RenderableType:
+    lines: list[RenderableType] = []
+    for item in listed:
+        lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
+    noun = "option" if len(listed) == 1 else "options"
+    lines.append(Text(f"{len(listed)} {noun} of {tree.name} {tree.version or ''}".strip()))
+    for note in tree.notes:
+        lines.append(Text(f"note: {note}", style="yellow"))
+    return Group(*lines)
+
+
+def _lines(item: ListedOption, *, pytorch: bool) -> list[RenderableType]:
+    option = item.option
+    head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
+    head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
+    lines: list[RenderableType] = [head]
+    if option.help:
+        lines.append(Indented(option.help, 4))
+    if option.condition:
+        lines.append(_note(f"if {option.condition}, else {option.otherwise}", "cyan"))
+    if option.within:
+        lines.append(_note(f"declared where {option.within}", "cyan"))
+    if pytorch and item.variable is None:
+        lines.append(_note("not passed on by the front end: set it with cmake -D", "yellow"))
+    return lines
+
+
+def _note(text: str, style: str) -> Indented:
+    return Indented(Text(text, style=style), 4)
