@@ -23,10 +23,10 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "environment.json"
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
-from stoker.deliver.slim.cuts import SlimRequest  # noqa: E402
 from stoker.flows.installing import may_hold_code, slim_wheel  # noqa: E402
-from stoker.flows.slimming import gpu_targets  # noqa: E402
 from stoker.model.value import size as in_words  # noqa: E402
+from stoker.wheel.slim.cuts import SlimRequest  # noqa: E402
+from stoker.wheel.slim.slimming import gpu_targets  # noqa: E402
 
 TORCH, PYTHON = "torch==2.9.1", "3.12"
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)] + ["manylinux2014_x86_64"]

@@ -26,10 +26,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from stoker.artifact.elf import Elf
-from stoker.artifact.library import device_regions
-from stoker.artifact.reader import open_file
 from stoker.model.artifact import DeviceKind
+from stoker.wheel.elf import Elf
+from stoker.wheel.library import device_regions
+from stoker.wheel.reader import open_file
 
 STOKER = [sys.executable, "-m", "stoker"]
 RUNS = 5

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from stoker.artifact.engine import Content, Edit, Wheel, open_wheel, rewrite
 from stoker.machine.system import read_machine
 from stoker.model.value import size as in_words
+from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, rewrite
 
 TORCH = "torch==2.13.0"
 RESULTS = Path(__file__).parent / "results" / "wheel_engine.json"

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stoker.artifact.reader import Reader
 from stoker.outside import process
+from stoker.wheel.reader import Reader
 
 Need = Callable[[str], str]
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from stoker.deliver.package.built_wheel import BuiltWheel
-from stoker.deliver.package.search_places import SearchPlace, SearchPlaces
-from stoker.deliver.package.values import Source
 from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
+from stoker.wheel.package.built_wheel import BuiltWheel, Source
+from stoker.wheel.package.search import SearchPlace, SearchPlaces
 
 MACHINE = "x86_64"
 

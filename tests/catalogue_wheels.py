@@ -13,8 +13,8 @@ from stoker.model.artifact import CxxAbi
 from stoker.model.plan import PLAN_MEMBER, Backend
 from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
 from stoker.model.selection import Host, HostGpu
-from stoker.model.slim import SLIM_MEMBER, SlimRecord
 from stoker.plan.grammar import label, parse
+from stoker.wheel.slim.selection import SLIM_MEMBER, SlimRecord
 from wheel_files import record
 
 MACHINE = platform.machine()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from built_libraries import Need, build, build_cuda
-from stoker.artifact.engine import pack
+from stoker.wheel.engine import pack
 from wheel_files import digest, unpacked, zipped
 
 MACHINE = platform.machine()

@@ -21,25 +21,14 @@ from rich.console import Console, RenderableType
 
 import wheel_files
 from built_libraries import BytesReader
-from stoker.artifact import relocations, wrappers
-from stoker.artifact.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
-from stoker.artifact.elf_edit import ElfEdit, make_patch
-from stoker.artifact.engine.edit import Edit
-from stoker.artifact.engine.packing import rewrite
-from stoker.artifact.engine.wheel import open_wheel
-from stoker.artifact.fatbin import read_regions
-from stoker.artifact.library import device_regions, read_library
 from stoker.artifact.linkage import linkage_of
-from stoker.artifact.unpacked import unpacked
 from stoker.build.acquire import naming
 from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.index import parse_page
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
-from stoker.deliver.verify.symbols import read_local_functions
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
-from stoker.flows.inspecting import inspect
 from stoker.govern import protocol
 from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.command_line import step_of
@@ -58,7 +47,6 @@ from stoker.model.selection import Host, HostGpu
 from stoker.model.value import byte_count, second_count
 from stoker.plan import grammar
 from stoker.report import diagnosis as diagnosis_report
-from stoker.report import inspect as inspect_report
 from stoker.report.catalogue import people_page
 from stoker.report.page import report_page
 from stoker.report.perfetto import perfetto_trace
@@ -69,6 +57,17 @@ from stoker.source.build_graph import Owners, Steps, find_impact, make_build_gra
 from stoker.source.cmake_reply import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
+from stoker.wheel import elf_edit
+from stoker.wheel import inspecting as inspect_report
+from stoker.wheel.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
+from stoker.wheel.elf_edit import ElfEdit, make_patch
+from stoker.wheel.engine.archive import open_wheel
+from stoker.wheel.engine.edit import Edit
+from stoker.wheel.engine.writer import rewrite
+from stoker.wheel.fatbin import read_regions, read_wrappers, unpacked
+from stoker.wheel.inspecting import inspect
+from stoker.wheel.library import device_regions, read_library
+from stoker.wheel.verify.sampling import read_local_functions
 
 REFUSED = (StokerError, protocol.ProtocolError)
 Target = Callable[[bytes, Path], None]
@@ -109,15 +108,15 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
     msgspec.json.encode(facts)
     file = Elf(BytesReader(data))
     everywhere = range(1 << 64)
-    for _ in relocations.read_pointers(file, everywhere):
+    for _ in elf_edit.read_pointers(file, everywhere):
         pass
     for kind in (SYMBOL_TABLE, DYNAMIC_SYMBOLS):
-        for _ in relocations.read_symbols(file, kind, everywhere):
+        for _ in elf_edit.read_symbols(file, kind, everywhere):
             pass
     read_local_functions(file)
     with suppress(StokerError):
         linkage_of(file)
-    wrappers.read_wrappers(file)
+    read_wrappers(file)
     edit = ElfEdit(rpath="$ORIGIN/../lib", needed={"libc.so.6": "libd.so.7"}, soname="x.so")
     make_patch(file, edit)
 
@@ -129,7 +128,7 @@ def fatbin(data: bytes, folder: Path) -> None:
         regions = [region for _, region in device_regions(Elf(reader))]
         path = folder / "lib.so"
         path.write_bytes(data)
-        _shown(inspect_report.page(inspect(str(path))))
+        _shown(inspect_report.inspection_page(inspect(str(path))))
     else:
         name = ".cask_resource" if data.startswith(b"cask") else ".nv_fatbin"
         regions = list(read_regions(reader, name, 0, len(data)))
@@ -145,7 +144,7 @@ def wheel(data: bytes, folder: Path) -> None:
     facts = inspect(str(path))
     msgspec.json.encode(facts)
     if len(data) % 8 == 0:  # rendering a page takes longer than everything else
-        _shown(inspect_report.page(facts))
+        _shown(inspect_report.inspection_page(facts))
     (folder / "out").mkdir()
     with open_wheel(path) as opened:
         list(opened.mismatches())

@@ -12,14 +12,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from built_libraries import CUBIN, Need, entry, region
-from stoker.artifact import elf
-from stoker.artifact.elf import Elf
-from stoker.artifact.library import device_regions
-from stoker.artifact.reader import open_file
-from stoker.artifact.wrappers import read_wrappers
-from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_library
-from stoker.deliver.slim.regions import Choose
 from stoker.outside import process
+from stoker.wheel import elf
+from stoker.wheel.elf import Elf
+from stoker.wheel.fatbin import read_wrappers
+from stoker.wheel.library import device_regions
+from stoker.wheel.reader import open_file
+from stoker.wheel.slim import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.wheel.slim.regions import Choose
 
 LARGE = 200 << 10  # several pages of the largest size
 

@@ -19,9 +19,9 @@ from held_locks import held_elsewhere
 from slim_libraries import build_library, cubins
 from slim_wheels import ARCHS, CUDA, MACHINE, make_wheel
 from small_disks import small_disk
-from stoker.artifact.engine import open_wheel
 from stoker.cli.matrix import command
 from stoker.model.errors import StokerError
+from stoker.wheel.engine import open_wheel
 from wheel_files import unpacked
 
 COMMAND = Path(sys.executable).with_name("stoker")

@@ -20,7 +20,6 @@ from slim_wheels import (
     slim_json,
     venv_with,
 )
-from stoker.artifact.engine import open_wheel
 from stoker.model.errors import (
     ArtifactError,
     ExitStatus,
@@ -28,6 +27,7 @@ from stoker.model.errors import (
     StorageError,
     UsageError,
 )
+from stoker.wheel.engine import open_wheel
 from wheel_files import unpacked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")

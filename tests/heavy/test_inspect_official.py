@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.artifact.elf import Elf
-from stoker.artifact.fatbin import LINKED, FatbinEntry
-from stoker.artifact.library import device_regions
-from stoker.artifact.reader import open_file
 from stoker.outside import process
+from stoker.wheel.elf import Elf
+from stoker.wheel.fatbin import LINKED, FatbinEntry
+from stoker.wheel.library import device_regions
+from stoker.wheel.reader import open_file
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(3000)]
 

@@ -11,13 +11,13 @@ import pytest
 
 from built_libraries import build
 from conftest import PROJECTS, Stoker, missing
-from stoker.artifact.elf import STRING_TABLE, Elf
-from stoker.artifact.elf_edit import ElfEdit, Patch, make_patch
-from stoker.artifact.engine import Content, Edit, Wheel, open_wheel, pack, rewrite
-from stoker.artifact.reader import open_file
-from stoker.artifact.wheel_facts import read_wheel
-from stoker.deliver.package.metadata import edited_metadata
 from stoker.model.artifact import LibraryFacts
+from stoker.wheel.elf import STRING_TABLE, Elf
+from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
+from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, pack, rewrite
+from stoker.wheel.facts import read_wheel
+from stoker.wheel.metadata import edited_metadata
+from stoker.wheel.reader import open_file
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(1200)]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from stoker.artifact.library import read_library
-from stoker.artifact.reader import open_file
 from stoker.cli.slim import command as slim
 from stoker.cli.verify import command as verify
 from stoker.outside import process
+from stoker.wheel.library import read_library
+from stoker.wheel.reader import open_file
 from wheel_files import unpacked
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(3600)]

@@ -10,7 +10,7 @@ import pytest
 from zlib_ng import zlib_ng
 
 from conftest import missing
-from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from wheel_files import DIST_INFO, NAME, digest, make_wheel, members, record, sparse_zip
 
 pytestmark = pytest.mark.heavy

@@ -18,13 +18,12 @@ from rich.console import Console
 import wheel_files
 from built_libraries import BytesReader
 from fuzz_targets import REFUSED, TARGETS, Member, described
-from stoker.artifact.elf import DYNAMIC_SYMBOLS, Elf
-from stoker.artifact.relocations import read_pointers, read_symbols
 from stoker.build.acquire.archive import unpack
-from stoker.deliver.verify.symbols import read_local_functions
-from stoker.flows.inspecting import inspect
 from stoker.model.errors import ArtifactError
-from stoker.report.inspect import page
+from stoker.wheel.elf import DYNAMIC_SYMBOLS, Elf
+from stoker.wheel.elf_edit import read_pointers, read_symbols
+from stoker.wheel.inspecting import inspect, inspection_page
+from stoker.wheel.verify.sampling import read_local_functions
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -79,7 +78,7 @@ def wheel(folder: Path, **libraries: bytes) -> Path:
 
 def shown(path: Path) -> None:
     with suppress(*REFUSED):
-        Console(file=io.StringIO(), width=200).print(page(inspect(str(path))))
+        Console(file=io.StringIO(), width=200).print(inspection_page(inspect(str(path))))
 
 
 def test_a_library_with_thousands_of_needed_names_and_search_folders(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoker.artifact import elf
-from stoker.artifact.elf import Elf, Section
-from stoker.artifact.reader import open_file
-from stoker.artifact.table import Table
 from stoker.knowledge.compilers import symbols_of_linkers
 from stoker.model.value import Value
+from stoker.wheel import elf
+from stoker.wheel.elf import Elf, Section, Table
+from stoker.wheel.reader import open_file
 
 _SYMBOL, _INDEX = struct.Struct("<IBBHQQ"), struct.Struct("<H")
 _VERSION_INDEXES, _VERSIONS_DEFINED = 0x6FFFFFFF, 0x6FFFFFFD  # types of section

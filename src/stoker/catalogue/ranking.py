@@ -12,13 +12,13 @@ from functools import cache
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.version import Version
 
-from stoker.artifact.runs_on import needed_code
 from stoker.knowledge.hardware import cuda_releases
 from stoker.model.plan import Backend, GpuTarget
 from stoker.model.published import CodeRegions, PublishedWheel
 from stoker.model.selection import Choice, Fit, Host, HostGpu
 from stoker.model.source import read_tags, read_version
 from stoker.model.value import Value, whole_number
+from stoker.wheel.runs_on import needed_code
 
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _OLDEST_GLIBC = 5

@@ -21,14 +21,14 @@ def command(target: str, against: str | None, as_json: bool) -> None:
     stoker inspect torch
     stoker inspect mine.whl --against official.whl
     """
-    from stoker.flows.inspecting import inspect
     from stoker.model.errors import StokerError
+    from stoker.wheel.inspecting import inspect
 
     facts = [inspect(word) for word in (target, against) if word is not None]
     if against is None:
         _print(facts[0], as_json)
     else:
-        from stoker.artifact.comparison import compare
+        from stoker.wheel.facts import compare
 
         _print(compare(*facts), as_json)
     problems = [problem for each in facts for problem in each.problems]
@@ -40,11 +40,11 @@ def command(target: str, against: str | None, as_json: bool) -> None:
 def _print(value: Any, as_json: bool) -> None:
     from stoker.model.artifact import ArtifactFacts
     from stoker.outside.terminal import print_json, show
-    from stoker.report import inspect as report
+    from stoker.wheel import inspecting as report
 
     if as_json:
         print_json(value)
     elif isinstance(value, ArtifactFacts):
-        show(report.page(value))
+        show(report.inspection_page(value))
     else:
         show(report.differences_page(value))

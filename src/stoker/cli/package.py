@@ -62,10 +62,9 @@ def command(
     stoker package torch-2.15.0-cp312-cp312-linux_x86_64.whl --mode pypi
     stoker package mill-1.2-cp312-cp312-linux_x86_64.whl --mode bundle --library-folder nvidia
     """
-    from stoker.deliver.package.values import Mode, PackageRequest
-    from stoker.flows.packaging import package, plan_package
     from stoker.outside.terminal import print_json, show
-    from stoker.report.packaging import package_page, packaged_lines
+    from stoker.wheel.package.built_wheel import Mode, PackageRequest
+    from stoker.wheel.package.packaging import package, package_page, packaged_lines, plan_package
 
     request = PackageRequest(mode=Mode(wishes.pop("mode")), **wishes)
     if dry_run:

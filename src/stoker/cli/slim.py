@@ -57,9 +57,9 @@ def command(
 
 
 def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
-    from stoker.flows.slimming import discard, find_target, undo
     from stoker.model.errors import UsageError
     from stoker.model.value import size
+    from stoker.wheel.slim.slimming import discard, find_target, undo
 
     if gpus is not None:
         raise UsageError("--undo restores everything: leave out --for")
@@ -85,12 +85,18 @@ def _slim(
     dry_run: bool,
     **output: Any,
 ) -> None:
-    from stoker.deliver.slim.cuts import SlimRequest
-    from stoker.deliver.slim.library import SlimOptions
-    from stoker.flows.slimming import OutputOptions, find_target, gpu_targets, slim
     from stoker.model.errors import UsageError
     from stoker.outside.terminal import print_json, show
-    from stoker.report.slimming import slim_lines, slim_page
+    from stoker.wheel.slim.cuts import SlimRequest
+    from stoker.wheel.slim.library import SlimOptions
+    from stoker.wheel.slim.slimming import (
+        OutputOptions,
+        find_target,
+        gpu_targets,
+        slim,
+        slim_lines,
+        slim_page,
+    )
 
     if gpus is None:
         raise UsageError(

@@ -34,17 +34,17 @@ def command(
     stoker verify dist/torch-2.13.0+cu130.sm90-cp312-cp312-manylinux_2_28_x86_64.whl
     stoker verify mill-1.2-py3-none-any.whl --variant cu130-sm90+ptx --run
     """
-    from stoker.flows.verifying import verify
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show
-    from stoker.report import verify as report
+    from stoker.wheel.verify import verifying as report
+    from stoker.wheel.verify.verifying import verify
 
     verification = verify(wheel, variant=variant, run=run)
     if junit:
-        write_named(junit, report.junit(verification))
+        write_named(junit, report.verification_junit(verification))
     if as_json:
-        built = report.as_json(verification)
+        built = report.verification_json(verification)
         print_json(built)
     else:
-        show(report.page(verification))
+        show(report.verification_page(verification))
     return ExitStatus.OK if verification.ok else ExitStatus.FAILED

@@ -13,7 +13,6 @@ from stoker import __version__
 from stoker.build.acquire.store import acquired
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
-from stoker.deliver.package.identity import new_version
 from stoker.flows.cached import run_cache
 from stoker.flows.diagnosing import excerpt
 from stoker.flows.governed import RunOptions, Session, Show, session
@@ -40,6 +39,7 @@ from stoker.plan.subject import Subject
 from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
+from stoker.wheel.package.planning import new_version
 
 
 class Built(Value, frozen=True, kw_only=True):

@@ -7,18 +7,18 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
 from stoker.build.inputs import file_digest
 from stoker.build.stages import StageLog
-from stoker.deliver.package.values import Mode, PackageRequest
-from stoker.flows.packaging import package
 from stoker.flows.preparing import mending
 from stoker.flows.repeating import read_recorded
-from stoker.flows.verifying import verify
 from stoker.model.errors import Severity, StokerError
 from stoker.model.plan import PLAN_MEMBER
 from stoker.outside import files
 from stoker.plan.grammar import name, parse
+from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.package.built_wheel import Mode, PackageRequest
+from stoker.wheel.package.packaging import package
+from stoker.wheel.verify.verifying import verify
 
 _OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling fixes
 _BUNDLE = (

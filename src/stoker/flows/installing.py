@@ -13,9 +13,6 @@ from stoker.catalogue.choosing import choose, read_word, read_words
 from stoker.catalogue.installers import Installer, InstallerKind, explained, find_installer
 from stoker.catalogue.reading import Located, locate
 from stoker.catalogue.store import Say
-from stoker.deliver.slim.cuts import SlimRequest
-from stoker.deliver.slim.selection import is_nvidia_distribution
-from stoker.flows.slimming import OutputOptions, SlimTarget, gpu_targets, slim
 from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
 from stoker.knowledge.wheels import policies
 from stoker.machine.system import read_machine
@@ -28,6 +25,9 @@ from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
 from stoker.plan.grammar import parse, squeeze
+from stoker.wheel.slim.cuts import SlimRequest
+from stoker.wheel.slim.selection import is_nvidia_distribution
+from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, slim
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-install-"

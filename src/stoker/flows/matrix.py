@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.build.acquire.store import acquired
 from stoker.build.inputs import file_digest
-from stoker.deliver.package.identity import new_version
 from stoker.flows.building import Built, Watcher, build, check_writable
 from stoker.flows.governed import RunOptions
 from stoker.flows.matrix_slims import Slim, earlier_seconds, plan_slim, slim_one
@@ -51,6 +50,7 @@ from stoker.plan.survey import chosen_variant, estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import SettingsFile, find_file, read_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
+from stoker.wheel.package.planning import new_version
 
 MANIFEST = "matrix.json"
 _LOCK = ".stoker-matrix.lock"

@@ -7,16 +7,10 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement
 
 from stoker import __version__
-from stoker.artifact.engine import open_wheel
 from stoker.build.inputs import digest, file_digest
 from stoker.catalogue.installers import explained
 from stoker.catalogue.store import Say
-from stoker.deliver.package.built_wheel import torch_cuda
-from stoker.deliver.slim.cuts import SlimRequest
-from stoker.deliver.slim.wheel import original_label
 from stoker.flows.installing import installer_for, read_host, target_python
-from stoker.flows.slimming import OutputOptions, SlimTarget, slim
-from stoker.flows.verifying import verify
 from stoker.knowledge.projects import estimates
 from stoker.knowledge.wheels import policies
 from stoker.machine.system import read_machine
@@ -40,6 +34,12 @@ from stoker.plan.matrix import (
 from stoker.plan.subject import target_platform
 from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
+from stoker.wheel.engine import open_wheel
+from stoker.wheel.package.built_wheel import torch_cuda
+from stoker.wheel.slim.cuts import SlimRequest
+from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, slim
+from stoker.wheel.slim.wheel import original_label
+from stoker.wheel.verify.verifying import verify
 
 _EXAMPLE = 'for example: wheel = "torch==2.9.1", or the path of a wheel'
 _UNKNOWN = Quantity(amount=None, basis="it depends on the wheel")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.artifact.engine import Content, Edit, open_wheel, rewrite
-from stoker.artifact.headers import Headers
 from stoker.catalogue import publishing
 from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
 from stoker.catalogue.publishing import PeoplePage, Pruned, Upload
@@ -22,15 +20,17 @@ from stoker.catalogue.wheel_variants import (
     properties_of,
     variant_json,
 )
-from stoker.deliver.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
-from stoker.deliver.verify.tested import Verification, WheelUnderTest
-from stoker.flows.verifying import read_and_verify
 from stoker.model.errors import ArtifactError, Severity, UsageError
 from stoker.model.published import WHEEL_VARIANTS, PublishedWheel
 from stoker.model.source import read_version
 from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
+from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.metadata import Headers
+from stoker.wheel.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
+from stoker.wheel.verify.tested import Verification, WheelUnderTest
+from stoker.wheel.verify.verifying import read_and_verify
 
 _MOST_HINTS = 3
 _ASIDE = ".stoker-publish-"

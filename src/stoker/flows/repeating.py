@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.artifact.engine import open_wheel
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import UsageError, unreadable
 from stoker.model.plan import PLAN_MEMBER, Plan
@@ -12,6 +11,7 @@ from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.records import RECORD, as_recorded, compare, lasting_json
 from stoker.plan.subject import Subject
+from stoker.wheel.engine import open_wheel
 
 _HINT = "name a wheel that stoker built, or a run folder or its record.json"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from stoker import __version__
-from stoker.flows.inspecting import inspect
 from stoker.govern.analysis import Recorded, analyse, records
 from stoker.govern.comparison import compare
 from stoker.govern.dependencies import Dependencies
@@ -34,6 +33,7 @@ from stoker.model.value import UNDECODABLE
 from stoker.plan.records import RECORD, runs_folder
 from stoker.settings.toml import Prices, find_file, read_file
 from stoker.source.ninja import Edge, read_edges
+from stoker.wheel.inspecting import inspect
 
 Say = Callable[[str], None]
 

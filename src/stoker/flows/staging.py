@@ -22,7 +22,6 @@ from stoker.build.route import choose_route, last_stage
 from stoker.build.stages import Act, Inputs, StageLog, Stages
 from stoker.build.surroundings import surroundings
 from stoker.build.work import MARK, Work
-from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.flows.finishing import check, handed_over, packed
 from stoker.flows.governed import Session
 from stoker.flows.preparing import (
@@ -43,6 +42,7 @@ from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_reply
 from stoker.source.ninja import read_edges
+from stoker.wheel.package.built_wheel import Mode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")

@@ -13,10 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.artifact import fatbin
-from stoker.artifact.elf import Elf
 from stoker.artifact.linkage import differences, read_linkage
-from stoker.artifact.reader import open_file
 from stoker.flows.cached import run_cache
 from stoker.flows.governed import RunOptions, Session, session
 from stoker.govern.build_files import BuildFiles
@@ -57,6 +54,9 @@ from stoker.plan.tuning import (
     results_of,
     trials_of,
 )
+from stoker.wheel import fatbin
+from stoker.wheel.elf import Elf
+from stoker.wheel.reader import open_file
 
 Say = Callable[[str], None]
 

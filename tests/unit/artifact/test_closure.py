@@ -1,7 +1,7 @@
 """The origins of needed libraries: search paths, the system, the driver, required packages."""
 
-from stoker.artifact.closure import installed_path, resolve, search_folders
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
+from stoker.wheel.closure import installed_path, resolve, search_folders
 
 
 def _library(path: str, *needed: str, rpath: str = "", runpath: str = "") -> LibraryFacts:

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from built_libraries import BytesReader
-from stoker.artifact import elf
-from stoker.artifact.elf import Elf
-from stoker.artifact.elf_edit import ElfEdit, Patch, make_patch
-from stoker.artifact.folder_facts import read_file
-from stoker.artifact.reader import open_file
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError
+from stoker.wheel import elf
+from stoker.wheel.elf import Elf
+from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
+from stoker.wheel.facts import read_file
+from stoker.wheel.reader import open_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from built_libraries import CPP, BytesReader, Need, build
-from stoker.artifact.elf import Elf
-from stoker.artifact.library import newest_versions, read_library
-from stoker.artifact.reader import open_file
 from stoker.model.artifact import CxxAbi, ElfKind, LibraryFacts
 from stoker.model.errors import ArtifactError
 from stoker.outside import process
+from stoker.wheel.elf import Elf
+from stoker.wheel.library import newest_versions, read_library
+from stoker.wheel.reader import open_file
 
 
 def _facts(path: Path) -> LibraryFacts:

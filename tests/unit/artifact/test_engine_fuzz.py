@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.artifact.engine import Content, Edit, Limits, Wheel, open_wheel, rewrite
-from stoker.artifact.engine.identity import identify
-from stoker.artifact.engine.record import parse, render
 from stoker.model.errors import StokerError
+from stoker.wheel.engine import Content, Edit, Limits, Wheel, open_wheel, rewrite
+from stoker.wheel.engine.archive import parse_record, render_record
+from stoker.wheel.engine.edit import identify
 from wheel_files import DIST_INFO, NAME, entry_at, header_at, members, record, zipped
 
 FULL = {**members(), f"{DIST_INFO}/RECORD": record(members())}
@@ -112,10 +112,10 @@ def test_any_bytes_are_an_error(data: bytes, at_the_end: bool) -> None:
 @given(st.binary(max_size=300))
 def test_any_record_is_read_or_a_value_error(content: bytes) -> None:
     try:
-        rows = parse(content, most=100)
+        rows = parse_record(content, most=100)
     except ValueError:
         return
-    assert parse(render(rows), most=100) == rows
+    assert parse_record(render_record(rows), most=100) == rows
 
 
 _header = st.sampled_from(["Name: mill", "Version: 1", "Tag: py3-none-any", "Build: 1", "Build: x"])

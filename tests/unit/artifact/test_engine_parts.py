@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.artifact.engine import names
-from stoker.artifact.engine import zip_records as zip_
-from stoker.artifact.engine.identity import identify
 from stoker.outside import process
+from stoker.wheel.engine import directory
+from stoker.wheel.engine import zip_records as zip_
+from stoker.wheel.engine.edit import identify
 from wheel_files import METADATA, WHEEL
 
 _number = st.one_of(
@@ -67,19 +67,19 @@ def test_extra_fields_must_be_whole_and_there_once(extra: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["a", "a/b.py", "ä/ö", "..a/b..", "a b", ".hidden", "man/A::B.3"])
 def test_good_names(name: str) -> None:
-    assert names.problem(name) is None
+    assert directory.name_problem(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["", "/", "/a", "//a", "a//b", "..", "a/..", "./a", "a/.", "a\\b", "c:/a", "a\0b", "\n"]
 )
 def test_bad_names(name: str) -> None:
-    assert names.problem(name)
+    assert directory.name_problem(name)
 
 
 def test_a_file_cannot_be_a_folder() -> None:
-    assert names.clash(["a/b/c", "a/b", "d"]) == "a/b"
-    assert names.clash(["a/b/c", "a/bc", "d"]) is None
+    assert directory.name_clash(["a/b/c", "a/b", "d"]) == "a/b"
+    assert directory.name_clash(["a/b/c", "a/bc", "d"]) is None
 
 
 @pytest.mark.parametrize(

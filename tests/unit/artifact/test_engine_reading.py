@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.artifact.engine import Limits, open_wheel
 from stoker.model.errors import ArtifactError, StokerError, UsageError
+from stoker.wheel.engine import Limits, open_wheel
 from wheel_files import (
     ATTRIBUTES,
     CODE,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from zlib_ng import zlib_ng
 
-from stoker.artifact.engine import Content, Edit, open_wheel, pack, rewrite
 from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.wheel.engine import Content, Edit, open_wheel, pack, rewrite
 from wheel_files import (
     ATTRIBUTES,
     CODE,

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from built_libraries import Need, build_cuda
-from stoker.artifact.elf import Elf
-from stoker.artifact.library import device_regions, read_library
-from stoker.artifact.reader import open_file
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.outside import process
+from stoker.wheel.elf import Elf
+from stoker.wheel.library import device_regions, read_library
+from stoker.wheel.reader import open_file
 
 pytestmark = pytest.mark.network
 

@@ -23,12 +23,11 @@ from built_libraries import (
     region,
     with_device_code,
 )
-from stoker.artifact.fatbin import LINKED, RELOCATABLE, SCATTERED, FatbinLookout, read_regions
-from stoker.artifact.inflated import InflatedReader
-from stoker.artifact.library import read_library
-from stoker.artifact.reader import open_file
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.model.errors import ArtifactError
+from stoker.wheel.fatbin import LINKED, RELOCATABLE, SCATTERED, FatbinLookout, read_regions
+from stoker.wheel.library import read_library
+from stoker.wheel.reader import InflatedReader, open_file
 
 ENTRIES = [
     entry(CUBIN, 80, b"c" * 100),

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, BytesReader, build, entry, region
 from conftest import find_tool
 from damaged_libraries import damaged, places
-from stoker.artifact.closure import resolve
-from stoker.artifact.fatbin import FatbinLookout
-from stoker.artifact.inflated import InflatedReader
-from stoker.artifact.library import read_library
-from stoker.artifact.reader import open_file
-from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError
+from stoker.wheel.closure import resolve
+from stoker.wheel.fatbin import FatbinLookout
+from stoker.wheel.library import read_library
+from stoker.wheel.reader import InflatedReader, open_file
+from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
 DEVICE_CODE = region(
     [

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stoker.artifact.wheel_facts import wheel_facts
+from stoker.wheel.facts import wheel_facts
 
 METADATA = b"""Metadata-Version: 2.1
 Name: mill

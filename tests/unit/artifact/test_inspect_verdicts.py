@@ -2,8 +2,6 @@
 
 import pytest
 
-from stoker.artifact.comparison import compare
-from stoker.artifact.runs_on import minimum_driver, oldest_manylinux, served_gpus
 from stoker.knowledge.wheels import excess, policies
 from stoker.model.artifact import (
     ArtifactFacts,
@@ -15,6 +13,8 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
+from stoker.wheel.facts import compare
+from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
 
 def _code(arch: str, compression: Compression = Compression.LZ4, linked: bool = True) -> DeviceCode:

@@ -19,8 +19,8 @@ from stoker.model.artifact import (
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend
 from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
-from stoker.model.slim import SlimRecord
 from stoker.plan.grammar import parse
+from stoker.wheel.slim.selection import SlimRecord
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
 

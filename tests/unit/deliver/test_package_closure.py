@@ -3,13 +3,10 @@
 import pytest
 
 from built_wheels import MACHINE, FactsPlace, built, library, places
-from stoker.deliver.package.built_wheel import BuiltWheel
-from stoker.deliver.package.closure import Closure, gather
-from stoker.deliver.package.cuda import wheel_cuda
-from stoker.deliver.package.providers import Provider, Providers
-from stoker.deliver.package.search_places import SearchPlaces
-from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.model.errors import MissingError, UsageError
+from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest
+from stoker.wheel.package.requirements import Provider, Providers, wheel_cuda
+from stoker.wheel.package.search import Closure, SearchPlaces, gather
 
 
 def closure(

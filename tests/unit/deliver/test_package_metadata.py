@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.artifact.headers import Headers
-from stoker.deliver.package.metadata import edited_metadata, edited_wheel, required_name
+from stoker.wheel.metadata import Headers, edited_metadata, edited_wheel, required_name
 
 METADATA = b"""Metadata-Version: 2.4
 Name: torch

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from built_libraries import build
-from stoker.artifact.engine import open_wheel
-from stoker.deliver.package.built_wheel import BuiltWheel, read_built_wheel
-from stoker.deliver.package.licences import find_licences
-from stoker.deliver.package.search_places import FoundLibrary, SearchPlaces, find_search_places
-from stoker.deliver.package.sources import open_sources
-from stoker.deliver.package.stripping import find_tool
-from stoker.deliver.package.values import Source
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError, MissingError, UsageError
+from stoker.wheel.engine import open_wheel
+from stoker.wheel.package.applying import find_licences, find_tool, open_sources
+from stoker.wheel.package.built_wheel import BuiltWheel, Source, read_built_wheel
+from stoker.wheel.package.search import FoundLibrary, SearchPlaces, find_search_places
 from wheel_files import DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 
 Need = Callable[[str], str]

@@ -6,15 +6,17 @@ import msgspec
 import pytest
 
 from built_wheels import MACHINE, FactsPlace, built, library, places
-from stoker.deliver.package.built_wheel import BuiltWheel
-from stoker.deliver.package.bundled import hashed_name, to_be_hashed
-from stoker.deliver.package.closure import Closure, gather
-from stoker.deliver.package.identity import new_tags, new_version
-from stoker.deliver.package.planning import make_plan
-from stoker.deliver.package.providers import Providers
-from stoker.deliver.package.search_places import SearchPlaces
-from stoker.deliver.package.values import LibraryChange, Mode, PackagePlan, PackageRequest
 from stoker.model.errors import ArtifactError, UsageError
+from stoker.wheel.package.built_wheel import (
+    BuiltWheel,
+    LibraryChange,
+    Mode,
+    PackagePlan,
+    PackageRequest,
+)
+from stoker.wheel.package.planning import make_plan, new_tags, new_version
+from stoker.wheel.package.requirements import Providers
+from stoker.wheel.package.search import Closure, SearchPlaces, gather, hashed_name, to_be_hashed
 
 DIGEST = "0123456789abcdef" * 4
 

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from built_wheels import built, library
-from stoker.deliver.package.built_wheel import BuiltWheel
-from stoker.deliver.package.providers import Providers
-from stoker.deliver.package.requirements import added_requirements, dropped_requirements
-from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.model.errors import UsageError
+from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest
+from stoker.wheel.package.requirements import Providers, added_requirements, dropped_requirements
 
 LINUX = 'platform_system == "Linux"'
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from built_wheels import built, library
-from stoker.deliver.package.providers import Providers
-from stoker.deliver.package.search_paths import SearchPaths
-from stoker.deliver.package.values import Mode, PackageRequest
 from stoker.knowledge.wheels import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
+from stoker.wheel.package.built_wheel import Mode, PackageRequest
+from stoker.wheel.package.planning import SearchPaths
+from stoker.wheel.package.requirements import Providers
 
 
 def paths(

@@ -5,11 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.artifact.closure import installed_path, resolve
-from stoker.artifact.engine import Member
-from stoker.artifact.runs_on import served_gpus
-from stoker.deliver.verify.checks import CHECKS, examine
-from stoker.deliver.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -23,6 +18,11 @@ from stoker.model.artifact import (
 )
 from stoker.model.errors import Finding, Severity
 from stoker.plan.grammar import parse
+from stoker.wheel.closure import installed_path, resolve
+from stoker.wheel.engine import Member
+from stoker.wheel.runs_on import served_gpus
+from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
+from stoker.wheel.verify.verifying import CHECKS, examine
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
 

@@ -8,9 +8,9 @@ import pytest
 
 from conftest import find_tool, missing
 from defective_wheels import DEFECTS, MACHINE, Workshop, wrong_hash
-from stoker.deliver.verify.tested import Verification
-from stoker.flows.verifying import verify
 from stoker.model.errors import Severity
+from stoker.wheel.verify.tested import Verification
+from stoker.wheel.verify.verifying import verify
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,14 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from stoker.deliver.verify.tested import Verification
 from stoker.model.errors import Finding, Severity
-from stoker.report.verify import as_json, junit, page, verdict
+from stoker.wheel.verify.tested import Verification
+from stoker.wheel.verify.verifying import (
+    verdict,
+    verification_json,
+    verification_junit,
+    verification_page,
+)
 
 FINDINGS = tuple(
     Finding(name=f"check-{severity}", severity=severity, title=f"is {severity}", evidence="a\x1bb")
@@ -23,7 +28,7 @@ def verification(*findings: Finding) -> Verification:
 def test_the_page_says_it_all() -> None:
     console = Console(width=120, record=True, file=None, quiet=False)
     with console.capture() as capture:
-        console.print(page(verification(*FINDINGS)))
+        console.print(verification_page(verification(*FINDINGS)))
     text = capture.get()
     assert "mill 1.2, compared with cpu" in text
     assert "ERROR  is error" in text
@@ -37,14 +42,14 @@ def test_the_verdict() -> None:
 
 
 def test_json_says_whether_it_is_sound() -> None:
-    assert as_json(verification())["ok"] is True
-    built = as_json(verification(*FINDINGS))
+    assert verification_json(verification())["ok"] is True
+    built = verification_json(verification(*FINDINGS))
     assert built["ok"] is False
     assert built["findings"][0]["name"] == "check-error"
 
 
 def test_junit_fails_for_errors_and_skips_notes() -> None:
-    suite = ElementTree.fromstring(junit(verification(*FINDINGS)))
+    suite = ElementTree.fromstring(verification_junit(verification(*FINDINGS)))
     counts = {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")}
     assert counts == {"tests": "4", "failures": "1", "skipped": "1", "errors": "0"}
     (failure,) = suite.iterfind("testcase[@name='check-error']/failure")

@@ -8,13 +8,12 @@ import pytest
 
 from built_libraries import Need, build
 from conftest import missing
-from stoker.artifact.engine import open_wheel
-from stoker.artifact.folder_facts import read_file
-from stoker.deliver.verify import sampling
-from stoker.deliver.verify.sampling import look_through, read_code
-from stoker.deliver.verify.symbols import LocalFunctions
-from stoker.deliver.verify.tested import CodeSample
 from stoker.knowledge.hardware import beyond
+from stoker.wheel.engine import open_wheel
+from stoker.wheel.facts import read_file
+from stoker.wheel.verify import sampling
+from stoker.wheel.verify.sampling import LocalFunctions, look_through, read_code
+from stoker.wheel.verify.tested import CodeSample
 from wheel_files import make_wheel, members, wheel_bytes
 
 PRINTED = """

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from packaging import tags
 
-from stoker.deliver.verify.tested import WheelUnderTest
-from stoker.deliver.verify.trial import fitting_python, top_modules, try_wheel
 from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
 from stoker.model.errors import Finding, MissingError, Severity, UsageError
+from stoker.wheel.verify.tested import WheelUnderTest
+from stoker.wheel.verify.trial import fitting_python, top_modules, try_wheel
 from wheel_files import make_wheel, members, wheel_bytes
 
 PYTHON = sys.executable

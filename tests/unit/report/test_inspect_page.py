@@ -17,7 +17,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.report.inspect import bar, differences_page, page
+from stoker.wheel.inspecting import bar, differences_page, inspection_page
 
 WHEEL = WheelFacts(
     name="mill", version="1.2", tags=("cp312-cp312-linux_x86_64",), members=9, unpacked=5 << 20
@@ -87,7 +87,7 @@ def test_bars() -> None:
 
 
 def test_the_page_of_a_wheel() -> None:
-    text = _shown(page(_facts()))
+    text = _shown(inspection_page(_facts()))
     lines = [line.split() for line in text.splitlines()]
     assert "mill 1.2  cp312-cp312-linux_x86_64" in text
     assert "driver 550.54.14 or newer" in text
@@ -106,7 +106,7 @@ def test_the_page_of_a_wheel() -> None:
 
 
 def test_what_a_lone_library_does_not_hold_is_no_mistake() -> None:
-    text = _shown(page(_facts(wheel=None)))
+    text = _shown(inspection_page(_facts(wheel=None)))
     assert "not included" in text
     assert "MISSING" not in text
 
@@ -121,7 +121,14 @@ def test_a_thing_without_libraries() -> None:
         unresolved=(),
         runs_on=(),
     )
-    assert _shown(page(empty)).split() == ["mill", "folder", "3", "B,", "no", "libraries"]
+    assert _shown(inspection_page(empty)).split() == [
+        "mill",
+        "folder",
+        "3",
+        "B,",
+        "no",
+        "libraries",
+    ]
 
 
 def test_differences() -> None:

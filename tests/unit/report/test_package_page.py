@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from stoker.deliver.package.values import (
+from stoker.wheel.package.built_wheel import (
     LibraryChange,
     Licence,
     Mode,
@@ -12,7 +12,7 @@ from stoker.deliver.package.values import (
     PackagePlan,
     Source,
 )
-from stoker.report.packaging import package_page, packaged_lines
+from stoker.wheel.package.packaging import package_page, packaged_lines
 
 PLAN = PackagePlan(
     mode=Mode.BUNDLE,

@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from stoker.model.slim import ArchSlim, LibrarySlim, SlimLayout, SlimReport
-from stoker.report.slimming import slim_lines, slim_page
+from stoker.wheel.slim.selection import ArchSlim, LibrarySlim, SlimLayout, SlimReport
+from stoker.wheel.slim.slimming import slim_lines, slim_page
 
 MIB = 1 << 20
 

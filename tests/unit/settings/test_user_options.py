@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stoker.deliver.package.values import Mode
 from stoker.flows.governed import Via
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
@@ -17,6 +16,7 @@ from stoker.report.progress import Progress
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import Located, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather
+from stoker.wheel.package.built_wheel import Mode
 
 
 def entry(line: int, **values: Any) -> TomlTable:

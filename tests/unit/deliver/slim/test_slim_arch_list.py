@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from built_libraries import Need, build
-from stoker.deliver.slim.arch_list import is_about, kept_words, write_words
-from stoker.deliver.slim.selection import parse_targets
 from stoker.model.errors import ArtifactError
-from stoker.model.slim import ArchSlim, LibrarySlim
+from stoker.wheel.slim.cuts import is_about, kept_words, write_words
+from stoker.wheel.slim.selection import ArchSlim, LibrarySlim, parse_targets
 
 LIST = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
 

@@ -16,11 +16,11 @@ from built_libraries import CUBIN, PTX, BytesReader, entry, region
 from conftest import find_tool
 from damaged_libraries import damaged, places
 from slim_libraries import build_library, code, cubins, only, said_to_be
-from stoker.artifact.elf import Elf
-from stoker.artifact.wrappers import read_wrappers
-from stoker.deliver.slim import LibraryPlan, SlimOptions, plan_library, write_library
-from stoker.deliver.slim.check import check_slimmed
 from stoker.model.errors import ArtifactError
+from stoker.wheel.elf import Elf
+from stoker.wheel.fatbin import read_wrappers
+from stoker.wheel.slim import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.wheel.slim.check import check_slimmed
 
 SIZE = 12000
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from built_libraries import CUBIN, LZ4, entry, region
-from stoker.artifact import elf
-from stoker.deliver.slim.arch_list import kept_words
 from stoker.model.plan import GpuTarget
+from stoker.wheel import elf
+from stoker.wheel.slim.cuts import kept_words
 
 MIB = 1 << 20
 LARGE = bytes(300 << 10)

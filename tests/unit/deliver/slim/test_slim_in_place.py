@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.artifact.folder_facts import files_of
-from stoker.deliver.slim import in_place
-from stoker.deliver.slim.folder import delete_originals, recover, undo
-from stoker.deliver.slim.in_place import (
+from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.wheel.facts import files_of
+from stoker.wheel.slim import in_place
+from stoker.wheel.slim.folder import delete_originals, recover, undo
+from stoker.wheel.slim.in_place import (
     Journal,
     Replaced,
     Site,
@@ -21,7 +22,6 @@ from stoker.deliver.slim.in_place import (
     replace_prepared,
     stamp_of,
 )
-from stoker.model.errors import StokerError, StorageError, UsageError
 
 OLD, NEW = b"old" * 100, b"new"
 NAMES = ("lib/a.so", "lib/b.so", "top.so")

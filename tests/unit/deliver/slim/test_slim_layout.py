@@ -19,11 +19,11 @@ from slim_libraries import (
     said_to_be,
     slim,
 )
-from stoker.artifact import elf
-from stoker.artifact.elf import Elf
-from stoker.artifact.elf_edit import ElfEdit, make_patch
-from stoker.artifact.reader import open_file
-from stoker.model.slim import SlimLayout
+from stoker.wheel import elf
+from stoker.wheel.elf import Elf
+from stoker.wheel.elf_edit import ElfEdit, make_patch
+from stoker.wheel.reader import open_file
+from stoker.wheel.slim.selection import SlimLayout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
 

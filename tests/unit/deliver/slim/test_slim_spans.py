@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.artifact.elf import up
-from stoker.deliver.slim.spans import Shift, Span, Spans, merged, without
+from stoker.wheel.elf import up
+from stoker.wheel.slim.regions import Shift, Span, Spans, merged, without
 
 spans = st.lists(st.builds(Span, st.integers(0, 60), st.integers(0, 60)), max_size=8)
 

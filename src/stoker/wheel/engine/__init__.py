@@ -1,0 +1,12 @@
+"""Reads wheels strictly, and rewrites them in one streaming pass with reproducible bytes.
+
+``open_wheel`` reads a wheel, ``rewrite`` and ``pack`` write one. An ``Edit`` describes the changes,
+and a ``Content`` provides new bytes.
+"""
+
+from stoker.wheel.engine.archive import Content, Wheel, open_wheel
+from stoker.wheel.engine.directory import Limits, Member
+from stoker.wheel.engine.edit import Edit
+from stoker.wheel.engine.writer import pack, rewrite
+
+__all__ = ["Content", "Edit", "Limits", "Member", "Wheel", "open_wheel", "pack", "rewrite"]

@@ -1,0 +1,325 @@
+"""Opens wheels: archives, their RECORD, and the contents of members."""
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from zlib_ng import zlib_ng
+
+from stoker.model.errors import ArtifactError, StorageError, nearest
+from stoker.model.value import Value
+from stoker.model.value import size as in_words
+from stoker.outside import process
+from stoker.wheel.engine import zip_records as zip_
+from stoker.wheel.engine.directory import Limits, Member, read_directory
+from stoker.wheel.reader import FileReader, open_file
+
+# -- content ---------------------------------------------------------------------------------------
+# The content of a new or changed member: its size is known, its bytes are read when written.
+
+
+SMALL = 64 << 20  # bytes of a member that may be read at once; libraries are streamed
+_CHUNK = 1 << 20
+
+
+class Content(Value, frozen=True, kw_only=True):
+    """Exactly ``size`` bytes; each call of ``chunks`` starts again.
+
+    Without a ``mode``, a member keeps its permissions, and a new one gets the default.
+    """
+
+    size: int
+    chunks: Callable[[], Iterable[bytes]]
+    mode: int | None = None
+
+    @classmethod
+    def of_bytes(cls, data: bytes, *, mode: int | None = None) -> "Content":
+        return cls(size=len(data), chunks=lambda: (data,), mode=mode)
+
+    @classmethod
+    def of_file(cls, path: Path, *, mode: int | None = None) -> "Content":
+        """Return the content of a regular file, which must not change until it is written."""
+        return cls(size=regular_file(path).st_size, chunks=lambda: _read(path), mode=mode)
+
+
+def regular_file(path: Path) -> os.stat_result:
+    """Return the status of a file, or raise an error if it may not be added to a wheel."""
+    try:
+        status = path.lstat()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise ArtifactError(
+            "not a regular file, so it cannot be added to a wheel",
+            file=str(path),
+            hints=["replace the link with a copy"],
+        )
+    return status
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb", buffering=0) as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+# -- record ----------------------------------------------------------------------------------------
+# Reads and writes RECORD, the list of files in a wheel, and compares it with the members.
+#
+# It uses ``csv`` and no library: ``installer`` knows the format, but has neither a limit for rows
+# nor a check for duplicates, which the strict reader needs.
+
+
+# The wheel format requires sha256 or better.
+_STRONG = re.compile(r"sha256=[\w-]{43}|sha384=[\w-]{64}|sha512=[\w-]{86}", re.ASCII)
+UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")  # in dist-info; these have no hash
+
+
+class Row(Value, frozen=True, kw_only=True):
+    """``digest`` is written as ``sha256=...``; both fields are empty for RECORD itself."""
+
+    digest: str = ""
+    size: int | None = None
+
+
+class Mismatch(Value, frozen=True, kw_only=True):
+    """A difference between RECORD and the wheel."""
+
+    member: str
+    problem: str
+
+
+def parse_record(content: bytes, *, most: int) -> dict[str, Row]:
+    """Return at most ``most`` rows by name, or raise a ValueError with a message."""
+    rows: dict[str, Row] = {}
+    try:
+        lines = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+        for line in lines:
+            if not line:
+                continue
+            name, row = _row(line, lines.line_num)
+            if name in rows:
+                raise ValueError(f"line {lines.line_num}: {name} is listed twice")
+            if len(rows) == most:
+                raise ValueError(f"line {lines.line_num}: too many rows")
+            rows[name] = row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(str(error)) from None
+    return rows
+
+
+def _row(line: list[str], number: int) -> tuple[str, Row]:
+    if len(line) != 3:
+        raise ValueError(f"line {number}: {len(line)} fields, not 3")
+    name, digest, size = line
+    if size and not (size.isascii() and size.isdigit() and len(size) < 20):
+        raise ValueError(f"line {number}: the size of {name} is not a number")
+    return name, Row(digest=digest, size=int(size) if size else None)
+
+
+def render_record(rows: Mapping[str, Row]) -> bytes:
+    """Return the text of RECORD, with rows in the given order."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for name, row in rows.items():
+        writer.writerow((name, row.digest, "" if row.size is None else row.size))
+    return text.getvalue().encode()
+
+
+def written(algorithm: str, digest: bytes) -> str:
+    """Return a hash in the format of RECORD."""
+    return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def is_strong(digest: str) -> bool:
+    """Return whether the wheel format allows a hash."""
+    return _STRONG.fullmatch(digest) is not None
+
+
+def mismatches(
+    rows: Mapping[str, Row], members: Iterable[Member], dist_info: str
+) -> Iterator[Mismatch]:
+    """Yield the differences that need no content: missing and extra rows, sizes, hashes."""
+    unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
+    known = {member.name: member for member in members}
+    for name, member in known.items():
+        if name not in unlisted and (problem := _mismatch(rows.get(name), member)):
+            yield Mismatch(member=name, problem=problem)
+    for name in rows.keys() - known.keys():
+        yield Mismatch(member=name, problem="RECORD lists it, but the wheel does not contain it")
+
+
+def _mismatch(row: Row | None, member: Member) -> str | None:
+    if row is None:
+        return "RECORD does not list it"
+    if not is_strong(row.digest):
+        return "RECORD has no hash for it that is sha256 or better"
+    if row.size is not None and row.size != member.size:
+        return f"RECORD says {row.size} bytes, the wheel {member.size}"
+    return None
+
+
+# -- archive ---------------------------------------------------------------------------------------
+# Reads the members of a zip file as streams, decompressed or as compressed bytes.
+#
+# It is safe to use from several threads at once.
+
+
+_READ = 256 << 10
+_READ_BYTES = 1 << 20  # bytes that are decompressed at a time
+
+
+class Archive:
+    """The members of a zip file by name, in file order, without folders."""
+
+    def __init__(self, file: FileReader, limits: Limits):
+        self._file = file
+        self.path = Path(file.name)
+        everything = read_directory(file, limits)
+        self.members = {member.name: member for member in everything if not member.is_folder}
+
+    def compressed(self, member: Member) -> Iterator[bytes]:
+        """Yield the bytes of a member as they are in the file."""
+        position, end = member.data, member.data + member.compressed_size
+        while position < end:
+            block = self._file.read(position, min(_READ, end - position))
+            yield block
+            position += len(block)
+
+    def stream(self, member: Member) -> Iterator[bytes]:
+        """Yield the content of a member in chunks; raise an error for a wrong size or checksum."""
+        blocks = self.compressed(member)
+        chunks = blocks if member.method == zip_.STORED else self._inflated(blocks, member)
+        size = crc = 0
+        for chunk in chunks:
+            size += len(chunk)
+            if size > member.size:
+                raise self.error("the member inflates to more than its declared size", member)
+            crc = zlib_ng.crc32(chunk, crc)
+            yield chunk
+        if size < member.size:
+            raise self.error("the member inflates to less than its declared size", member)
+        if crc != member.crc:
+            raise self.error("the checksum of the content is wrong", member)
+
+    def error(self, problem: str, member: Member, offset: int | None = None) -> ArtifactError:
+        place = member.data if offset is None else offset
+        return ArtifactError(problem, file=str(self.path), member=member.name, offset=place)
+
+    def _inflated(self, blocks: Iterable[bytes], member: Member) -> Iterator[bytes]:
+        inflater = zlib_ng.decompressobj(-zlib_ng.MAX_WBITS)
+        for block in blocks:
+            if inflater.eof:
+                raise self.error("bytes after the end of the compressed data", member)
+            try:
+                chunk = inflater.decompress(block, _READ_BYTES)
+                while chunk:
+                    yield chunk
+                    chunk = inflater.decompress(inflater.unconsumed_tail, _READ_BYTES)
+            except zlib_ng.error as error:  # type: ignore[misc]  # its stub says: no class
+                raise self.error(f"the compressed data is broken ({error})", member) from None
+        if not inflater.eof:
+            raise self.error("the compressed data is truncated", member)
+        if inflater.unused_data:
+            raise self.error("bytes after the end of the compressed data", member)
+
+
+# -- wheel -----------------------------------------------------------------------------------------
+# Reads a wheel: its members, its dist-info folder and its RECORD.
+
+
+class Wheel:
+    """An open wheel, with its members by name, in file order."""
+
+    def __init__(self, archive: Archive):
+        self.archive = archive
+        self.path = archive.path
+        self.members = archive.members
+        self.dist_info = dist_info_of(self.members, self.path)
+
+    def member(self, name: str) -> Member:
+        if name in self.members:
+            return self.members[name]
+        hints = [f"did you mean {other}?" for other in nearest(name, self.members, count=1)]
+        raise ArtifactError(
+            "the wheel has no such member", file=str(self.path), member=name, hints=hints
+        )
+
+    def stream(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a member in chunks, and check its declared size and checksum."""
+        return self.archive.stream(self.member(name))
+
+    def read(self, name: str) -> bytes:
+        """Return the whole content of a small member, such as one of dist-info."""
+        member = self.member(name)
+        if member.size > SMALL:
+            raise self.archive.error(f"{in_words(member.size)} is too large here", member)
+        return b"".join(self.archive.stream(member))
+
+    def content(self, name: str) -> Content:
+        """Return the content of a member, for use in another wheel."""
+        member = self.member(name)
+        return Content(size=member.size, chunks=lambda: self.archive.stream(member))
+
+    @cached_property
+    def record(self) -> dict[str, Row]:
+        member = self.member(f"{self.dist_info}/RECORD")
+        try:
+            return parse_record(self.read(member.name), most=1000 + 2 * len(self.members))
+        except ValueError as error:
+            raise self.archive.error(str(error), member) from None
+
+    def mismatches(self) -> Iterator[Mismatch]:
+        """Yield the differences between RECORD and the wheel that need no content."""
+        return mismatches(self.record, self.members.values(), self.dist_info)
+
+    def wrong_hashes(self, *, workers: int | None = None) -> Iterator[Mismatch]:
+        """Yield the members whose content differs from their hash in RECORD."""
+        listed = [member for name, member in self.members.items() if self._digest(name)]
+        listed.sort(key=lambda member: -member.size)  # the largest first, to keep all threads busy
+        with ThreadPoolExecutor(workers or process.threads()) as pool:
+            for mismatch in pool.map(self._hashed, listed):
+                if mismatch is not None:
+                    yield mismatch
+
+    def _hashed(self, member: Member) -> Mismatch | None:
+        told = self._digest(member.name)
+        digest = hashlib.new(told.partition("=")[0])
+        for chunk in self.archive.stream(member):
+            digest.update(chunk)
+        if written(digest.name, digest.digest()) == told:
+            return None
+        return Mismatch(member=member.name, problem="the hash in RECORD is wrong")
+
+    def _digest(self, name: str) -> str:
+        """Return the hash in RECORD, or an empty string if there is none to compare with."""
+        row = self.record.get(name)
+        return row.digest if row and is_strong(row.digest) else ""
+
+
+def dist_info_of(names: Iterable[str], path: Path) -> str:
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    found = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+    if len(found) != 1:
+        what = " and ".join(found) if found else "no .dist-info folder"
+        raise ArtifactError(f"not a valid wheel: it has {what}", file=str(path))
+    return found[0]
+
+
+@contextmanager
+def open_wheel(path: Path, limits: Limits | None = None) -> Iterator[Wheel]:
+    """Open a wheel and check everything except the contents: names, headers, layout."""
+    with open_file(path) as file:
+        yield Wheel(Archive(file, limits or Limits()))

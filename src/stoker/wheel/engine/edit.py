@@ -1,0 +1,166 @@
+"""Computes the file name, dist-info and data folder of a wheel from its metadata. Pure."""
+
+import re
+from collections.abc import Iterable
+
+from packaging.utils import InvalidName, canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from stoker.model.errors import ArtifactError
+from stoker.model.source import read_tag, read_tags, read_version
+from stoker.model.value import Value
+from stoker.model.value import size as in_words
+from stoker.wheel.engine import directory
+from stoker.wheel.engine.archive import SMALL, UNLISTED, Archive, Content, Row, Wheel
+from stoker.wheel.engine.directory import Member
+from stoker.wheel.metadata import read_fields
+
+_MOST_TAGS = 100  # lines
+_BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """``stem`` is name and version; ``tags`` is the compressed set, such as ``py3-none-any``."""
+
+    stem: str
+    tags: str
+    build: str = ""
+
+    @property
+    def file_name(self) -> str:
+        return "-".join(part for part in (self.stem, self.build, self.tags) if part) + ".whl"
+
+
+def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
+    """Return the identity from METADATA and WHEEL; keep the ``present`` stem if it is equivalent.
+
+    Raise a ValueError with a message for invalid metadata.
+    """
+    about, kind = read_fields(metadata), read_fields(wheel)
+    name, version = str(about.get("Name", "")), str(about.get("Version", ""))
+    try:
+        canonical = canonicalize_name(name, validate=True)
+        wanted = read_version(version)
+    except (InvalidName, InvalidVersion) as error:
+        raise ValueError(f"METADATA: {error}") from None
+    build = str(kind.get("Build", ""))
+    if build and not _BUILD.fullmatch(build):
+        raise ValueError(f"WHEEL: {build!r} is not a build number")
+    fresh = f"{canonical.replace('-', '_')}-{wanted}"
+    stem = present if _says(present, canonical, wanted) else fresh
+    return Identity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
+
+
+def _says(stem: str, name: str, version: Version) -> bool:
+    own_name, _, own_version = stem.partition("-")
+    try:
+        return canonicalize_name(own_name) == name and read_version(own_version) == version
+    except InvalidVersion:
+        return False
+
+
+def _compressed(lines: list[str]) -> str:
+    """Return one expression for all tags; each of its three parts is a sorted set."""
+    wrong = next((line for line in map(str, lines[:_MOST_TAGS]) if not read_tag(line)), None)
+    if wrong is not None or len(lines) > _MOST_TAGS:
+        raise ValueError(f"WHEEL: {(wrong or '...')[:100]!r} is not a tag")
+    tags = read_tags(map(str, lines))
+    interpreters = sorted({tag.interpreter for tag in tags})
+    abis = sorted({tag.abi for tag in tags})
+    platforms = sorted({tag.platform for tag in tags})
+    if not tags or len(tags) != len(interpreters) * len(abis) * len(platforms):
+        raise ValueError("WHEEL: there is no tag, or the tags do not fit in one file name")
+    return "-".join(".".join(part) for part in (interpreters, abis, platforms))
+
+
+# -- edit ------------------------------------------------------------------------------------------
+# Describes changes to a wheel, and turns them into the list of members to write.
+
+
+class CopiedMember(Value, frozen=True, kw_only=True):
+    """A member whose compressed bytes are copied unchanged, with its row of RECORD."""
+
+    archive: Archive
+    member: Member
+    row: Row
+
+
+class OutputMember(Value, frozen=True, kw_only=True):
+    name: str
+    source: Content | CopiedMember
+    mode: int = 0o644
+
+    @property
+    def size(self) -> int:
+        return self.source.size if isinstance(self.source, Content) else self.source.member.size
+
+    def read(self) -> bytes:
+        """Return the whole content of a small member."""
+        if self.size > SMALL:
+            raise ArtifactError(f"{in_words(self.size)} is too large here", member=self.name)
+        if isinstance(self.source, Content):
+            return b"".join(self.source.chunks())
+        return b"".join(self.source.archive.stream(self.source.member))
+
+
+class Edit(Value, frozen=True, kw_only=True):
+    """``contents`` are by the new name of a member, which may be kept, renamed or added."""
+
+    contents: dict[str, Content] = {}
+    renamed: dict[str, str] = {}
+    dropped: frozenset[str] = frozenset()
+
+
+def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
+    """Return all members to write, without RECORD and signatures, which apply to the old one."""
+    _check_record(wheel)
+    for name in (*edit.renamed, *edit.dropped):
+        wheel.member(name)
+    gone = edit.dropped | {f"{wheel.dist_info}/{name}" for name in UNLISTED}
+    entries = [
+        _entry(wheel, name, edit.renamed.get(name, name), edit.contents)
+        for name in wheel.members
+        if name not in gone
+    ]
+    present = {entry.name for entry in entries}
+    entries += [
+        OutputMember(name=name, source=content, mode=content.mode or 0o644)
+        for name, content in edit.contents.items()
+        if name not in present
+    ]
+    check_names([entry.name for entry in entries], str(wheel.path))
+    return entries
+
+
+def _entry(wheel: Wheel, old: str, new: str, contents: dict[str, Content]) -> OutputMember:
+    member = wheel.members[old]
+    if content := contents.get(new):
+        return OutputMember(name=new, source=content, mode=content.mode or member.mode)
+    kept = CopiedMember(archive=wheel.archive, member=member, row=wheel.record[old])
+    return OutputMember(name=new, source=kept, mode=member.mode)
+
+
+def _check_record(wheel: Wheel) -> None:
+    """Raise an error if RECORD does not match, since rows of kept members are copied."""
+    for mismatch in wheel.mismatches():
+        member = wheel.members.get(mismatch.member)
+        raise ArtifactError(
+            mismatch.problem,
+            file=str(wheel.path),
+            member=mismatch.member,
+            offset=member.offset if member else None,
+        )
+
+
+def check_names(written: Iterable[str], file: str) -> None:
+    """Apply the rules for reading to the names of members that are written."""
+    seen: set[str] = set()
+    for name in written:
+        problem = directory.name_problem(name) or (
+            "a file needs a name" if name.endswith("/") else None
+        )
+        if problem or name in seen:
+            raise ArtifactError(problem or "two members of this name", file=file, member=name)
+        seen.add(name)
+    if clash := directory.name_clash(seen):
+        raise ArtifactError("both a file and a folder", file=file, member=clash)

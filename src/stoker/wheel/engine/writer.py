@@ -1,0 +1,334 @@
+"""Writes wheels in one streaming pass with reproducible bytes."""
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from zlib_ng import zlib_ng
+
+from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.outside import process
+from stoker.outside.files import file_made_whole
+from stoker.wheel.engine import directory
+from stoker.wheel.engine import zip_records as zip_
+from stoker.wheel.engine.archive import (
+    UNLISTED,
+    Content,
+    Row,
+    Wheel,
+    dist_info_of,
+    regular_file,
+    render_record,
+    written,
+)
+from stoker.wheel.engine.edit import (
+    CopiedMember,
+    Edit,
+    Identity,
+    OutputMember,
+    check_names,
+    edited,
+    identify,
+)
+
+# -- output ----------------------------------------------------------------------------------------
+# Writes a zip file from start to end; headers with unknown sizes are completed at the end.
+
+
+_UNKNOWN = zip_.Sizes(0, 0, 0)
+
+
+class ZipOutput:
+    """``moment`` is the date and time of every member in DOS format."""
+
+    def __init__(self, stream: BinaryIO, moment: int):
+        self._stream = stream
+        self._moment = moment
+        self._position = 0
+        self._start = self._data = 0  # of the member being written
+        self._directory: list[bytes] = []
+        self._completed: list[tuple[int, bytes]] = []
+
+    def keep(self, entry: OutputMember, kept: CopiedMember) -> None:
+        """Copy a member as compressed bytes."""
+        member = kept.member
+        sizes = zip_.Sizes(member.crc, member.compressed_size, member.size)
+        header = self._header(entry, sizes, member.method)
+        self._open(header)
+        for block in kept.archive.compressed(member):
+            self.extend(block)
+        self._list(entry, header)
+
+    def begin(self, entry: OutputMember) -> None:
+        self._open(self._header(entry, _UNKNOWN, zip_.DEFLATED))
+
+    def extend(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._position += len(data)
+
+    def finish(self, entry: OutputMember, crc: int) -> None:
+        sizes = zip_.Sizes(crc, self._position - self._data, entry.size)
+        header = self._header(entry, sizes, zip_.DEFLATED)
+        self._completed.append((self._start, zip_.pack_local(header)))
+        self._list(entry, header)
+
+    def close(self) -> None:
+        start = self._position
+        for entry in self._directory:
+            self.extend(entry)
+        self.extend(zip_.pack_end(zip_.End(len(self._directory), self._position - start, start)))
+        self._stream.flush()
+        for offset, header in self._completed:
+            os.pwrite(self._stream.fileno(), header, offset)
+
+    def _open(self, header: zip_.MemberHeader) -> None:
+        self._start = self._position
+        self.extend(zip_.pack_local(header))
+        self._data = self._position
+
+    def _header(self, entry: OutputMember, sizes: zip_.Sizes, method: int) -> zip_.MemberHeader:
+        # The header format is chosen before the compressed size is known; it may exceed the size.
+        wide = zip_.is_large(max(sizes.compressed, entry.size + (entry.size >> 10)))
+        return zip_.MemberHeader(entry.name.encode(), method, self._moment, sizes, wide)
+
+    def _list(self, entry: OutputMember, header: zip_.MemberHeader) -> None:
+        mode = stat.S_IFREG | entry.mode
+        self._directory.append(zip_.pack_entry(header, mode=mode, offset=self._start))
+
+
+# -- chunks ----------------------------------------------------------------------------------------
+# Splits new content into chunks that can be compressed in parallel and concatenated.
+#
+# The result depends only on the content, because chunks have a fixed size. Each chunk is primed
+# with the end of the one before, so that splitting hardly affects the compression.
+
+
+CHUNK = 1 << 20
+_WINDOW = 32 << 10  # how far back deflate can refer
+_LEVEL = 6
+
+
+class Chunk(NamedTuple):
+    """A part of a content. The last part has the ``crc`` of the whole content."""
+
+    data: bytes
+    before: bytes
+    first: bool
+    crc: int | None
+
+
+def cut(name: str, content: Content, rows: dict[str, Row]) -> Iterator[Chunk]:
+    """Yield the chunks of a member, then add its row to the rows of RECORD."""
+    digest = hashlib.sha256()
+    size = crc = 0
+    before = b""
+    for data in _exact(content.chunks()):
+        first = size == 0
+        size += len(data)
+        if size > content.size:
+            break
+        crc = zlib_ng.crc32(data, crc)
+        digest.update(data)
+        yield Chunk(data, before, first, crc if size == content.size else None)
+        before = data[-_WINDOW:]
+    if size != content.size:
+        came = "more" if size > content.size else str(size)
+        raise ArtifactError(f"{content.size} bytes were announced, {came} came", member=name)
+    rows[name] = Row(digest=written("sha256", digest.digest()), size=size)
+
+
+def _exact(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in parts of one size; the last is shorter, and empty for no bytes."""
+    part = bytearray()
+    whole = 0
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            room = CHUNK - len(part)
+            part += view[:room]
+            view = view[room:]
+            if len(part) == CHUNK:
+                yield bytes(part)
+                part.clear()
+                whole += 1
+    if part or not whole:
+        yield bytes(part)
+
+
+def deflated(chunk: Chunk) -> bytes:
+    settings = (_LEVEL, zlib_ng.DEFLATED, -zlib_ng.MAX_WBITS, zlib_ng.DEF_MEM_LEVEL)
+    if chunk.before:
+        deflater = zlib_ng.compressobj(*settings, zdict=chunk.before)
+    else:
+        deflater = zlib_ng.compressobj(*settings)
+    # A sync flush ends a part at a byte boundary, so that parts can be concatenated.
+    end = zlib_ng.Z_SYNC_FLUSH if chunk.crc is None else zlib_ng.Z_FINISH
+    return deflater.compress(chunk.data) + deflater.flush(end)
+
+
+# -- writer ----------------------------------------------------------------------------------------
+# Writes a wheel in one pass: this thread reads and hashes, all cores compress.
+#
+# Only a limited number of chunks is in memory, whatever the size of a member.
+
+
+Task = tuple[OutputMember, Chunk | CopiedMember]
+
+
+def write(
+    entries: Iterable[OutputMember], record_name: str, target: Path, workers: int | None
+) -> None:
+    """Write all members in the given order, then RECORD. ``target`` appears when complete."""
+    moment = _moment()
+    with file_made_whole(target) as stream:
+        output = ZipOutput(stream, moment)
+        batches = _batches(_tasks(entries, record_name))
+        done = process.in_order(_deflate, batches, workers or process.threads())
+        with closing(done):
+            for (entry, part), block in chain.from_iterable(done):
+                if isinstance(part, CopiedMember):
+                    output.keep(entry, part)
+                else:
+                    _put(output, entry, part, block)
+        output.close()
+
+
+def _put(output: ZipOutput, entry: OutputMember, chunk: Chunk, block: bytes) -> None:
+    if chunk.first:
+        output.begin(entry)
+    output.extend(block)
+    if chunk.crc is not None:
+        output.finish(entry, chunk.crc)
+
+
+def _moment() -> int:
+    """Return the time of all members in DOS format: SOURCE_DATE_EPOCH, or the earliest."""
+    text = os.environ.get("SOURCE_DATE_EPOCH") or "0"
+    try:
+        year, month, day, hour, minute, second = time.gmtime(int(text))[:6]
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is not a time: {text!r}", hints=["set it to seconds since 1970"]
+        ) from None
+    if not 1980 <= year < 2108:  # the range of a zip file
+        year, month, day, hour, minute, second = 1980, 1, 1, 0, 0, 0
+    date = (year - 1980) << 9 | month << 5 | day
+    return date << 16 | hour << 11 | minute << 5 | second // 2
+
+
+def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
+    rows: dict[str, Row] = {}
+    for entry in entries:
+        if isinstance(entry.source, CopiedMember):
+            rows[entry.name] = entry.source.row
+            yield entry, entry.source
+        else:
+            for chunk in cut(entry.name, entry.source, rows):
+                yield entry, chunk
+    rows[record_name] = Row()
+    listing = Content.of_bytes(render_record(rows))
+    for chunk in cut(record_name, listing, {}):
+        yield OutputMember(name=record_name, source=listing), chunk
+
+
+def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
+    """Group small members: passing a task to a thread costs more than compressing a small file."""
+    batch: list[Task] = []
+    size = 0
+    for entry, part in tasks:
+        batch.append((entry, part))
+        size += 0 if isinstance(part, CopiedMember) else len(part.data)
+        if size >= CHUNK:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _deflate(batch: list[Task]) -> list[tuple[Task, bytes]]:
+    return [
+        ((entry, part), b"" if isinstance(part, CopiedMember) else deflated(part))
+        for entry, part in batch
+    ]
+
+
+# -- packing ---------------------------------------------------------------------------------------
+# Writes a wheel from another wheel with an edit, or from a folder.
+
+
+def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:
+    """Write the edited wheel to the folder ``into`` and return its path.
+
+    Unedited members are copied as compressed bytes; ``wheel.wrong_hashes`` checks their content.
+    """
+    return _write(edited(wheel, edit), wheel.dist_info, wheel.path, into, workers)
+
+
+def pack(folder: Path, into: Path, *, workers: int | None = None) -> Path:
+    """Write the content of a folder as a wheel to the folder ``into`` and return its path."""
+    everything = list(_walk(folder))
+    check_names([entry.name for entry in everything], str(folder))
+    dist_info = dist_info_of([entry.name for entry in everything], folder)
+    unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
+    entries = [entry for entry in everything if entry.name not in unlisted]
+    return _write(entries, dist_info, folder, into, workers)
+
+
+def _write(
+    entries: list[OutputMember], dist_info: str, origin: Path, into: Path, workers: int | None
+) -> Path:
+    identity = _identity(entries, dist_info, origin)
+    entries = _named_after(identity.stem, entries, dist_info.removesuffix(".dist-info"))
+    entries.sort(key=lambda entry: directory.name_place(entry.name))
+    target = into / identity.file_name
+    write(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
+    return target
+
+
+def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> Identity:
+    by_name = {entry.name: entry for entry in entries}
+    files = [f"{dist_info}/METADATA", f"{dist_info}/WHEEL"]
+    for name in files:
+        if name not in by_name:
+            raise ArtifactError("the wheel has no such member", file=str(origin), member=name)
+    metadata, wheel = (by_name[name].read() for name in files)
+    try:
+        return identify(metadata, wheel, present=dist_info.removesuffix(".dist-info"))
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(origin), member=dist_info) from None
+
+
+def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[OutputMember]:
+    """Rename the dist-info and data folders after a new name or version."""
+    if stem == present:
+        return entries
+    folders = {f"{present}.{kind}": f"{stem}.{kind}" for kind in ("dist-info", "data")}
+    renamed = []
+    for entry in entries:
+        top, slash, rest = entry.name.partition("/")
+        name = folders.get(top, top) + slash + rest
+        renamed.append(OutputMember(name=name, source=entry.source, mode=entry.mode))
+    return renamed
+
+
+def _walk(folder: Path) -> Iterator[OutputMember]:
+    """Yield all files in a folder. Links are refused, since a wheel cannot contain them."""
+    if not folder.is_dir():
+        raise StorageError(f"cannot read {folder}: not a folder")
+    for top, subfolders, files in os.walk(folder, onerror=_cannot_read):
+        links = [name for name in subfolders if Path(top, name).is_symlink()]
+        for file in (*files, *links):
+            path = Path(top, file)
+            mode = stat.S_IMODE(regular_file(path).st_mode)
+            name = path.relative_to(folder).as_posix()
+            yield OutputMember(name=name, source=Content.of_file(path), mode=mode)
+
+
+def _cannot_read(error: OSError) -> None:
+    raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -1,0 +1,283 @@
+"""Facts of wheels, folders and installed distributions, and how two of them differ."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name
+from zlib_ng import zlib_ng
+
+from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, RunsOn, WheelFacts
+from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.source import read_requirement
+from stoker.model.value import size as in_words
+from stoker.outside import process
+from stoker.wheel.elf import MAGIC
+from stoker.wheel.engine import archive
+from stoker.wheel.engine.archive import dist_info_of
+from stoker.wheel.engine.directory import Limits, Member, read_directory
+from stoker.wheel.engine.zip_records import STORED
+from stoker.wheel.fatbin import FatbinLookout
+from stoker.wheel.library import read_library
+from stoker.wheel.metadata import read_fields
+from stoker.wheel.reader import FileReader, InflatedReader, Reader, open_file, printable
+
+# -- wheel facts -----------------------------------------------------------------------------------
+# Reads the facts of a wheel and of its libraries as a stream; nothing is unpacked to disk.
+
+
+_LARGEST_METADATA = 16 << 20
+_MOST_THREADS = 4  # each needs about 50 MB to read a library
+_PEEK = 1024  # compressed bytes that contain the first of a file, after the code tables
+
+
+def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
+    """Return the metadata of a wheel, the facts of its ELF files, and all member names."""
+    with open_file(path) as file:
+        members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
+        dist_info = dist_info_of(members, path)
+        facts = wheel_facts(
+            _text(file, members, f"{dist_info}/METADATA"),
+            _text(file, members, f"{dist_info}/WHEEL"),
+            members=len(members),
+            unpacked=sum(member.size for member in members.values()),
+        )
+        return facts, _libraries(file, members.values()), tuple(members)
+
+
+def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -> WheelFacts:
+    """Return the facts from the texts of METADATA and WHEEL."""
+    said, made = _fields(metadata), _fields(wheel)
+    return WheelFacts(
+        name=said("Name")[0],
+        version=said("Version")[0],
+        tags=tuple(filter(None, made("Tag"))),
+        build=made("Build")[0] or None,
+        generator=made("Generator")[0] or None,
+        requires_python=said("Requires-Python")[0] or None,
+        requires=tuple(filter(None, said("Requires-Dist"))),
+        members=members,
+        unpacked=unpacked,
+    )
+
+
+def _fields(text: bytes) -> Callable[[str], list[str]]:
+    """Return a function from a name to its fields; a missing field gives one empty value."""
+    try:
+        headers = read_fields(text)
+    except ValueError as error:
+        raise ArtifactError(f"METADATA or WHEEL: {error}") from None
+    return lambda name: [printable(value) for value in headers.get_all(name, [""])]
+
+
+def _text(file: FileReader, members: dict[str, Member], name: str) -> bytes:
+    member = members.get(name)
+    if member is None:
+        raise ArtifactError("the wheel has no such member", file=file.file, member=name)
+    if member.size > _LARGEST_METADATA:
+        raise ArtifactError(f"{member.size} bytes of metadata", file=file.file, member=name)
+    return _open(file, member).read(0, member.size)
+
+
+def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFacts, ...]:
+    """Read the largest first, to keep all threads busy; return the facts by name."""
+    found = [member for member in members if _is_elf(file, member)]
+    found.sort(key=lambda member: -member.size)
+    with ThreadPoolExecutor(min(_MOST_THREADS, process.threads())) as pool:
+        libraries = list(pool.map(lambda member: _library(file, member), found))
+    return tuple(sorted(libraries, key=lambda library: library.path))
+
+
+def _is_elf(file: FileReader, member: Member) -> bool:
+    start = file.read(member.data, min(_PEEK, member.compressed_size))
+    if member.method != STORED:
+        try:
+            start = zlib_ng.decompressobj(-15).decompress(start, len(MAGIC))
+        except zlib_ng.error:  # type: ignore[misc]  # its stub says: no class
+            return False
+    return start.startswith(MAGIC)
+
+
+def _library(file: FileReader, member: Member) -> LibraryFacts:
+    try:
+        return read_library(_open(file, member))
+    except ArtifactError as error:
+        return LibraryFacts(path=printable(member.name), size=member.size, problem=str(error))
+
+
+def _open(file: FileReader, member: Member) -> Reader:
+    name = printable(member.name)
+    packed = file.part(start=member.data, size=member.compressed_size, member=name)
+    if member.method == STORED:
+        return packed
+    return InflatedReader(packed, size=member.size, crc=member.crc, lookout=FatbinLookout())
+
+
+# -- folder facts ----------------------------------------------------------------------------------
+# Reads the facts of libraries on disk: of one file, or of all files in a folder.
+
+
+def read_file(path: Path, name: str) -> LibraryFacts | None:
+    """Return the facts of an ELF file, or None for other files. ``name`` is used in messages."""
+    with open_file(path, name) as reader:
+        return read_library(reader) if reader.read_at(0, len(MAGIC)) == MAGIC else None
+
+
+def is_elf(path: Path) -> bool:
+    """Return whether a regular file, which is no link, is an ELF file."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with open_file(path) as reader:
+        return reader.read_at(0, len(MAGIC)) == MAGIC
+
+
+def files_of(folder: Path) -> tuple[str, ...]:
+    """Return all files in a folder and its subfolders, with links, relative to it. A subfolder that
+    disappears meanwhile has none: another stoker process may slim a part of the folder.
+    """
+
+    def fail(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError) and Path(error.filename) != folder:
+            return
+        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
+
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        folders.sort()
+        found += [str(Path(parent, name).relative_to(folder)) for name in sorted(names)]
+    return tuple(found)
+
+
+def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
+    """Return the facts of the ELF files among ``files``; links are skipped."""
+    libraries = []
+    for name in files:
+        path = root / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            library = read_file(path, printable(name))
+        except StorageError as error:
+            problem = printable(str(error))
+            library = LibraryFacts(path=printable(name), size=0, problem=problem)
+        if library:
+            libraries.append(library)
+    return tuple(libraries)
+
+
+# -- installed facts -------------------------------------------------------------------------------
+# Reads the facts of an installed distribution from its dist-info folder.
+
+
+_MOST_FILES = 1 << 20
+
+
+def find_distribution(name: str, folders: Iterable[str]) -> Path | None:
+    """Return the dist-info folder of a distribution, from the first folder that has one."""
+    wanted = canonicalize_name(name)
+    for folder in folders:
+        for found in sorted(Path(folder).glob("*.dist-info")):
+            if canonicalize_name(found.name.partition("-")[0]) == wanted:
+                return found
+    return None
+
+
+def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:
+    """Return the metadata of a distribution, and its files relative to site-packages."""
+    root = dist_info.parent
+    listed = _record(dist_info / "RECORD")
+    files = tuple(file for file in listed if os.path.lexists(root / file))
+    facts = wheel_facts(
+        _content(dist_info / "METADATA"),
+        _content(dist_info / "WHEEL"),
+        members=len(files),
+        unpacked=sum((root / file).lstat().st_size for file in files),
+    )
+    return facts, files
+
+
+def _record(path: Path) -> Iterable[str]:
+    try:
+        return archive.parse_record(path.read_bytes(), most=_MOST_FILES)
+    except FileNotFoundError:
+        raise ArtifactError(
+            "the distribution has no RECORD, so its files are unknown", file=str(path)
+        ) from None
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(path)) from None
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+# -- comparison ------------------------------------------------------------------------------------
+# Compares the facts of two artifacts. Pure.
+
+
+def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
+    """Return all facts that differ: of the whole artifact first, then of each library."""
+    old, new = {"": _whole(before)}, {"": _whole(after)}
+    old |= {library.path: _library_rows(library) for library in before.libraries}
+    new |= {library.path: _library_rows(library) for library in after.libraries}
+    return tuple(
+        difference
+        for subject in sorted(old | new)
+        for difference in _differences(subject, old.get(subject, {}), new.get(subject, {}))
+    )
+
+
+def _differences(
+    subject: str, old: dict[str, str], new: dict[str, str]
+) -> Iterator[FactDifference]:
+    for name in old | new:
+        if old.get(name) != new.get(name):
+            yield FactDifference(
+                subject=subject, name=name, before=old.get(name), after=new.get(name)
+            )
+
+
+def _whole(facts: ArtifactFacts) -> dict[str, str]:
+    rows = {"size": in_words(facts.size)}
+    if facts.wheel:
+        rows |= _wheel(facts.wheel)
+    rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
+    rows |= {f"GPU {row.arch}": _how(row) for row in facts.runs_on if not row.without}
+    return rows | {f"missing {name}": "yes" for name in facts.unresolved}
+
+
+def _how(row: RunsOn) -> str:
+    return f"by {row.by}, in part" if row.partly else f"by {row.by}"
+
+
+def _wheel(wheel: WheelFacts) -> dict[str, str]:
+    rows = {
+        "name": wheel.name,
+        "version": wheel.version,
+        "tags": " ".join(wheel.tags),
+        "requires python": wheel.requires_python or "-",
+    }
+    for line in wheel.requires:
+        try:
+            rows[f"requires {read_requirement(line).name}"] = line
+        except InvalidRequirement:
+            rows[f"requires {line}"] = line
+    return rows
+
+
+def _library_rows(library: LibraryFacts) -> dict[str, str]:
+    rows = {
+        "size": in_words(library.size),
+        "soname": library.soname or "-",
+        "C++ ABI": library.cxx_abi or "-",
+        "symbols": "no" if library.stripped else "yes",
+    }
+    rows |= {f"needs {name}": "yes" for name in library.needed}
+    rows |= {"RPATH": ":".join(library.rpath), "RUNPATH": ":".join(library.runpath)}
+    rows |= dict(library.versions)
+    for code in library.device_code:
+        where = "" if code.linked else " (not linked)"
+        rows[f"{code.arch}{where}"] = f"{in_words(code.bytes)} in {code.count}"
+    return rows

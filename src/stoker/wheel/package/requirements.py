@@ -1,0 +1,286 @@
+"""Decides what provides each library that a wheel needs. Pure."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from stoker.knowledge.wheels import (
+    Bringer,
+    Release,
+    bringer,
+    cuda_of,
+    is_of_driver,
+    is_system_library,
+    never_bundled,
+    releases,
+)
+from stoker.model.errors import UsageError
+from stoker.model.source import read_requirement, read_version
+from stoker.model.value import Value
+from stoker.wheel.metadata import required_name
+from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest
+
+
+class Provider(StrEnum):
+    WHEEL = "wheel"  # already in it
+    SYSTEM = "system"  # the target machine: Linux, driver, Python, or excluded by the user
+    TORCH = "torch"
+    PACKAGE = "package"  # a package of NVIDIA
+    BUNDLE = "bundle"  # it has to be added to the wheel
+
+
+class Providers:
+    """The providers of all libraries, for one wheel and one request."""
+
+    def __init__(self, built: BuiltWheel, request: PackageRequest):
+        self._own: Collection[str] = built.own
+        self._exclude = request.exclude
+        self._mode = request.mode
+        self._is_torch = built.is_torch
+
+    def of(self, name: str) -> Provider:
+        if name in self._own:
+            return Provider.WHEEL
+        if self._is_given(name):
+            return Provider.SYSTEM
+        row = bringer(name)
+        if row and row.name == "torch" and not self._is_torch:
+            return Provider.TORCH
+        if row and row.name != "torch" and self._mode is Mode.PYPI:
+            return Provider.PACKAGE
+        return Provider.BUNDLE
+
+    def _is_given(self, name: str) -> bool:
+        return (
+            is_system_library(name)
+            or is_of_driver(name)
+            or never_bundled(name)
+            or any(fnmatchcase(name, pattern) for pattern in self._exclude)
+        )
+
+
+# -- cuda ------------------------------------------------------------------------------------------
+# Finds the CUDA version of a wheel: from the user, PyTorch's version file or libraries. Pure.
+
+
+_RELEASE = re.compile(r"([0-9]{2})(\.[0-9]{1,2})?")
+
+
+class Cuda(Value, frozen=True, kw_only=True):
+    """``release`` is a version such as 13.2, or only 13 if the minor version is unknown."""
+
+    major: int
+    release: str
+
+    @property
+    def is_exact(self) -> bool:
+        return "." in self.release
+
+
+def wheel_cuda(built: BuiltWheel, request: PackageRequest) -> Cuda | None:
+    told = {major for name in built.needed if (major := cuda_of(name))}
+    if len(told) > 1:
+        words = " and ".join(map(str, sorted(told)))
+        raise UsageError(f"the libraries need both CUDA {words}", where=built.path)
+    said = request.cuda or built.cuda
+    if said is None:
+        return Cuda(major=min(told), release=str(min(told))) if told else None
+    match = _RELEASE.fullmatch(said)
+    if match is None:
+        raise UsageError(f"'{said}' is not a CUDA version", hints=["use for example --cuda 12.8"])
+    cuda = Cuda(major=int(match[1]), release=said)
+    if told and cuda.major not in told:
+        raise UsageError(f"the libraries need CUDA {min(told)}, not {said}", where=built.path)
+    return cuda
+
+
+def known_cuda_of(built: BuiltWheel, request: PackageRequest) -> Cuda:
+    """Return the CUDA version, or raise an error if it is unknown."""
+    if cuda := wheel_cuda(built, request):
+        return cuda
+    raise UsageError(
+        "the CUDA version of the wheel is unknown",
+        hints=["name it with --cuda, for example --cuda 13.0"],
+        where=built.path,
+    )
+
+
+# -- requirements ----------------------------------------------------------------------------------
+# The requirements of a packaged wheel: PyTorch and NVIDIA's packages. Pure.
+
+
+_TOOLKIT = "cuda-toolkit"
+_LINUX = 'platform_system == "Linux"'
+
+
+def added_requirements(
+    built: BuiltWheel, request: PackageRequest, providers: Providers
+) -> tuple[str, ...]:
+    """Return lines for METADATA; the user's line for a package replaces the known one."""
+    own = tuple(_checked(line) for line in request.requires)
+    names = {required_name(line) for line in own}
+    known = [line for line in _known(built, request, providers) if required_name(line) not in names]
+    return (*known, *own)
+
+
+def _checked(line: str) -> str:
+    try:
+        read_requirement(line)
+    except InvalidRequirement as error:
+        raise UsageError(
+            f"'{line}' is not a requirement: {error}", hints=["use --requires triton==3.5.1"]
+        ) from None
+    return line
+
+
+def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
+    if request.mode is Mode.PLAIN:
+        return ()
+    brought = _brought(built, providers)
+    if built.is_torch:
+        return _of_torch(built, request) if brought else ()
+    if built.is_extension:
+        return _of_extension(built, request, brought)
+    return _of_toolkit(brought, known_cuda_of(built, request)) if brought else ()
+
+
+def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:
+    """Return NVIDIA's packages that hold the libraries that the wheel needs."""
+    names = [name for name in built.needed if providers.of(name) is Provider.PACKAGE]
+    rows = {row.name: row for name in names if (row := bringer(name))}
+    return [rows[name] for name in sorted(rows)]
+
+
+def _of_torch(built: BuiltWheel, request: PackageRequest) -> tuple[str, ...]:
+    row = _row(built.facts.version, known_cuda_of(built, request), request)
+    return row.lines(built.machine) if row else ()
+
+
+def _of_extension(
+    built: BuiltWheel, request: PackageRequest, brought: Sequence[Bringer]
+) -> tuple[str, ...]:
+    """Return the PyTorch that an extension is linked to, and NVIDIA's packages that it needs."""
+    torch = _built_against(built, request)
+    if torch is None:
+        return ()
+    pin = f"torch=={read_version(torch).public}"
+    row = _row(torch, known_cuda_of(built, request), request) if brought else None
+    if row is None:
+        return (pin,)
+    lines = [part for line in row.lines(built.machine) if (part := _part(line, brought))]
+    known = {name for line in row.requires for name in _packages(line)}
+    rest = [other for other in brought if known.isdisjoint((other.name, other.extra))]
+    cuda = Cuda(major=int(row.cuda.partition(".")[0]), release=row.cuda)
+    return (pin, *lines, *_of_toolkit(rest, cuda))
+
+
+def _built_against(built: BuiltWheel, request: PackageRequest) -> str | None:
+    """Return the PyTorch version of an extension, from the user or from its METADATA."""
+    if request.torch:
+        _base_version(request.torch)
+        return request.torch
+    for line in built.facts.requires:
+        if required_name(line) == "torch":
+            for clause in read_requirement(line).specifier:
+                if clause.operator == "==" and "*" not in clause.version:
+                    return clause.version
+    if request.mode is Mode.PYPI and not request.requires:
+        raise UsageError(
+            f"{built.facts.name} is linked to PyTorch, but the version is unknown",
+            hints=["name the version it was built against, for example --torch 2.9.1"],
+        )
+    return None
+
+
+def _part(line: str, brought: Iterable[Bringer]) -> str | None:
+    """Return a requirement of PyTorch, reduced to the given packages, or None."""
+    requirement = read_requirement(line)
+    names = {row.name for row in brought}
+    if requirement.name == _TOOLKIT:
+        extras = sorted(requirement.extras & {row.extra for row in brought if row.extra})
+        return re.sub(r"\[.*?\]", f"[{','.join(extras)}]", line) if extras else None
+    return line if _base(requirement.name) in names else None
+
+
+def _packages(line: str) -> set[str]:
+    """Return the names of packages and toolkit extras that a line requires."""
+    requirement = read_requirement(line)
+    return {_base(requirement.name), *requirement.extras}
+
+
+def _base(name: str) -> str:
+    """Return ``nvidia-cublas`` for ``nvidia-cublas-cu12``."""
+    return re.sub(r"-cu\d+$", "", canonicalize_name(name))
+
+
+def _of_toolkit(brought: Sequence[Bringer], cuda: Cuda) -> tuple[str, ...]:
+    """Return requirements for parts of the toolkit, from a release up to the next major one."""
+    extras = ",".join(sorted(row.extra for row in brought if row.extra))
+    which = f">={cuda.release},<{cuda.major + 1}" if cuda.is_exact else f"=={cuda.major}.*"
+    lines = [f"{_TOOLKIT}[{extras}]{which}; {_LINUX}"] if extras else []
+    return (*lines, *(f"{row.name}-cu{cuda.major}; {_LINUX}" for row in brought if not row.extra))
+
+
+def _base_version(torch: str) -> str:
+    try:
+        return read_version(torch).base_version
+    except InvalidVersion:
+        raise UsageError(f"'{torch}' is not a PyTorch version", hints=["use 2.9.1"]) from None
+
+
+def _row(torch: str, cuda: Cuda, request: PackageRequest) -> Release | None:
+    """Return the known requirements of a release or of --like; None if the user gives them."""
+    base = _base_version(request.like or torch)
+    rows = [row for row in releases() if row.torch == base]
+    # If only the major version is known, the first in the table is the default of that release.
+    fitting = [row for row in rows if f"{row.cuda}.".startswith(f"{cuda.release}.")]
+    if fitting:
+        return fitting[0]
+    if request.requires and not request.like:
+        return None
+    raise UsageError(
+        f"the requirements of PyTorch {base} for CUDA {cuda.release} are unknown",
+        hints=[
+            f"the nearest known releases are {', '.join(_nearest(base, cuda))}",
+            "use the requirements of one of these with --like RELEASE",
+            "or give each requirement with --requires NAME==VERSION",
+        ],
+    )
+
+
+def _nearest(torch: str, cuda: Cuda) -> list[str]:
+    wanted = (*read_version(torch).release, 0, 0)
+
+    def distance(row: Release) -> tuple[bool, list[int]]:
+        own = read_version(row.torch).release
+        other_major = not row.cuda.startswith(f"{cuda.major}.")
+        return other_major, [abs(a - b) for a, b in zip(own, wanted, strict=False)]
+
+    return [f"{row.torch} for {row.cuda}" for row in sorted(releases(), key=distance)[:3]]
+
+
+def dropped_requirements(
+    built: BuiltWheel, added: Iterable[str], bundled: Iterable[str]
+) -> tuple[str, ...]:
+    """Return lines of METADATA that are replaced, or whose libraries are in the wheel."""
+    names = {required_name(line) for line in added}
+    inside = [row for name in bundled if (row := bringer(name))]
+
+    def is_gone(line: str) -> bool:
+        name = required_name(line)
+        return name is not None and (name in names or _is_inside(line, inside, built.is_torch))
+
+    return tuple(line for line in built.facts.requires if is_gone(line))
+
+
+def _is_inside(line: str, inside: Sequence[Bringer], is_torch: bool) -> bool:
+    requirement = read_requirement(line)
+    if requirement.name == _TOOLKIT:
+        # PyTorch requires some parts of the toolkit for their headers only.
+        return bool(inside) and (is_torch or requirement.extras <= {row.extra for row in inside})
+    return _base(requirement.name) in {row.name for row in inside}

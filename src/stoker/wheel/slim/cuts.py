@@ -1,0 +1,265 @@
+"""Edits the list behind torch.cuda.get_arch_list(), which is one string in libtorch_python.so.
+
+PyTorch uses it for warnings, so it has to name the architectures that are left. The string ends
+with a zero byte and only becomes shorter, so it is overwritten in place.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.plan import GpuTarget
+from stoker.model.value import UNDECODABLE, Value, size
+from stoker.outside.process import threads
+from stoker.wheel import elf
+from stoker.wheel.elf import Elf
+from stoker.wheel.reader import Reader, open_file, printable
+from stoker.wheel.runs_on import needed_code
+from stoker.wheel.slim.in_place import Stamp, stamp_of
+from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.wheel.slim.selection import (
+    LICENCE,
+    LibrarySlim,
+    SlimRecord,
+    chooser,
+    is_nvidia_library,
+    target_words,
+)
+
+# It may carry an ABI suffix, as in libtorch_python.cpython-312-x86_64-linux-gnu.so.
+_LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")
+_LISTED = "libtorch_cuda.so"  # holds the code that the list describes
+_SECTION = ".rodata"
+_WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
+# A match has to start where a string starts, so that no string is searched more than once.
+_LIST = re.compile(rb"(?<![ -~])%b(?: %b)*(?=\0)" % (_WORD, _WORD))
+_MOST = 256 << 20  # bytes of the section that are searched
+
+
+class _List(NamedTuple):
+    offset: int
+    words: tuple[str, ...]
+
+
+def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
+    """Return the new words of the list, or None if there is no list or nothing changes."""
+    found = _find(path)
+    words = found.words if found else ()
+    needed = needed_code(words, gpus)
+    kept = tuple(word for word in words if word in needed)
+    return kept if kept and kept != words else None
+
+
+def write_words(path: Path, words: Sequence[str]) -> None:
+    """Overwrite the list in a file that only this process uses."""
+    found = _find(path)
+    if found is None:
+        raise ArtifactError("the list of architectures was not found", file=str(path))
+    content = " ".join(words).encode().ljust(len(" ".join(found.words)), b"\0")
+    with path.open("r+b") as stream:
+        stream.seek(found.offset)
+        stream.write(content)
+
+
+def _find(path: Path) -> _List | None:
+    """Return the list, or None if there is not exactly one."""
+    with open_file(path) as reader:
+        try:
+            found = list(islice(_lists(reader), 2))
+        except ArtifactError:  # the plan of the library reports it
+            return None
+    return found[0] if len(found) == 1 else None
+
+
+def _lists(reader: Reader) -> Iterator[_List]:
+    sections = Elf(reader).named(_SECTION)
+    if len(sections) != 1:
+        return
+    _, section = sections[0]
+    data = reader.read(section.offset, min(section.file_size, _MOST))
+    for match in _LIST.finditer(data):
+        yield _List(section.offset + match.start(), tuple(match[0].decode().split()))
+
+
+def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:
+    """Return whether a file holds the list, and the code that it describes was read."""
+    path = PurePosixPath(listing)
+    described = str(path.with_name(_LISTED))
+    return _LISTING.fullmatch(path.name) is not None and any(
+        library.path == described and library.archs and not library.skipped_because
+        for library in libraries
+    )
+
+
+# -- cuts ------------------------------------------------------------------------------------------
+# Plans and writes a set of libraries that are slimmed together, and the record of it.
+
+
+class SlimRequest(Value, frozen=True, kw_only=True):
+    """``nvidia`` includes NVIDIA's own libraries, for private use.
+
+    ``label`` is the local version of the slimmed wheel. Without it, the GPUs are appended to the
+    local version that the wheel has.
+    """
+
+    gpus: tuple[GpuTarget, ...]
+    options: SlimOptions = SlimOptions()
+    nvidia: bool = False
+    label: str | None = None
+
+
+class Cut(Value, frozen=True, kw_only=True):
+    """An ELF file and its plan, which is None if the device code stays unchanged.
+
+    ``stamp`` identifies the file that was read.
+    """
+
+    name: str
+    file: Path
+    stamp: Stamp
+    summary: LibrarySlim
+    plan: LibraryPlan | None = None
+    listing: tuple[str, ...] | None = None  # the new words of PyTorch's list of architectures
+    nvidia: bool = False
+
+    @property
+    def changes(self) -> bool:
+        return self.plan is not None or self.listing is not None
+
+
+def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool = False) -> Cut:
+    """Plan one ELF file. The summary says why a malformed or unknown file stays unchanged."""
+    try:
+        stamp = stamp_of(file)
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}") from error
+    with open_file(file, printable(name)) as reader:
+        plan = plan_library(reader, chooser(request.gpus), request.options)
+        if not plan.changes:
+            return Cut(name=name, file=file, stamp=stamp, summary=plan.summary)
+        nvidias = nvidia_owned or is_nvidia_library(name, _soname(reader))
+    if nvidias and not request.nvidia:
+        summary = _left(plan.summary, LICENCE)
+        return Cut(name=name, file=file, stamp=stamp, summary=summary)
+    return Cut(name=name, file=file, stamp=stamp, summary=plan.summary, plan=plan, nvidia=nvidias)
+
+
+def plan_cuts(
+    files: Mapping[str, Path], request: SlimRequest, *, nvidia_owned: frozenset[str] = frozenset()
+) -> tuple[Cut, ...]:
+    """Plan ELF files, given by name, with PyTorch's list of architectures."""
+
+    def plan(name: str) -> Cut:
+        return plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
+
+    with ThreadPoolExecutor(threads()) as pool:
+        cuts = list(pool.map(plan, sorted(files)))
+    summaries = [cut.summary for cut in cuts]
+    return tuple(
+        msgspec.structs.replace(cut, listing=kept_words(cut.file, request.gpus))
+        if is_about(cut.name, summaries)
+        else cut
+        for cut in cuts
+    )
+
+
+def _soname(reader: Reader) -> str | None:
+    try:
+        return next(iter(Elf(reader).strings(elf.SONAME)), None)
+    except ArtifactError:
+        return None
+
+
+def _left(summary: LibrarySlim, why: str) -> LibrarySlim:
+    return LibrarySlim(
+        path=summary.path, before=summary.before, after=summary.before, skipped_because=why
+    )
+
+
+def write_cut(cut: Cut, target: Path) -> None:
+    """Write the new file, with the permissions of the original."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if cut.plan is None:
+            shutil.copyfile(cut.file, target)
+        else:
+            with open_file(cut.file) as reader:
+                write_library(cut.plan, reader, target)
+        if cut.listing is not None:
+            write_words(target, cut.listing)
+        shutil.copymode(cut.file, target)
+    except OSError as error:
+        raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def write_cuts(cuts: Collection[Cut], target: Callable[[Cut], Path]) -> tuple[Cut, ...]:
+    """Write the files that change, each to its target; return all cuts as they were made.
+
+    A file that does not pass its check stays unchanged. The list of architectures is written last;
+    it stays unchanged if the code that it describes does.
+    """
+    with ThreadPoolExecutor(threads()) as pool:
+        plain = [cut for cut in cuts if cut.listing is None]
+        become = list(pool.map(lambda cut: _written(cut, target), plain))
+    summaries = [cut.summary for cut in become]
+    for cut in cuts:
+        if cut.listing is not None:
+            listing = cut.listing if is_about(cut.name, summaries) else None
+            become.append(_written(msgspec.structs.replace(cut, listing=listing), target))
+    return tuple(sorted(become, key=lambda cut: cut.name))
+
+
+def _written(cut: Cut, target: Callable[[Cut], Path]) -> Cut:
+    try:
+        if cut.changes:
+            write_cut(cut, target(cut))
+    except ArtifactError as error:
+        summary = _left(cut.summary, str(error))
+        return Cut(name=cut.name, file=cut.file, stamp=cut.stamp, summary=summary)
+    return cut
+
+
+def changed(cuts: Iterable[Cut]) -> list[Cut]:
+    return [cut for cut in cuts if cut.changes]
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raise an error if the disk of a folder, which may not exist yet, has too little space."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise StorageError(
+            f"not enough disk space in {folder}: up to {size(needed)} are needed, "
+            f"{size(free)} are free",
+            hints=["free disk space, or choose another folder with --out"],
+        )
+
+
+def make_record(
+    request: SlimRequest, changed: Iterable[Cut], before: SlimRecord | None
+) -> SlimRecord:
+    """Return the record of a slimming. A private distribution stays private."""
+    return SlimRecord(
+        targets=tuple(f"{gpu.arch}{'+ptx' if gpu.ptx else ''}" for gpu in request.gpus),
+        label=request.label or target_words(request.gpus),
+        private=any(cut.nvidia for cut in changed) or (before is not None and before.private),
+    )
+
+
+def encode_record(record: SlimRecord) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record)) + b"\n"
+
+
+def decode_record(content: bytes) -> SlimRecord | None:
+    """Return the record of an earlier slimming, or None if it cannot be read."""
+    try:
+        return msgspec.json.decode(content, type=SlimRecord)
+    except UNDECODABLE:
+        return None

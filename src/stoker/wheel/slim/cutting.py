@@ -1,0 +1,365 @@
+"""Cuts unused ranges out of an ELF file: new offsets, program headers and section headers. Pure.
+
+Cuts are whole pages, so that everything else keeps its address and can be mapped as before. A
+segment is split at a cut; the piece before the cut fills it with zeros in memory, so that a read
+there finds no code instead of crashing. More program headers are needed then: they stay in place
+if there is space, else they move to the end, into a segment of their own.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+from typing import NamedTuple
+
+from stoker.wheel import elf, fatbin
+from stoker.wheel.elf import Elf, Section, Segment, up
+from stoker.wheel.elf_edit import (
+    FILE_HEADER_SIZE,
+    SECTION_SIZE,
+    SEGMENT_SIZE,
+    Overwritten,
+    loaded_end,
+    program_headers,
+    section_headers,
+    with_tail,
+)
+from stoker.wheel.fatbin import FatbinEntry
+from stoker.wheel.slim.regions import DeviceRegion, Shift, Span, Spans, merged, without
+
+_MOST_CUTS = 512  # each is one more mapping; the largest come first
+
+
+class Cutting(NamedTuple):
+    """``shift`` maps old offsets to new ones; ``overwritten`` replaces copied bytes there."""
+
+    shift: Shift
+    size: int
+    overwritten: tuple[Overwritten, ...]
+
+
+def cut(
+    file: Elf, freed: Iterable[Span], *, ends: Mapping[int, int], dropped: Collection[int]
+) -> Cutting:
+    """Plan the cuts. ``ends`` are new ends of sections by index, ``dropped`` their indexes."""
+    freed = list(_apart(file, freed))
+    check_unused(file, freed, {*ends, *dropped})
+    shift = Shift(_cuts(file, freed))
+    segments, place = _with_headers(file, list(_segments(file, shift)), shift)
+    sections = [
+        None if index in dropped else _shifted(section, shift, ends.get(index))
+        for index, section in enumerate(file.sections)
+    ]
+    return Cutting(
+        shift=shift,
+        size=max(shift(file.reader.size), place + len(segments) * SEGMENT_SIZE),
+        overwritten=(
+            *program_headers(segments, place),
+            *section_headers(sections, shift(file.header.sections_offset)),
+        ),
+    )
+
+
+def _apart(file: Elf, freed: Iterable[Span]) -> Iterator[Span]:
+    """Merge the spans, but split them where a loaded segment starts or ends."""
+    loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
+    borders = sorted({border for load in loads for border in load})
+    for span in merged(freed):
+        inner = borders[bisect_right(borders, span.start) : bisect_left(borders, span.end)]
+        for start, end in pairwise([span.start, *inner, span.end]):
+            yield Span(start, end)
+
+
+def _cuts(file: Elf, freed: Iterable[Span]) -> list[Span]:
+    """Return the whole pages inside the freed spans, by address where they are loaded."""
+    found = []
+    for span in freed:
+        load = file.load_at(span.start)
+        distance = load.address - load.offset if load else -span.start
+        start = up(span.start + distance, file.page)
+        end = (span.end + distance) // file.page * file.page
+        if start < end:
+            found.append(Span(start - distance, end - distance))
+    return sorted(sorted(found, key=lambda span: -span.size)[:_MOST_CUTS])
+
+
+def _with_headers(file: Elf, segments: list[Segment], shift: Shift) -> tuple[list[Segment], int]:
+    """Return the segments, adapted to the place of the program headers, and that place."""
+    size = len(segments) * SEGMENT_SIZE
+    if size <= _room(file):
+        place = shift(file.header.segments_offset)
+        return [_sized(segment, size) for segment in segments], place
+    if file.segments_of(elf.INTERPRETER):
+        # Linux before 5.18 assumes that the headers of a program are as far from its first segment
+        # in memory as in the file.
+        raise file.reader.error("a program without space for more program headers")
+    tail = _tail(file, segments, shift(file.reader.size))
+    moved = [
+        tail._replace(type=elf.PROGRAM_HEADERS, alignment=segment.alignment)
+        if segment.type == elf.PROGRAM_HEADERS
+        else segment
+        for segment in segments
+    ]
+    return with_tail(moved, tail), tail.offset
+
+
+def _sized(segment: Segment, size: int) -> Segment:
+    if segment.type != elf.PROGRAM_HEADERS:
+        return segment
+    return segment._replace(file_size=size, memory_size=size)
+
+
+def _tail(file: Elf, segments: Sequence[Segment], end: int) -> Segment:
+    """Return a segment for the program headers after everything in the file and in memory."""
+    offset = up(end, 8)
+    address = up(loaded_end(file), file.page) + offset % file.page
+    size = (len(segments) + 1) * SEGMENT_SIZE
+    return Segment(elf.LOAD, elf.READABLE, offset, address, address, size, size, file.page)
+
+
+def _room(file: Elf) -> int:
+    """Return how many bytes program headers can take at their present place."""
+    start = file.header.segments_offset
+    load = file.load_at(start)
+    places = [load.offset + load.file_size if load else file.reader.size]
+    places += [section.offset for section in file.sections if section.file_size]
+    places += [segment.offset for segment in file.segments if segment.file_size]
+    places.append(file.header.sections_offset)
+    distance = load.address - load.offset if load else 0
+    places += [value - distance for tag, value in file.dynamic if tag in elf.TABLES]
+    return min(place for place in places if place > start) - start
+
+
+def check_unused(file: Elf, spans: Iterable[Span], changed: Collection[int]) -> None:
+    """Raise an error if headers, or sections other than ``changed``, need one of the spans."""
+    needed = Spans(in_use(file, but=changed))
+    loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
+    borders = Spans(Span(border, border + 1) for load in loads for border in load)
+    twice = Spans(_loaded_twice(loads))
+    for span in spans:
+        if needed.overlap(span) or twice.overlap(span):
+            raise file.reader.error("the device code overlaps other content", span.start)
+        if borders.overlap(Span(span.start + 1, span.end)):
+            raise file.reader.error("the device code is only partly loaded", span.start)
+
+
+def _loaded_twice(loads: Iterable[Span]) -> Iterator[Span]:
+    end = 0
+    for load in sorted(loads):
+        yield Span(load.start, min(load.end, end))  # empty if no segment before it overlaps it
+        end = max(end, load.end)
+
+
+def in_use(file: Elf, *, but: Collection[int] = ()) -> list[Span]:
+    """Return the spans of headers and sections, without the sections with the given indexes."""
+    header = file.header
+    spans = [
+        Span(0, FILE_HEADER_SIZE),
+        Span(header.segments_offset, header.segments_offset + len(file.segments) * SEGMENT_SIZE),
+        Span(header.sections_offset, header.sections_offset + len(file.sections) * SECTION_SIZE),
+    ]
+    spans += [span_of(part) for index, part in enumerate(file.sections) if index not in but]
+    spans += [span_of(part) for part in file.segments if part.type != elf.LOAD]
+    return spans
+
+
+def span_of(part: Section | Segment) -> Span:
+    """Return the bytes of a section or segment in the file."""
+    return Span(part.offset, part.offset + part.file_size)
+
+
+def _segments(file: Elf, shift: Shift) -> Iterator[Segment]:
+    for segment in file.segments:
+        if segment.type == elf.LOAD:
+            yield from _pieces(segment, shift)
+        else:
+            yield segment._replace(offset=shift(segment.offset))
+
+
+def _pieces(segment: Segment, shift: Shift) -> Iterator[Segment]:
+    """Split a loaded segment at the cuts in it."""
+    whole = span_of(segment)
+    memory_end = segment.offset + segment.memory_size
+    start = segment.offset
+    for span in shift.cuts:
+        if whole.overlaps(span):
+            yield _piece(segment, Span(start, span.start), span.end, shift)
+            start = span.end
+    if start < memory_end or start == segment.offset:
+        yield _piece(segment, Span(start, whole.end), memory_end, shift)
+
+
+def _piece(segment: Segment, span: Span, memory_end: int, shift: Shift) -> Segment:
+    address = segment.address + span.start - segment.offset
+    offset = shift(span.start)
+    distance = address - offset
+    # Offset and address have to agree modulo the alignment, and a cut is a multiple of pages only.
+    alignment = min(segment.alignment, distance & -distance) if distance else segment.alignment
+    return segment._replace(
+        offset=offset,
+        address=address,
+        physical_address=segment.physical_address + span.start - segment.offset,
+        file_size=span.size,
+        memory_size=memory_end - span.start,
+        alignment=alignment,
+    )
+
+
+def _shifted(section: Section, shift: Shift, end: int | None) -> Section:
+    offset = shift(section.offset)
+    size = section.size if end is None else shift(end) - offset
+    return section._replace(offset=offset, size=size)
+
+
+# -- stripping -------------------------------------------------------------------------------------
+# Finds the unused parts of a library: symbol tables for debuggers, and space left by editors.
+#
+# patchelf moves growing tables to the end of a file; the old ones stay in it, loaded and unused.
+
+
+class Stripping(NamedTuple):
+    """``dropped`` are the indexes of sections, ``freed`` their bytes and unused pages."""
+
+    dropped: frozenset[int] = frozenset()
+    freed: tuple[Span, ...] = ()
+
+
+def find_unused(file: Elf) -> Stripping:
+    dropped = frozenset(_symbol_sections(file))
+    spans = [span_of(file.sections[index]) for index in dropped]
+    return Stripping(dropped, (*spans, *_dead_space(file)))
+
+
+def _symbol_sections(file: Elf) -> Iterator[int]:
+    """Yield symbol tables and their strings if no other section refers to them."""
+    users = Counter(section.link for section in file.sections)
+    for index, section in enumerate(file.sections):
+        if section.type != elf.SYMBOL_TABLE or section.flags & elf.ALLOCATED or users[index]:
+            continue
+        yield index
+        strings = section.link
+        own = users[strings] == 1 and strings not in (0, file.header.names_index)
+        if own and strings < len(file.sections):
+            yield strings
+
+
+def _dead_space(file: Elf) -> Iterator[Span]:
+    """Yield loaded pages that belong to no section."""
+    if not _sections_tell_all(file):
+        return
+    used = Spans(in_use(file))
+    for load in file.segments_of(elf.LOAD):
+        for gap in used.left_of(span_of(load)):
+            if gap.size >= 2 * file.page:  # so that it contains at least one whole page
+                yield gap
+
+
+def _sections_tell_all(file: Elf) -> bool:
+    """Return whether sections cover all tables of the loader; section headers may be missing."""
+    loaded = Spans(
+        Span(section.address, section.address + section.size)
+        for section in file.sections
+        if section.flags & elf.ALLOCATED
+    )
+    read = [value for tag, value in file.dynamic if tag in elf.TABLES]
+    return bool(read) and all(loaded.overlap(Span(place, place + 1)) for place in read)
+
+
+# -- packing ---------------------------------------------------------------------------------------
+# Places kept regions towards the start of their section, except those that may not move. Pure.
+#
+# Offsets are those of the original file; ``cutting`` removes the freed ranges afterwards.
+
+
+_LARGEST_ALIGNMENT = 256
+
+
+class Placed(NamedTuple):
+    """A region and its new offset."""
+
+    region: DeviceRegion
+    offset: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.offset, self.offset + self.region.kept_size)
+
+    @property
+    def address(self) -> int:
+        return self.region.address + self.offset - self.region.region.offset
+
+    @property
+    def has_moved(self) -> bool:
+        return self.offset != self.region.region.offset
+
+    def entries(self) -> Iterator[tuple[FatbinEntry, int]]:
+        """Yield the kept entries with their new offsets."""
+        offset = self.offset + fatbin.HEADER_SIZE
+        for entry in self.region.kept:
+            yield entry, offset
+            offset += self.region.size_of(entry)
+
+
+class Packing(NamedTuple):
+    """``rewritten`` covers every region, and the gaps between regions if they hold nothing."""
+
+    placed: tuple[Placed, ...]
+    rewritten: tuple[Span, ...]
+    freed: tuple[Span, ...]
+
+
+def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
+    placed: list[Placed] = []
+    rewritten: list[Span] = []
+    freed: list[Span] = []
+    ordered = sorted(regions, key=lambda region: region.region.offset)
+    starts = [region.region.offset for region in ordered]
+    for name, stretch in _stretches(file):
+        inside = ordered[bisect_left(starts, stretch.start) : bisect_left(starts, stretch.end)]
+        if not inside:
+            continue
+        here = list(_place(inside, stretch.start))
+        placed += here
+        if name == fatbin.SCATTERED:  # none of them moves
+            rewritten += [_span(region) for region in inside]
+            freed += [Span(one.span.end, one.region.region.end) for one in here]
+        else:
+            rewritten.append(stretch)
+            freed += without(stretch, (one.span for one in here))
+    return Packing(tuple(placed), tuple(rewritten), tuple(freed))
+
+
+def _span(region: DeviceRegion) -> Span:
+    return Span(region.region.offset, region.region.end)
+
+
+def _stretches(file: Elf) -> Iterator[tuple[str, Span]]:
+    """Yield the loaded ranges of device code; a section slimmed before may have several."""
+    for name, section in file.named(*fatbin.SECTIONS):
+        for load in file.segments_of(elf.LOAD):
+            start = max(section.offset, load.offset)
+            end = min(section.offset + section.size, load.offset + load.file_size)
+            if start < end:
+                yield name, Span(start, end)
+
+
+def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
+    """Place the regions in order. None reaches the next one, because no region grows."""
+    alignment = _alignment(regions)
+    following = start
+    for region in regions:
+        offset = region.region.offset
+        if region.is_movable:
+            distance = region.address - offset
+            offset = up(following + distance, alignment) - distance
+        placed = Placed(region, offset)
+        yield placed
+        following = placed.span.end
+
+
+def _alignment(regions: Sequence[DeviceRegion]) -> int:
+    """Return the alignment that all regions have now."""
+    bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
+    return bits & -bits

@@ -1,0 +1,301 @@
+"""Compresses kept LZ4 entries with zstd instead, which needs less than half the space.
+
+Drivers support it since 550.54.14. Very large entries stay unchanged.
+"""
+
+import struct
+import threading
+from collections.abc import Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from msgspec.structs import replace
+
+from stoker.model.artifact import Compression, DeviceKind
+from stoker.model.errors import ArtifactError
+from stoker.model.value import Value
+from stoker.outside.files import file_made_whole
+from stoker.outside.process import threads
+from stoker.wheel import elf, fatbin
+from stoker.wheel.elf import Elf
+from stoker.wheel.elf_edit import RELATIVE, Overwritten
+from stoker.wheel.fatbin import LARGEST, FatbinEntry, check_codecs, packed_by_zstd, unpacked
+from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.slim.check import check_slimmed
+from stoker.wheel.slim.cutting import (
+    Packing,
+    Stripping,
+    check_unused,
+    cut,
+    find_unused,
+    pack,
+    span_of,
+)
+from stoker.wheel.slim.regions import (
+    Choose,
+    DeviceRegion,
+    Shift,
+    Span,
+    Spans,
+    find_regions,
+    without,
+)
+from stoker.wheel.slim.selection import ArchSlim, LibrarySlim, SlimLayout
+
+_MOST_MEMORY = 256 << 20  # bytes
+_COPIES = 2  # of a decompressed entry: the decoder makes one of its own
+_ONE_LIBRARY = threading.Lock()  # each uses all cores, and memory is bounded for one
+
+
+def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRegion]:
+    """Return the same regions with recompressed entries, where these are smaller."""
+    check_codecs()
+    entries = [
+        entry
+        for region in regions
+        if not region.is_fixed
+        for entry in region.kept
+        if entry.compression is Compression.LZ4 and entry.unpacked_size <= LARGEST
+    ]
+    with _ONE_LIBRARY, ThreadPoolExecutor(_workers(entries)) as pool:
+        made = list(pool.map(lambda entry: _packed(reader, entry), entries))
+    smaller = {
+        entry.offset: content
+        for entry, content in zip(entries, made, strict=True)
+        if len(content) < entry.end - entry.offset
+    }
+    return [region._replace(repacked=_of(region, smaller)) for region in regions]
+
+
+def _workers(entries: Sequence[FatbinEntry]) -> int:
+    """Return the number of threads whose decompressed entries fit into the memory limit."""
+    largest = max((entry.unpacked_size for entry in entries), default=1)
+    return max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
+
+
+def _of(region: DeviceRegion, contents: Mapping[int, bytes]) -> dict[int, bytes]:
+    offsets = [entry.offset for entry in region.kept]
+    return {offset: contents[offset] for offset in offsets if offset in contents}
+
+
+def _packed(reader: Reader, entry: FatbinEntry) -> bytes:
+    header = reader.read(entry.offset, entry.header_size)
+    return fatbin.zstd_entry(header, packed_by_zstd(unpacked(reader, entry)))
+
+
+# -- library ---------------------------------------------------------------------------------------
+# Plans and writes one slimmed library.
+#
+# A plan says which ranges of the original are copied to which offsets and which bytes replace
+# them; everything else is zero. A library with something unknown stays unchanged, and the plan
+# says why.
+
+
+class SlimOptions(Value, frozen=True, kw_only=True):
+    """``pin`` keeps every region in place. ``recompress`` changes LZ4 to zstd."""
+
+    strip: bool = False
+    recompress: bool = False
+    pin: bool = False
+
+
+class Copy(NamedTuple):
+    """A range of the original and its offset in the new file."""
+
+    source: int
+    target: int
+    size: int
+
+
+class Rewrite(Value, frozen=True, kw_only=True):
+    size: int
+    copies: tuple[Copy, ...]
+    overwritten: tuple[Overwritten, ...]
+
+
+class LibraryPlan(Value, frozen=True, kw_only=True):
+    """``rewrite`` is None if the library stays unchanged; ``summary`` says if that is a failure.
+
+    ``kept`` are the kept entries of each region, in the order of the original.
+    """
+
+    summary: LibrarySlim
+    kept: tuple[tuple[FatbinEntry, ...], ...] = ()
+    rewrite: Rewrite | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.rewrite is not None
+
+
+def plan_library(reader: Reader, choose: Choose, options: SlimOptions | None = None) -> LibraryPlan:
+    """Return the plan for a library; a malformed or unknown file gives a plan without changes.
+
+    It reads headers at many offsets, so ``reader`` should be a file on disk.
+    """
+    unchanged = LibrarySlim(path=reader.name, before=reader.size, after=reader.size)
+    try:
+        return _plan(Elf(reader), choose, options or SlimOptions(), unchanged)
+    except ArtifactError as error:
+        return LibraryPlan(summary=replace(unchanged, skipped_because=str(error)))
+
+
+def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySlim) -> LibraryPlan:
+    if not options.strip and not file.named(*fatbin.SECTIONS):
+        return LibraryPlan(summary=unchanged)
+    _check(file)
+    regions = find_regions(file, choose, pin=options.pin)
+    if options.recompress:
+        regions = recompress(file.reader, regions)
+    stripping = find_unused(file) if options.strip else Stripping()
+    is_smaller = not all(region.is_as_it_was for region in regions)
+    summary = replace(unchanged, archs=_archs(regions), **_counts(regions))
+    if not is_smaller and not stripping.freed:
+        return LibraryPlan(summary=summary)
+    rewrite = _rewrite(file, regions if is_smaller else [], stripping)
+    may_move = any(region.is_movable for region in regions)
+    layout = SlimLayout.MOVE if may_move else SlimLayout.PIN
+    return LibraryPlan(
+        summary=replace(summary, after=rewrite.size, layout=layout if is_smaller else None),
+        kept=tuple(region.kept for region in regions),
+        rewrite=rewrite,
+    )
+
+
+def _check(file: Elf) -> None:
+    if not file.is_wide_and_little or file.machine not in RELATIVE:
+        raise file.reader.error(f"libraries for {file.machine} cannot be slimmed")
+    if file.header.type not in (elf.SHARED, elf.EXECUTABLE) or not file.segments_of(elf.LOAD):
+        raise file.reader.error("it is not a linked library or program")
+    # This bounds the bytes that are read and compared by the size of the file.
+    if sum(section.file_size for section in file.sections) > file.reader.size:
+        raise file.reader.error("sections overlap")
+    loads = file.segments_of(elf.LOAD)
+    if any(one.address + one.memory_size > two.address for one, two in pairwise(loads)):
+        raise file.reader.error("segments overlap")
+
+
+def _counts(regions: Sequence[DeviceRegion]) -> dict[str, int]:
+    kept = sum(len(region.kept) for region in regions)
+    return {
+        "kept": kept,
+        "dropped": sum(len(region.region.entries) for region in regions) - kept,
+        "stubs": sum(region.has_stub for region in regions),
+    }
+
+
+def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:
+    """Return the totals by kind, then by architecture."""
+    kept = {entry.offset for region in regions for entry in region.kept}
+    groups: dict[tuple[DeviceKind, int, str], list[FatbinEntry]] = {}
+    for region in regions:
+        for entry in region.region.entries:
+            groups.setdefault((entry.kind, entry.number, entry.suffix), []).append(entry)
+    return tuple(_arch(groups[key], kept) for key in sorted(groups))
+
+
+def _arch(entries: Sequence[FatbinEntry], kept: Container[int]) -> ArchSlim:
+    staying = [entry.payload_size for entry in entries if entry.offset in kept]
+    going = [entry.payload_size for entry in entries if entry.offset not in kept]
+    return ArchSlim(
+        arch=entries[0].arch,
+        kept=len(staying),
+        dropped=len(going),
+        kept_bytes=sum(staying),
+        dropped_bytes=sum(going),
+    )
+
+
+def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
+    packing = pack(file, regions)
+    ends = _ends(file, packing)
+    check_unused(file, packing.rewritten, ends)
+    freed = (*packing.freed, *stripping.freed)
+    cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
+    shift = cutting.shift
+    untouched = without(Span(0, file.reader.size), (*packing.rewritten, *stripping.freed))
+    return Rewrite(
+        size=cutting.size,
+        copies=(
+            *(Copy(span.start, shift(span.start), span.size) for span in untouched),
+            *_copied_entries(packing, shift),
+        ),
+        overwritten=(
+            *cutting.overwritten,
+            *_new_bytes(packing, shift),
+            *_addresses(file, packing, stripping, shift),
+        ),
+    )
+
+
+def _ends(file: Elf, packing: Packing) -> dict[int, int]:
+    """Return the new end of each section of device code that is rewritten, by index."""
+    ends: dict[int, int] = {}
+    both = zip(file.section_names, file.sections, strict=True)
+    for index, (name, section) in enumerate(both):
+        if name not in fatbin.SECTIONS:
+            continue
+        inside = [one.span.end for one in packing.placed if span_of(section).covers(one.span)]
+        if inside:
+            end = section.offset + section.size
+            ends[index] = end if name == fatbin.SCATTERED else max(inside)
+    return ends
+
+
+def _copied_entries(packing: Packing, shift: Shift) -> Iterator[Copy]:
+    for placed in packing.placed:
+        for entry, offset in placed.entries():
+            if entry.offset not in placed.region.repacked:
+                yield Copy(entry.offset, shift(offset), entry.end - entry.offset)
+
+
+def _new_bytes(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
+    """Yield the headers of regions, and recompressed entries."""
+    for placed in packing.placed:
+        size = placed.region.kept_size - fatbin.HEADER_SIZE
+        yield shift(placed.offset), fatbin.region_header(size)
+        for entry, offset in placed.entries():
+            if entry.offset in placed.region.repacked:
+                yield shift(offset), placed.region.repacked[entry.offset]
+
+
+def _addresses(
+    file: Elf, packing: Packing, stripping: Stripping, shift: Shift
+) -> Iterator[Overwritten]:
+    """Yield the new addresses of moved regions, at every offset that holds an old one."""
+    rewritten, stripped = Spans(packing.rewritten), Spans(stripping.freed)
+    for placed in packing.placed:
+        if not placed.has_moved:
+            continue
+        for slot in placed.region.slots:
+            span = Span(slot, slot + 8)
+            if rewritten.overlap(span):
+                raise file.reader.error("a pointer inside device code", slot)
+            if not stripped.overlap(span):
+                yield shift(slot), struct.pack("<Q", placed.address)
+
+
+def write_library(plan: LibraryPlan, reader: Reader, path: Path) -> None:
+    """Write the slimmed library; it appears at ``path``, even the original's, after the check.
+
+    The plan must change something and come from ``reader``. The new file has default permissions.
+    A failed check raises an ArtifactError.
+    """
+    assert plan.rewrite is not None
+    with file_made_whole(path) as stream:
+        _write(plan.rewrite, reader, stream)
+        stream.flush()
+        with open_file(Path(stream.name), reader.name) as written:
+            check_slimmed(reader, written, plan.kept)
+
+
+def _write(rewrite: Rewrite, reader: Reader, stream: BinaryIO) -> None:
+    stream.truncate(rewrite.size)
+    for source, target, size in rewrite.copies:
+        stream.seek(target)
+        stream.writelines(reader.chunks(source, size))
+    for target, content in rewrite.overwritten:
+        stream.seek(target)
+        stream.write(content)

@@ -1,0 +1,235 @@
+"""Checks that the code is what was asked for: GPU architectures, CUDA, Python, CPU level. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+from stoker.knowledge.hardware import beyond, cpu_family, names_a_cpu
+from stoker.knowledge.projects import added, holds_foreign_code
+from stoker.knowledge.wheels import cuda_of
+from stoker.model.artifact import DeviceKind, LibraryFacts
+from stoker.model.errors import Finding
+from stoker.model.plan import Backend, GpuTarget, Variant
+from stoker.model.value import size
+from stoker.wheel.runs_on import needed_code
+from stoker.wheel.slim.selection import SLIM_MEMBER
+from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest, error, note, warning
+
+_LONGEST = 90  # of a function's name in a finding
+_CHECKED = (Backend.CPU, Backend.CUDA)
+
+
+def as_asked(wheel: WheelUnderTest) -> Iterator[Finding]:
+    yield from _architectures(wheel)
+    yield from _toolkit(wheel)
+    yield from _python(wheel)
+
+
+def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
+    if wheel.slimmed_for:  # `slimmed` checks it by what runs on each GPU, as `stoker slim` cuts
+        return
+    variant = wheel.expected
+    if why := _why_unchecked(variant):
+        yield note("architectures-unchecked", "GPU architectures were not checked", [why])
+    if variant is None or variant.backend not in _CHECKED:
+        return
+    if variant.backend is Backend.CUDA and not variant.gpus:
+        return
+    asked = {word for target in variant.gpus for word in _words(target)}
+    if lacking := sorted(asked - _present(wheel.own_libraries)):
+        title = "device code for a requested architecture is missing"
+        yield error("missing-architecture", title, lacking)
+    if extra := _extra(wheel, variant.gpus, asked):
+        yield error("extra-architecture", "it holds device code that was not requested", extra)
+    yield from _not_everywhere(wheel, variant.gpus)
+
+
+def slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that a slimmed wheel holds code for its GPUs and for no others."""
+    if wheel.slim and wheel.slim.problem:
+        yield error("unreadable-slim-note", f"{SLIM_MEMBER} cannot be read", [wheel.slim.problem])
+    if wheel.slim and wheel.slim.record and wheel.slim.record.private:
+        lines = ["it holds modified NVIDIA libraries, and NVIDIA's licence forbids passing them on"]
+        yield warning("private", "the wheel must not be redistributed", lines)
+    gpus = wheel.slimmed_for
+    present = _present(wheel.own_libraries)
+    if lacking := [gpu.arch for gpu in gpus if not needed_code(present, [gpu])]:
+        yield error("missing-architecture", "it holds no device code for these GPUs", lacking)
+    if extra := [line for one in wheel.own_libraries for line in _uncut(one, gpus)]:
+        yield warning("not-slimmed", "it holds device code for GPUs not in its record", extra)
+
+
+def _uncut(library: LibraryFacts, gpus: Sequence[GpuTarget]) -> list[str]:
+    """Return a line for each library with code for other GPUs.
+
+    A region may not be empty, so its only entry may be for another GPU.
+    """
+    extra = {
+        arch
+        for region in library.regions
+        for arch in set(region.archs) - needed_code(region.archs, gpus)
+        if gpus and len(region.archs) > 1
+    }
+    return [f"{library.path}: {', '.join(sorted(extra))}"] if extra else []
+
+
+def _why_unchecked(variant: Variant | None) -> str | None:
+    if variant is None:
+        return "the wheel includes no plan: name the expected variant with --variant"
+    if variant.backend not in _CHECKED:
+        return f"stoker cannot read device code for {variant.backend}"
+    if variant.backend is Backend.CUDA and not variant.gpus:
+        return "the variant names no GPU"
+    return None
+
+
+def _words(target: GpuTarget) -> list[str]:
+    """Return ``sm_90a`` for ``9.0a``, and ``compute_90a`` as well with PTX."""
+    number = target.arch.replace(".", "")
+    return [f"sm_{number}", *([f"compute_{number}"] if target.ptx else [])]
+
+
+def _present(libraries: Iterable[LibraryFacts]) -> set[str]:
+    return {
+        code.arch
+        for library in libraries
+        for code in library.device_code
+        if code.linked and code.kind is not DeviceKind.LTOIR
+    }
+
+
+def _extra(wheel: WheelUnderTest, gpus: Iterable[GpuTarget], asked: set[str]) -> list[str]:
+    known = added(wheel.project, (target.arch for target in gpus))
+    allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
+    by_library = {library.path: _present([library]) - allowed for library in _made_here(wheel)}
+    return [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
+
+
+def _made_here(wheel: WheelUnderTest) -> list[LibraryFacts]:
+    return [one for one in wheel.own_libraries if not _is_foreign(wheel, one.path)]
+
+
+def _is_foreign(wheel: WheelUnderTest, path: str) -> bool:
+    return holds_foreign_code(wheel.project, PurePosixPath(path).name)
+
+
+def _not_everywhere(wheel: WheelUnderTest, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:
+    own = {library.path for library in _made_here(wheel)}
+    served = {row.arch: row for row in wheel.facts.runs_on}
+    lines = [
+        f"{path}: {word} for {target.arch}"
+        for target in gpus
+        if (row := served.get(target.arch.rstrip("af")))
+        for word, paths in (("nothing", row.without), ("only some kernels", row.partly))
+        for path in paths
+        if path in own
+    ]
+    if lines:
+        title = "some kernels do not run on the requested GPUs"
+        yield warning("architecture-not-everywhere", title, lines)
+
+
+def _toolkit(wheel: WheelUnderTest) -> Iterator[Finding]:
+    wanted = wheel.expected.toolkit if wheel.expected else None
+    if wanted is None or wheel.expected is None or wheel.expected.backend is not Backend.CUDA:
+        return
+    other = {
+        f"{library.path} needs {name}"
+        for library in wheel.own_libraries
+        for name in library.needed
+        if (major := cuda_of(name)) and str(major) != wanted.partition(".")[0]
+    }
+    if other:
+        yield error("wrong-cuda", f"it was not built for CUDA {wanted}", sorted(other))
+
+
+def _python(wheel: WheelUnderTest) -> Iterator[Finding]:
+    wanted = wheel.expected.python if wheel.expected else None
+    told = {tag.interpreter for tag in wheel.tags}
+    if (
+        wanted
+        and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")})
+        and not _is_stable(wheel)
+    ):
+        yield error("wrong-python", f"it was not built for Python {wanted}", sorted(told))
+
+
+def _is_stable(wheel: WheelUnderTest) -> bool:
+    """Return whether it uses the stable ABI, so that it runs on all later Pythons."""
+    return any(tag.abi == "abi3" for tag in wheel.tags)
+
+
+# -- the CPU -------------------------------------------------------------------------------------
+
+
+def cpu_level(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check the CPU level by compilers' notes in the libraries and by the code itself."""
+    cpu = wheel.expected.cpu if wheel.expected else None
+    if cpu is None:
+        why = "no CPU level was requested" if wheel.libraries else "there is no machine code"
+        yield note("cpu-level-unchecked", "the CPU level of the code was not checked", [why])
+        return
+    family = cpu_family(cpu)
+    other = [one.path for one in wheel.libraries if one.machine != family]
+    if other:
+        yield error("wrong-cpu-family", f"it is not for {family}, the family of {cpu}", other)
+    yield from _by_notes(wheel, cpu)
+    yield from _by_samples(wheel, cpu)
+    yield from _unread(wheel)
+
+
+def _by_notes(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
+    notes = {row.note: row.name for row in beyond(cpu) if row.note}
+    lines = [
+        f"{library.path} is marked as needing {word}"
+        for library in wheel.libraries
+        for word in library.isa
+        if word in notes
+    ]
+    if lines:
+        yield error("cpu-level-marked", f"the loader refuses it on a machine with {cpu}", lines)
+
+
+def _by_samples(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
+    for named, name, title, say in (
+        (True, "cpu-level", f"code that runs on every CPU needs more than {cpu}", error),
+        (
+            False,
+            "cpu-level-unnamed",
+            f"some code needs more than {cpu}; without symbols, a run-time choice is not visible",
+            warning,
+        ),
+    ):
+        found = [sample for sample in wheel.samples if sample.named is named]
+        lines = [line for sample in found for line in _undispatched(sample)]
+        if lines:
+            yield say(name, title, lines)
+
+
+def _undispatched(sample: CodeSample) -> list[str]:
+    return [
+        f"{sample.path}: {use.instruction_set} in {_cut(use.function)}: {use.line}"
+        for use in sample.uses
+        if not _is_chosen_by_cpu(use)
+    ]
+
+
+def _cut(function: str) -> str:
+    return function if len(function) <= _LONGEST else f"{function[:_LONGEST]}..."
+
+
+def _is_chosen_by_cpu(use: Use) -> bool:
+    return use.copies or names_a_cpu(use.function) or names_a_cpu(use.file)
+
+
+def _unread(wheel: WheelUnderTest) -> Iterator[Finding]:
+    seen = {sample.path for sample in wheel.samples}
+    lines = [f"{sample.path}: {sample.problem}" for sample in wheel.samples if sample.problem]
+    partly = [one for one in wheel.samples if not one.problem and one.read < one.size]
+    lines += [f"{one.path}: {size(one.read)} of {size(one.size)}, in samples" for one in partly]
+    unseen = [library.path for library in wheel.libraries if library.path not in seen]
+    if unseen:
+        more = f" and {len(unseen) - 3} more" if unseen[3:] else ""
+        lines.append(f"not read: {', '.join(unseen[:3])}{more}")
+    if lines:
+        title = "the CPU level was checked for a part of the machine code only"
+        yield note("cpu-level-sampled", title, lines)

@@ -1,0 +1,212 @@
+"""Checks that the dynamic loader finds all libraries, and only in allowed folders. Pure."""
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from stoker.knowledge.wheels import bringer
+from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
+from stoker.model.errors import Finding
+from stoker.wheel.closure import search_folders
+from stoker.wheel.verify.tested import WheelUnderTest, error, milder
+
+_ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
+_SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")
+_STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages
+
+
+def missing_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
+    rows = [row for row in wheel.facts.dependencies if row.origin is LibraryOrigin.MISSING]
+    if rows:
+        finding = error(
+            "missing-library",
+            "required libraries are missing",
+            [_missing(row) for row in rows],
+            (_packaging(wheel, rows),),
+        )
+        yield _as_bad_as(wheel, finding, (path for row in rows for path in row.wanted_by))
+
+
+def _packaging(wheel: WheelUnderTest, rows: Iterable[Dependency]) -> str:
+    """Return the command that bundles the missing libraries or requires their packages."""
+    packages = {row.package for row in rows}
+    mode = "bundle" if None in packages else "pypi"
+    torch = " --torch VERSION" if "torch" in packages else ""
+    return f"stoker package {shlex.quote(wheel.file_name)} --mode {mode}{torch}"
+
+
+def _missing(row: Dependency) -> str:
+    known = f"; {row.package} has it, but the wheel does not require it" if row.package else ""
+    more = f" and {len(row.wanted_by) - 1} more" if row.wanted_by[1:] else ""
+    return f"{row.name}, needed by {row.wanted_by[0]}{more}{known}"
+
+
+def unreachable_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that libraries in the wheel are on the search paths of those that need them."""
+    family = _Family(wheel)
+    yield from _unreached(
+        wheel,
+        LibraryOrigin.BESIDE,
+        family.is_brought,
+        "library-off-path",
+        "libraries in the wheel are not on the search path of the libraries that need them",
+    )
+
+
+def unreachable_packages(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check the search paths to required packages.
+
+    An extension of PyTorch is exempt, because PyTorch has loaded NVIDIA's libraries already.
+    """
+    if wheel.requires_torch:
+        return
+    family = _Family(wheel)
+    yield from _unreached(
+        wheel,
+        LibraryOrigin.PACKAGE,
+        lambda library, name: family.leads_to(library, _package_folder(name)),
+        "package-off-path",
+        "libraries of required packages are not on the search path",
+    )
+
+
+def _unreached(
+    wheel: WheelUnderTest,
+    origin: LibraryOrigin,
+    is_fine: Callable[[LibraryFacts, str], bool],
+    name: str,
+    title: str,
+) -> Iterator[Finding]:
+    by_path = {library.path: library for library in wheel.libraries}
+    found = [
+        (path, row.name)
+        for row in wheel.facts.dependencies
+        if row.origin is origin
+        for path in row.wanted_by
+        if path in by_path and not is_fine(by_path[path], row.name)
+    ]
+    if found:
+        finding = error(name, title, [f"{path} needs {wanted}" for path, wanted in found])
+        yield _as_bad_as(wheel, finding, (path for path, _ in found))
+
+
+def _package_folder(name: str) -> re.Pattern[str]:
+    """Return the folder of a library's package: its own in CUDA 12, a common one in CUDA 13."""
+    row = bringer(name)
+    own = row.name.removeprefix("nvidia-").replace("-", "_") if row else ""
+    return re.compile(rf"(?:nvidia/)?{own}/lib|{_SHARED_FOLDER.pattern}")
+
+
+class _Family:
+    """The graph of which library loads which.
+
+    A library inherits the DT_RPATH of the libraries that load it.
+    """
+
+    def __init__(self, wheel: WheelUnderTest):
+        self._places = wheel.places
+        self._loaders: dict[str, list[LibraryFacts]] = {}
+        for library in wheel.libraries:
+            for name in library.needed:
+                self._loaders.setdefault(name, []).append(library)
+
+    def leads_to(self, library: LibraryFacts, folder: re.Pattern[str]) -> bool:
+        everyone = [library, *(other for other in self._ancestors(library) if not other.runpath)]
+        return any(folder.fullmatch(place) for one in everyone for place in search_folders(one))
+
+    def is_brought(self, library: LibraryFacts, name: str) -> bool:
+        """Return whether a library that loads this one finds the name or has loaded it already."""
+        return any(
+            f"{folder}/{name}" in self._places
+            for loader in self._ancestors(library)
+            if name in loader.needed or not loader.runpath
+            for folder in search_folders(loader)
+        )
+
+    def _ancestors(self, library: LibraryFacts) -> list[LibraryFacts]:
+        found: dict[str, LibraryFacts] = {}
+        waiting = [library]
+        while waiting:
+            one = waiting.pop()
+            for loader in self._loaders.get(one.soname or one.path.rpartition("/")[2], ()):
+                if loader.path not in found:
+                    found[loader.path] = loader
+                    waiting.append(loader)
+        return list(found.values())
+
+
+def absolute_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
+    yield from _bad_folders(
+        wheel,
+        lambda library: [folder for folder in _folders(library) if folder.startswith("/")],
+        "absolute-rpath",
+        "search paths contain folders of the machine that built the wheel",
+    )
+
+
+def relative_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
+    yield from _bad_folders(
+        wheel,
+        lambda library: [
+            folder
+            for folder in _folders(library)
+            if not folder.startswith("/") and not _ORIGIN.match(folder)
+        ],
+        "relative-rpath",
+        "search paths depend on the current directory",
+    )
+
+
+def outside_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
+    yield from _bad_folders(
+        wheel,
+        lambda library: [folder for folder in search_folders(library) if _leads_out(folder)],
+        "rpath-outside",
+        "search paths lead out of the environment",
+    )
+
+
+def _leads_out(folder: str) -> bool:
+    return folder.split("/").count("..") > _STEPS_TO_THE_TOP
+
+
+def _folders(library: LibraryFacts) -> Collection[str]:
+    return (*library.rpath, *library.runpath)
+
+
+def _bad_folders(
+    wheel: WheelUnderTest, bad: Callable[[LibraryFacts], list[str]], name: str, title: str
+) -> Iterator[Finding]:
+    found = {library.path: folders for library in wheel.libraries if (folders := bad(library))}
+    if found:
+        lines = [f"{path}: {', '.join(folders)}" for path, folders in found.items()]
+        yield _as_bad_as(wheel, error(name, title, lines), found)
+
+
+def runpaths(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Check that NVIDIA's packages are found by DT_RPATH.
+
+    LD_LIBRARY_PATH overrides DT_RUNPATH, and libraries do not inherit it.
+    """
+    of_packages = {
+        row.name for row in wheel.facts.dependencies if row.origin is LibraryOrigin.PACKAGE
+    }
+    found = [
+        library
+        for library in wheel.libraries
+        if library.kind is ElfKind.LIBRARY and library.runpath
+        if of_packages.intersection(library.needed)
+        or any(folder.startswith("nvidia/") for folder in search_folders(library))
+    ]
+    if found:
+        yield error(
+            "runpath-instead-of-rpath",
+            "NVIDIA's packages are found by DT_RUNPATH, which LD_LIBRARY_PATH overrides",
+            [library.path for library in found],
+        )
+
+
+def _as_bad_as(wheel: WheelUnderTest, finding: Finding, paths: Iterable[str]) -> Finding:
+    """Return a warning if only programs are affected, since the package itself stays usable."""
+    programs = {one.path for one in wheel.libraries if one.kind is ElfKind.PROGRAM}
+    return milder(finding) if programs.issuperset(paths) else finding

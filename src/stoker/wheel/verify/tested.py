@@ -1,0 +1,154 @@
+"""The wheel that is checked, with what is expected of it, and the findings that checks return."""
+
+from functools import partial
+
+import msgspec
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name
+
+from stoker.knowledge.wheels import is_nvidias
+from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
+from stoker.model.errors import Finding, Severity
+from stoker.model.plan import GpuTarget, Variant
+from stoker.model.source import read_tags
+from stoker.model.value import Value
+from stoker.wheel.closure import installed_path
+from stoker.wheel.engine import Member
+from stoker.wheel.engine.archive import Mismatch
+from stoker.wheel.metadata import required_name
+from stoker.wheel.slim.selection import SlimRecord
+
+_MOST_LINES = 8
+
+
+class PlanRecord(Value, frozen=True, kw_only=True):
+    """The variant that the wheel was built for, or the ``problem`` why it cannot be read."""
+
+    variant: Variant | None = None
+    problem: str | None = None
+
+
+class SlimNote(Value, frozen=True, kw_only=True):
+    """The record that `stoker slim` left, or the ``problem`` why it cannot be read."""
+
+    record: SlimRecord | None = None
+    problem: str | None = None
+
+
+class Use(Value, frozen=True, kw_only=True):
+    """A function with an instruction that not every CPU supports.
+
+    ``file`` is its source file, if known. ``copies`` is true if that source was compiled more than
+    once, so that a version can be chosen by CPU at run time.
+    """
+
+    function: str
+    file: str = ""
+    copies: bool = False
+    instruction_set: str
+    line: str
+
+
+class CodeSample(Value, frozen=True, kw_only=True):
+    """The part of a library's machine code that was disassembled.
+
+    ``named`` is false if most functions have no name, so that their callers are unknown.
+    """
+
+    path: str
+    functions: int = 0
+    read: int = 0
+    size: int = 0
+    uses: tuple[Use, ...] = ()
+    named: bool = True
+    problem: str | None = None
+
+
+class WheelUnderTest(Value, frozen=True, kw_only=True):
+    """All facts that the checks need. ``asked`` is the user's variant; it overrides the plan's."""
+
+    file_name: str
+    facts: ArtifactFacts
+    metadata: WheelFacts
+    members: tuple[Member, ...]
+    mismatches: tuple[Mismatch, ...] = ()
+    wrong_hashes: tuple[Mismatch, ...] = ()
+    plan: PlanRecord | None = None
+    slim: SlimNote | None = None
+    asked: Variant | None = None
+    samples: tuple[CodeSample, ...] = ()
+
+    @property
+    def expected(self) -> Variant | None:
+        return self.asked or (self.plan.variant if self.plan else None)
+
+    @property
+    def slimmed_for(self) -> tuple[GpuTarget, ...]:
+        """Return the GPUs that a slimmed wheel must serve; empty if it was not slimmed."""
+        record = self.slim.record if self.slim else None
+        if record is None:
+            return ()
+        return (self.asked.gpus if self.asked else ()) or record.gpus
+
+    @property
+    def project(self) -> str:
+        return canonicalize_name(self.metadata.name)
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """Return the tags in the metadata, without those that are malformed."""
+        return read_tags(self.metadata.tags)
+
+    @property
+    def requires_torch(self) -> bool:
+        """Return whether it extends PyTorch, which has then loaded its libraries already."""
+        return any(required_name(line) == "torch" for line in self.metadata.requires)
+
+    @property
+    def libraries(self) -> tuple[LibraryFacts, ...]:
+        """Return what the dynamic loader loads: no object files, no separate device code."""
+        return tuple(one for one in self.facts.libraries if not one.problem and one.is_loaded)
+
+    @property
+    def own_libraries(self) -> tuple[LibraryFacts, ...]:
+        """Return the libraries without bundled NVIDIA libraries."""
+        names = {one.path: one.soname or one.path.rpartition("/")[2] for one in self.libraries}
+        return tuple(one for one in self.libraries if not is_nvidias(names[one.path]))
+
+    @property
+    def places(self) -> frozenset[str]:
+        """Return the installed path of every member, relative to site-packages."""
+        return frozenset(installed_path(member.name) for member in self.members)
+
+
+class Verification(Value, frozen=True, kw_only=True):
+    """The result of `stoker verify`. ``variant`` names what the wheel was compared with."""
+
+    wheel: str
+    name: str
+    version: str
+    variant: str | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def milder(finding: Finding) -> Finding:
+    """Return the finding as a warning, for an error that leaves the wheel usable."""
+    return msgspec.structs.replace(finding, severity=Severity.WARNING)
+
+
+def _finding(
+    severity: Severity, name: str, title: str, lines: list[str], fix: tuple[str, ...] = ()
+) -> Finding:
+    shown = lines[:_MOST_LINES]
+    if lines[_MOST_LINES:]:
+        shown.append(f"and {len(lines) - _MOST_LINES} more")
+    return Finding(name=name, severity=severity, title=title, evidence="\n".join(shown), fix=fix)
+
+
+error = partial(_finding, Severity.ERROR)
+warning = partial(_finding, Severity.WARNING)
+note = partial(_finding, Severity.NOTE)
