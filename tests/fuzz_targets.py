@@ -31,8 +31,8 @@ from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
 from stoker.govern import protocol
 from stoker.govern.analysis import Recorded, analyse
+from stoker.govern.build_folder import Dependencies
 from stoker.govern.command_line import step_of
-from stoker.govern.dependencies import Dependencies
 from stoker.govern.history import History
 from stoker.govern.phases import PhaseFormat, read_phases
 from stoker.govern.policies import make_policy

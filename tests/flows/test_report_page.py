@@ -13,7 +13,7 @@ from browser import Browser
 from conftest import Stoker
 from generated_runs import generated_attempts, write_run
 from stoker.govern.analysis import Recorded, analyse
-from stoker.govern.dependencies import Dependencies
+from stoker.govern.build_folder import Dependencies
 from stoker.govern.history import History
 from stoker.model.analysis import BuildFacts, LibrarySize, Output, Report, ReportedRun
 from stoker.model.build import BuildStage, StageEnd, StageResult

@@ -11,8 +11,8 @@ import pytest
 
 from governed import STOKER, Build, finished, wait_until
 from small_disks import small_disk
-from stoker.flows.running import jobs_of
 from stoker.govern.history import History
+from stoker.govern.running import jobs_of
 
 Need = Callable[[str], str]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from stoker.build.stages import StageError
     from stoker.diagnose.values import Diagnosis
     from stoker.flows.building import Built, Watcher
+    from stoker.govern.progress import View
     from stoker.model.build import BuildRequest
-    from stoker.report.progress import View
 
 
 def perform(options: dict[str, Any], *, editable: bool = False) -> None:
@@ -27,9 +27,9 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.build.stages import StageError
     from stoker.flows.building import build
     from stoker.flows.repeating import read_recorded
+    from stoker.govern.progress import Progress, make_view, summary_text
     from stoker.model.build import BuildRequest
     from stoker.report.building import end_line
-    from stoker.report.progress import Progress, make_view, summary_text
 
     record = options.pop("from_record", None)
     asked = read_request(options)
@@ -84,8 +84,8 @@ def _watcher(
 ) -> "Watcher":
     """``ended`` receives the build when it has ended in any way."""
     from stoker.flows.building import Watcher
+    from stoker.govern.explanation import with_decisions_logged
     from stoker.outside.terminal import print_json
-    from stoker.report.explanation import with_decisions_logged
 
     def echo(chunk: bytes) -> None:
         view.write(chunk.decode(errors="replace"))

@@ -12,7 +12,7 @@ from stoker.outside.terminal import CiSystem, ci_system
 if TYPE_CHECKING:
     from stoker.diagnose.values import Diagnosis
     from stoker.flows.building import Built
-    from stoker.flows.running import Finished
+    from stoker.govern.running import Finished
     from stoker.model.build import StageResult
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file that GitHub shows on the page of the job

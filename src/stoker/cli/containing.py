@@ -76,9 +76,9 @@ def perform_inside(options: dict[str, Any]) -> None:
     from stoker.flows.containing import ContainerWatcher, Inside, build_inside
     from stoker.flows.diagnosing import diagnose_folder
     from stoker.flows.repeating import read_recorded
+    from stoker.govern.progress import Progress, make_view
     from stoker.model.container import EngineKind
     from stoker.outside.terminal import print_json
-    from stoker.report.progress import Progress, make_view
 
     if options["shell_on_failure"]:
         hints = ["--keep, and then `stoker container shell`"]

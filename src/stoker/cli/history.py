@@ -48,29 +48,29 @@ def command(
 
     RUN is a number from the list or the run folder of a build.
     """
-    from stoker.flows import history
+    from stoker.govern import past_runs
+    from stoker.govern.explanation import step_page
+    from stoker.govern.past_runs import runs_page, steps_page
+    from stoker.govern.progress import summary_text
     from stoker.outside.terminal import print_json, show
-    from stoker.report.explanation import step_page
-    from stoker.report.history import runs_page, steps_page
-    from stoker.report.progress import summary_text
 
     if source is not None:
-        learned, steps = history.import_trace(source)
+        learned, steps = past_runs.import_trace(source)
         click.echo(f"learned {steps} steps from {source} as run {learned}", err=True)
     elif run is None:
         if target is not None or step is not None:
             raise click.UsageError("--export and --step need a run: stoker history RUN")
-        runs = history.runs()
+        runs = past_runs.runs()
         print_json(runs) if as_json else show(runs_page(runs))
     elif target is not None:
-        click.echo(f"wrote {history.export(run, target)} steps to {target}", err=True)
+        click.echo(f"wrote {past_runs.export(run, target)} steps to {target}", err=True)
     else:
-        attempts = history.attempts_of(run, step)
+        attempts = past_runs.attempts_of(run, step)
         if as_json:
             print_json(attempts)
         elif step is not None:
             show(step_page(attempts))
         else:
             show(steps_page(attempts, len(attempts) if everything else _FEW))
-            if summary := history.summary_of(run):
+            if summary := past_runs.summary_of(run):
                 click.echo(summary_text(summary), nl=False)

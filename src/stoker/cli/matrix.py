@@ -12,10 +12,10 @@ from stoker.settings.declared import OPTIONS, Group
 
 if TYPE_CHECKING:
     from stoker.flows.matrix import MatrixWatcher
+    from stoker.govern.progress import View
     from stoker.model.errors import StokerError
     from stoker.model.events import AnyEvent
     from stoker.model.matrix import MatrixJob, MatrixResult
-    from stoker.report.progress import View
 
 
 @click.command()
@@ -50,9 +50,9 @@ def command(**options: Any) -> None:
     stoker matrix gpus.toml --from slim --wheel torch==2.9.1 --out wheels
     """
     from stoker.flows.matrix import MatrixWanted, plan_matrix, run_matrix
+    from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json, show
     from stoker.report.matrix import jobs_page, results_page, whole_line
-    from stoker.report.progress import Progress, make_view
 
     settings = with_settings(options)
     out = Path(settings["out"])

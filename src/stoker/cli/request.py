@@ -12,7 +12,7 @@ from stoker.model.errors import UnknownWordError, UsageError
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
 
 if TYPE_CHECKING:
-    from stoker.flows.governed import RunOptions
+    from stoker.govern.session import RunOptions
     from stoker.model.caching import ChainOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,7 +144,7 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
 
 def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
-    from stoker.flows.governed import RunOptions, Via
+    from stoker.govern.session import RunOptions, Via
     from stoker.model.govern import Gc, NvccThreads
     from stoker.model.machine import Tmp
 

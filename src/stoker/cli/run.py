@@ -17,7 +17,7 @@ from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
     from stoker.diagnose.values import Diagnosis
-    from stoker.flows.kept_output import OutputFile
+    from stoker.govern.running import OutputFile
     from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
 
@@ -47,10 +47,9 @@ def command(
     The exit status is that of the command, and its output is not changed.
     """
     from stoker.flows.cached import run_cache
-    from stoker.flows.kept_output import kept_outputs
-    from stoker.flows.running import jobs_of, run
-    from stoker.report.explanation import RunExplanation, SerialBuild, with_decisions_logged
-    from stoker.report.progress import Progress, make_view, summary_text, unseen_text
+    from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
+    from stoker.govern.progress import Progress, make_view, summary_text, unseen_text
+    from stoker.govern.running import jobs_of, kept_outputs, run
 
     settings = with_settings(arguments)
     if respect_jobs and (jobs := jobs_of(command)):

@@ -110,10 +110,9 @@ def command(
     stoker simulate 12 --cpus 16,64 --memory 64G,128G
     stoker simulate 12 --cpus 16 --memory 32G --distribute none,4x16,16x16
     """
-    from stoker.flows.simulating import SimulationOptions, simulate_build
+    from stoker.govern.simulating import SimulationOptions, simulate_build, simulation_page
     from stoker.model.govern import Distribution
     from stoker.outside.terminal import print_json, show
-    from stoker.report.simulation import simulation_page
 
     options = SimulationOptions(
         cpus=cpus,

@@ -23,7 +23,7 @@ def command(run: str | None, as_json: bool) -> None:
     It changes nothing in the build and ends with it. Ctrl-C leaves the build running. RUN is the id
     of the process of `stoker run` or `stoker build`, or the name of a build's run folder.
     """
-    from stoker.flows.watching import watched
+    from stoker.govern.broadcast import watched
 
     with watched(run) as build:
         if as_json:
@@ -42,8 +42,8 @@ def _print_events(build: "Watching") -> None:
 
 def _show(build: "Watching") -> str:
     """Show the build until it ends, and return the last words."""
+    from stoker.govern.progress import LogView, PageView, summary_text
     from stoker.model.events import RunEnds
-    from stoker.report.progress import LogView, PageView, summary_text
 
     view = PageView(sys.stdout) if sys.stdout.isatty() else LogView(sys.stdout)
     end: RunEnds | None = None

@@ -15,12 +15,12 @@ from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
 from stoker.flows.cached import run_cache
 from stoker.flows.diagnosing import excerpt
-from stoker.flows.governed import RunOptions, Session, Show, session
 from stoker.flows.in_memory import Growing, growing, placed
 from stoker.flows.repeating import Recorded
-from stoker.flows.simulating import find_trace
 from stoker.flows.staging import Staging
 from stoker.govern.broadcast import Broadcast
+from stoker.govern.session import RunOptions, Session, Show, session
+from stoker.govern.simulating import find_trace
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.errors import StokerError, StorageError, UsageError

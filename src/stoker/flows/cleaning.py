@@ -8,9 +8,9 @@ from pathlib import Path
 from stoker.build.kept import kept, kept_of
 from stoker.build.kept import remove as remove_folder
 from stoker.govern.history import History
+from stoker.govern.storage import choose
 from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
-from stoker.plan.storage import choose
 
 _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 

@@ -24,9 +24,9 @@ from stoker.build.container.inside import PROBE, choose_python, read_pythons
 from stoker.build.container.packages import ENTER, own_package, pip_command, requirements_for
 from stoker.flows.building import Built, check_writable
 from stoker.flows.finishing import handed_over
-from stoker.flows.governed import Show
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.launcher import LAUNCHER, LIBRARY, installed
+from stoker.govern.processes import LAUNCHER, LIBRARY, installed
+from stoker.govern.session import Show
 from stoker.knowledge.projects import builder_image
 from stoker.model.build import BuildRecord
 from stoker.model.container import Bind, Box, Contained, Engine, EngineKind, InsidePython

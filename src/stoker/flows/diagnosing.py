@@ -13,8 +13,8 @@ from stoker.diagnose.parameters import parameters
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Evidence, Status
 from stoker.diagnose.verdict import diagnose, first_error, merged
-from stoker.flows.kept_output import OutputFile, opened
 from stoker.govern.history import History
+from stoker.govern.running import OutputFile, opened
 from stoker.machine.system import read_machine
 from stoker.machine.tools import read_toolbox
 from stoker.model.build import StageEnd, StageResult

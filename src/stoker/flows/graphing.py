@@ -8,7 +8,7 @@ from posixpath import normpath
 
 from msgspec.structs import replace
 
-from stoker.govern.timings import find_build, timings_of
+from stoker.govern.build_folder import find_build, timings_of
 from stoker.model.errors import UsageError
 from stoker.model.graph import BuildGraph
 from stoker.source.build_graph import Owners, Steps, find_impact, make_build_graph

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from stoker.build.memory_tree import home_in, is_in_memory, is_lost, put, take_out
 from stoker.build.work import Work
-from stoker.flows.governed import Session
+from stoker.govern.session import Session
+from stoker.govern.storage import room_for_tree
 from stoker.machine.system import read_machine, read_temporary
 from stoker.model.plan import Plan
 from stoker.model.value import Value
-from stoker.plan.storage import room_for_tree
 
 
 class Growing(Value, frozen=True, kw_only=True):

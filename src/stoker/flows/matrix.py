@@ -16,8 +16,8 @@ from stoker import __version__
 from stoker.build.acquire.store import acquired
 from stoker.build.inputs import file_digest
 from stoker.flows.building import Built, Watcher, build, check_writable
-from stoker.flows.governed import RunOptions
 from stoker.flows.matrix_slims import Slim, earlier_seconds, plan_slim, slim_one
+from stoker.govern.session import RunOptions
 from stoker.govern.trace import read_trace
 from stoker.machine.system import read_machine
 from stoker.model.build import BuildRequest, Isolation, StageEnd

@@ -9,8 +9,8 @@ import msgspec
 
 from stoker import __version__
 from stoker.govern.analysis import Recorded, analyse, records
+from stoker.govern.build_folder import Dependencies
 from stoker.govern.comparison import compare
-from stoker.govern.dependencies import Dependencies
 from stoker.govern.history import History
 from stoker.govern.phases import Phase, phase_file, read_phases
 from stoker.govern.policies import make_policy

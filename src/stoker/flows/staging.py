@@ -23,7 +23,6 @@ from stoker.build.stages import Act, Inputs, StageLog, Stages
 from stoker.build.surroundings import surroundings
 from stoker.build.work import MARK, Work
 from stoker.flows.finishing import check, handed_over, packed
-from stoker.flows.governed import Session
 from stoker.flows.preparing import (
     fitting_isolation,
     hindrances,
@@ -32,6 +31,7 @@ from stoker.flows.preparing import (
     python_digest,
     refusal,
 )
+from stoker.govern.session import Session
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, Finding, MissingError, Terminated, unknown
 from stoker.model.plan import OriginKind, Plan, is_on

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from stoker.artifact.linkage import differences, read_linkage
 from stoker.flows.cached import run_cache
-from stoker.flows.governed import RunOptions, Session, session
 from stoker.govern.build_files import BuildFiles
+from stoker.govern.build_folder import find_build, timings_of
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.history import History
 from stoker.govern.linkers import TunedLink, keep_links, linker_version
-from stoker.govern.timings import find_build, timings_of
+from stoker.govern.session import RunOptions, Session, session
 from stoker.knowledge.compilers import is_measurable, linker_programs, trials
 from stoker.model.caching import ChainOptions, Engine
 from stoker.model.errors import (

@@ -12,9 +12,8 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.bounds import cpu_bound, memory_bound
-from stoker.govern.dependencies import Dependencies
-from stoker.govern.summary import uncontended
+from stoker.govern.build_folder import Dependencies
+from stoker.govern.summary import cpu_bound, memory_bound, uncontended
 from stoker.model.analysis import (
     Accuracy,
     CpuTime,

@@ -25,17 +25,15 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.govern.activation import BACKLOG, LOCK
 from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import as_remote, custom_step, reads_files, step_of
 from stoker.govern.connections import Connections, Peer
 from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
-from stoker.govern.history_writer import HistoryWriter
-from stoker.govern.memory import MemoryReading
 from stoker.govern.policies import make_policy
+from stoker.govern.policy import MemoryReading
 from stoker.govern.predict import Predictor
-from stoker.govern.processes import Keeper, process_behind
+from stoker.govern.processes import BACKLOG, LOCK, Keeper, process_behind
 from stoker.govern.protocol import (
     Ask,
     ProtocolError,
@@ -46,7 +44,7 @@ from stoker.govern.protocol import (
     read_numbers,
     read_usage,
 )
-from stoker.govern.served_run import ServedRun
+from stoker.govern.recording import HistoryWriter, ServedRun
 from stoker.machine.memory import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
 from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from stoker.govern.entry import Connection, Entry, PathLeft, Phase
-from stoker.govern.memory import Memory, MemoryReading
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policy import (
     BusyCpus,
     Contention,
+    Memory,
+    MemoryReading,
     Policy,
     Queue,
     after_oom,

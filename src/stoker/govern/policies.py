@@ -7,8 +7,8 @@ from math import inf
 
 from msgspec.structs import replace
 
-from stoker.govern.allotment import allotments
 from stoker.govern.forecast import Forecast
+from stoker.govern.modes import allotments
 from stoker.govern.policy import Policy, parse_policy
 from stoker.model.govern import (
     Basis,

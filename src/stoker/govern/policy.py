@@ -1,11 +1,11 @@
-"""What a policy promises, the queue of waiting steps, how long each waits and for what, and what a
-killed step asks for next.
+"""The memory that builds may use: the last reading of the meter, its growth, the limit in force.
 
-Pure: the time is in the state, and the same state always gets the same decision.
+A cap of the user limits builds alone: memory of other processes does not count against it.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import Protocol, overload
 
@@ -13,7 +13,91 @@ from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Decision, Mode, Prediction, Reason, Request, Running, State
-from stoker.model.value import whole_number
+from stoker.model.value import Value, whole_number
+
+
+class MemoryReading(Value, frozen=True, kw_only=True):
+    """A reading of the meter. ``limit`` is the binding limit less what is to stay free; ``used``
+    counts all processes.
+
+    ``oom_kills`` has a counter for each run, since runs that share a limit may be in groups that
+    count apart; a run whose counter cannot be read is not in it.
+    """
+
+    limit: int
+    used: int
+    oom_kills: Mapping[int, int]
+    pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
+
+    @property
+    def free(self) -> int:
+        return self.limit - self.used
+
+
+class Slope:
+    """Measures how fast a reading grows, over one second: long enough to separate growth from
+    noise.
+    """
+
+    _SPAN = 1.0
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, value: int) -> float:
+        """Add a reading and return the growth per second."""
+        while len(self._readings) > 1 and self._readings[0][0] < now - self._SPAN:
+            self._readings.popleft()
+        self._readings.append((now, value))
+        then, before = self._readings[0]
+        return (value - before) / (now - then) if now > then else 0.0
+
+
+class Memory:
+    """Relates what steps use to the last reading and to the limits. In its methods, ``ours`` is the
+    memory of all steps, as their launchers have reported it.
+    """
+
+    def __init__(self, cap: int | None):
+        self.reading = MemoryReading(limit=0, used=0, oom_kills={})
+        self.growth = 0.0  # of all memory in use, in bytes a second
+        self._cap = cap
+        self._slope = Slope()
+
+    def read(self, reading: MemoryReading, now: float) -> None:
+        self.reading, self.growth = reading, self._slope.add(now, reading.used)
+
+    @property
+    def limit(self) -> int:
+        """The limit in force for builds, however much of it other processes use."""
+        return self.reading.limit if self._cap is None else min(self.reading.limit, self._cap)
+
+    @property
+    def spare(self) -> int:
+        """Memory that other processes may use without affecting the build."""
+        return self.reading.limit - self.limit
+
+    def used(self, ours: int) -> int:
+        """Return the memory of all processes."""
+        return max(self.reading.used, ours)  # launchers may have reported more since the reading
+
+    def limit_of_all(self, ours: int) -> int:
+        """Return the limit for the memory of all processes."""
+        if self._cap is None:
+            return self.reading.limit
+        return min(self.reading.limit, self._cap + self.used(ours) - ours)
+
+    def counted(self, ours: int) -> int:
+        """Return the memory in use that counts against the limit in force."""
+        return max(ours, self.reading.used - self.spare)
+
+
+# -- policy ----------------------------------------------------------------------------------------
+# What a policy promises, the queue of waiting steps, how long each waits and for what, and what a
+# killed step asks for next.
+#
+# Pure: the time is in the state, and the same state always gets the same decision.
+
 
 _MOST_DIGITS = 6  # digits of a number of jobs
 NAMES = ("adaptive", "fixed", "levels", "two-phase")

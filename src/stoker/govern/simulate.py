@@ -15,14 +15,14 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stoker.govern.bounds import bounds, paths
+from stoker.govern.chain import window as build_window
 from stoker.govern.governor import Governor
-from stoker.govern.memory import MemoryReading
-from stoker.govern.policy import Policy
+from stoker.govern.policy import MemoryReading, Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
-from stoker.govern.remote_steps import Place, Stages, at_workers, seconds_at
+from stoker.govern.summary import bounds, paths
+from stoker.govern.trace import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses
@@ -37,7 +37,6 @@ from stoker.model.govern import (
     StepRecord,
 )
 from stoker.model.runs import Attempt, Outcome
-from stoker.plan.chain import window as build_window
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
 Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step

@@ -7,13 +7,13 @@ from posixpath import relpath
 from xml.etree import ElementTree
 
 from stoker.diagnose.values import Diagnosis, Evidence
+from stoker.govern.progress import summary_text
 from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import duration
 from stoker.outside.terminal import CiSystem, xml_text
 from stoker.report.building import stage_line
-from stoker.report.progress import summary_text
 
 _LONGEST = 400  # characters of a line of evidence
 _MOST_EVIDENCE = 10  # lines

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stoker.govern.explanation import cause_text, mode_text, waits_text
 from stoker.model.analysis import Comparison, Report, ReportedRun, Span
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
-from stoker.report.explanation import cause_text, mode_text, waits_text
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")

@@ -12,11 +12,11 @@ from stoker.build import memory_tree, work
 from stoker.build.acquire import store as sources
 from stoker.build.kept import kept, kept_of, remove
 from stoker.build.toolchain import store as toolchains
+from stoker.govern.storage import choose
 from stoker.model.cleaning import CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files, folders, locks
 from stoker.plan.records import RunFolder
-from stoker.plan.storage import choose
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from stoker.govern.analysis import Recorded, analyse
+from stoker.govern.build_folder import Dependencies
 from stoker.govern.comparison import compare
-from stoker.govern.dependencies import Dependencies
 from stoker.model.analysis import Comparison, RunAnalysis
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.govern.activation import listen
 from stoker.govern.client import Client
+from stoker.govern.processes import listen
 from stoker.govern.protocol import VERSION, encode
 from stoker.model.govern import GovernorOptions
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed import wait_until
 from stoker.govern.history import History
-from stoker.govern.history_writer import HistoryWriter
+from stoker.govern.recording import HistoryWriter
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Outcome
 

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.memory import Slope
 from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase, make_policy
-from stoker.govern.policy import NAMES, Policy, Queue, after_oom, after_preemption, urgency
+from stoker.govern.policy import NAMES, Policy, Queue, Slope, after_oom, after_preemption, urgency
 from stoker.model.errors import UsageError
 from stoker.model.govern import Basis, Mode, ModeEffect, Reason, Request, State
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 import governed_steps as make
 from governed_steps import GB
 from stoker.cli.simulate import command
-from stoker.flows.simulating import SimulationOptions, simulate_build
 from stoker.govern.history import History
+from stoker.govern.simulating import SimulationOptions, simulate_build
 from stoker.govern.trace import write_trace
 from stoker.model.errors import UsageError
 from stoker.model.govern import Trace

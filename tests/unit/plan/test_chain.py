@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.plan.chain import Native, governed_environment, window
+from stoker.govern.chain import Native, governed_environment, window
 
 NATIVE = Native(launcher="/d/launcher", library="/d/l/libstoker-preload.so")
 

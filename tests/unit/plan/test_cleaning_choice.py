@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.govern.storage import choose
 from stoker.model.cleaning import CleanupItem, Kind
-from stoker.plan.storage import choose
 
 ENTRIES = st.lists(
     st.builds(

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stoker.govern.storage import choose_scratch, least_free, room_for_tree
 from stoker.model.errors import UsageError
 from stoker.model.machine import Disk, Scratch, Tmp
-from stoker.plan.storage import choose_scratch, least_free, room_for_tree
 
 GIB = 1 << 30
 TMP = Disk(path="/tmp", filesystem="ext4", total=100 * GIB, free=50 * GIB, in_memory=False)

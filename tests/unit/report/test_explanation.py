@@ -1,9 +1,9 @@
 """Why steps waited, were paused or were killed, as sentences."""
 
+from stoker.govern.explanation import RunExplanation, SerialBuild, cause_text, waits_text
 from stoker.model.events import StepEnds, StepPauses, StepRepeats, StepStarts, StepWaits
 from stoker.model.govern import Reason
 from stoker.model.runs import Intervention
-from stoker.report.explanation import RunExplanation, SerialBuild, cause_text, waits_text
 
 GIB = 1024**3
 SHORTAGE = Intervention(at=5.0, reason=Reason.SHORTAGE, used=7 * GIB, limit=8 * GIB)

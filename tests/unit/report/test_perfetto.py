@@ -7,7 +7,7 @@ import pytest
 
 from generated_runs import generated_attempts, summary_of
 from stoker.govern.analysis import Recorded, analyse
-from stoker.govern.dependencies import Dependencies
+from stoker.govern.build_folder import Dependencies
 from stoker.govern.phases import Phase
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run

@@ -11,19 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from governed_steps import run_summary
-from stoker.model.events import (
-    AnyEvent,
-    Overview,
-    RunBegins,
-    RunningStep,
-    StageChanges,
-    StepEnds,
-    StepRepeats,
-    StepStarts,
-    Warned,
-)
-from stoker.model.govern import Mode, Reason
-from stoker.report.progress import (
+from stoker.govern.progress import (
     JsonView,
     LiveView,
     LogView,
@@ -44,6 +32,18 @@ from stoker.report.progress import (
     summary_text,
     unseen_text,
 )
+from stoker.model.events import (
+    AnyEvent,
+    Overview,
+    RunBegins,
+    RunningStep,
+    StageChanges,
+    StepEnds,
+    StepRepeats,
+    StepStarts,
+    Warned,
+)
+from stoker.model.govern import Mode, Reason
 
 GIB = 1024**3
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 
 from governed_steps import record
+from stoker.govern.past_runs import steps_page
 from stoker.model.errors import CommandError, Finding, MissingError, Severity, UsageError
 from stoker.model.govern import Mode, StepRecord
 from stoker.model.plan import Backend, Variant
@@ -15,7 +16,6 @@ from stoker.model.source import ListedOption, OptionKind
 from stoker.outside.terminal import error_text, finding_lines
 from stoker.plan.shown import catalogue_page, doctor_page, explained_page, options_page, verdict
 from stoker.plan.survey import Catalogue, Explained, GpuEntry, NamedEntry, Served
-from stoker.report.history import steps_page
 from subjects import cmake_option, cmake_tree, doctor, plan, pytorch_tree
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from stoker.flows.governed import Via
+from stoker.govern.progress import Progress
+from stoker.govern.session import Via
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
 from stoker.model.govern import Linker
 from stoker.model.machine import Tmp
 from stoker.model.plan import OriginKind
-from stoker.report.progress import Progress
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import Located, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather

@@ -20,6 +20,7 @@ from stoker.model.value import duration, size
 if TYPE_CHECKING:  # a run that explains nothing starts sooner without rich
     from rich.console import RenderableType
 
+
 _NOTABLE = 0.5  # seconds; shorter waits are not worth a line
 _MOST_SHOWN = 10
 _SEVERAL = 8  # steps after which a build that never had two at once is called serial

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Protocol
 
+from stoker.govern.chain import files_for
 from stoker.outside import process
-from stoker.plan.chain import files_for
 
 Echo = Callable[[bytes], None]
 

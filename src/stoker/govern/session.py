@@ -10,12 +10,12 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from stoker.flows.commands import Commands, Echo
+from stoker.govern.chain import governed_environment
 from stoker.govern.client import Client, NoGovernor, socket_path
-from stoker.govern.disk_guard import DiskGuard
-from stoker.govern.launcher import stable_native
+from stoker.govern.commands import Commands, Echo
 from stoker.govern.policy import parse_policy
-from stoker.govern.scratch import ScratchFolder
+from stoker.govern.processes import stable_native
+from stoker.govern.storage import DiskGuard, ScratchFolder, choose_scratch
 from stoker.machine.cgroups import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
@@ -30,8 +30,6 @@ from stoker.model.value import Value, size
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
 from stoker.outside.locks import holding_toolchains
-from stoker.plan.chain import governed_environment
-from stoker.plan.storage import choose_scratch
 
 Show = Callable[[AnyEvent], None]
 
@@ -237,8 +235,8 @@ class Session:
         """Add the whole summary to the history, and the headers of all completed steps, for
         comparisons of runs.
         """
+        from stoker.govern.build_folder import read_includes
         from stoker.govern.history import History  # a run starts sooner without sqlite3
-        from stoker.govern.includes import read_includes
 
         try:
             with History() as history:

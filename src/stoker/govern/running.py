@@ -1,17 +1,59 @@
-"""`stoker run`: a command under the governor, from its environment to its summary."""
+"""Reads the output of a command again, if it went to a file.
+
+A command that `stoker run` starts writes to our own streams. Where those are files, what it has
+written is in them; a terminal or a pipe keeps nothing, and is left alone.
+"""
 
 import os
 import re
 import shlex
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
 
-from stoker.flows.governed import CompilerChain, RunOptions, Show, session
 from stoker.govern.broadcast import Broadcast
+from stoker.govern.session import CompilerChain, RunOptions, Show, session
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
 from stoker.outside.process import children_cpu_s
+
+_STREAMS = (1, 2)
+
+
+class OutputFile(Value, frozen=True, kw_only=True):
+    """A regular file that stdout, stderr or both go to, and its size before the command ran."""
+
+    descriptor: int
+    begin: int
+
+
+def kept_outputs() -> tuple[OutputFile, ...]:
+    """Return the files that stdout and stderr go to. Call it before the command runs."""
+    found: dict[tuple[int, int], OutputFile] = {}
+    for descriptor in _STREAMS:
+        with suppress(OSError):  # a stream may be closed
+            state = os.fstat(descriptor)
+            if stat.S_ISREG(state.st_mode):
+                kept = OutputFile(descriptor=descriptor, begin=state.st_size)
+                found.setdefault((state.st_dev, state.st_ino), kept)
+    return tuple(found.values())
+
+
+def opened(outputs: tuple[OutputFile, ...]) -> Iterator[BinaryIO]:
+    """Yield each output as a stream that starts where the command began; skip unreadable files."""
+    for kept in outputs:
+        with suppress(OSError), Path(f"/dev/fd/{kept.descriptor}").open("rb") as stream:
+            stream.seek(kept.begin)
+            yield stream
+
+
+# -- running ---------------------------------------------------------------------------------------
+# `stoker run`: a command under the governor, from its environment to its summary.
+
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
 _JOBS_APART = ("-j", "--jobs", "--parallel")
