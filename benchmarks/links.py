@@ -24,8 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from stoker.artifact.linkage import differences, read_linkage
-from stoker.govern.linkers import linker_version
+from stoker.accelerate.linkers import differences, linker_version, read_linkage
 from stoker.knowledge.compilers import linker_programs, mode_options
 from stoker.model.govern import Mode
 

@@ -21,7 +21,7 @@ from rich.console import Console, RenderableType
 
 import wheel_files
 from built_libraries import BytesReader
-from stoker.artifact.linkage import linkage_of
+from stoker.accelerate.linkers import linkage_of
 from stoker.build.acquire import naming
 from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.index import parse_page

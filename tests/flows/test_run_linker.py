@@ -7,7 +7,7 @@ from pathlib import Path
 from builds import Project
 from conftest import Stoker
 from governed import Build
-from stoker.artifact.linkage import differences, read_linkage
+from stoker.accelerate.linkers import differences, read_linkage
 
 Need = Callable[[str], str]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from governed import STOKER, wait_until
+from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
 from stoker.govern.history import History
-from stoker.govern.linkers import TunedLink, keep_links, linker_version
 from stoker.model.govern import Mode
 from stoker.model.runs import Run
 

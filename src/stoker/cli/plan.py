@@ -54,9 +54,9 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
     """
+    from stoker.accelerate.caching import without_secrets_in
     from stoker.outside.terminal import print_json, show
     from stoker.plan import shown as report
-    from stoker.plan.caching import without_secrets_in
     from stoker.plan.records import compare, plan_json
     from stoker.plan.survey import plan
 
@@ -83,9 +83,9 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
 
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
-    from stoker.flows.cached import survey_chain
+    from stoker.accelerate.cached import survey_chain
+    from stoker.accelerate.caching import with_collector, with_nvcc_threads
     from stoker.model.govern import Gc, NvccThreads
-    from stoker.plan.caching import with_collector, with_nvcc_threads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))

@@ -46,7 +46,7 @@ def command(
 
     The exit status is that of the command, and its output is not changed.
     """
-    from stoker.flows.cached import run_cache
+    from stoker.accelerate.cached import run_cache
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.govern.progress import Progress, make_view, summary_text, unseen_text
     from stoker.govern.running import jobs_of, kept_outputs, run

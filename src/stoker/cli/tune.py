@@ -45,9 +45,9 @@ def command(place: Path, as_json: bool, **options: Any) -> None:
     folder. For each difference that is larger than the noise, the setting for stoker.toml is shown.
     Linkers that are faster and make equivalent files are kept for `--linker auto`.
     """
-    from stoker.flows.tuning import TuneOptions, tune
+    from stoker.accelerate.shown import page
+    from stoker.accelerate.tuning import TuneOptions, tune
     from stoker.outside.terminal import print_json, show
-    from stoker.report.tuning import page
 
     wanted = {name: options.pop(name) for name in ("steps", "rounds", "budget", "seed")}
     others = {name: OPTIONS[name].default for name in _OTHERS}

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
+from stoker.accelerate.cached import run_cache
 from stoker.build.acquire.store import acquired
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
-from stoker.flows.cached import run_cache
 from stoker.flows.diagnosing import excerpt
 from stoker.flows.in_memory import Growing, growing, placed
 from stoker.flows.repeating import Recorded

@@ -5,13 +5,13 @@ import shlex
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stoker.accelerate.caching import without_secrets_in
 from stoker.model.caching import Chain
 from stoker.model.errors import Finding, Severity
 from stoker.model.plan import Plan, Setting
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Indented, Listing, finding_lines, whole
-from stoker.plan.caching import without_secrets_in
 from stoker.plan.records import Difference
 from stoker.plan.survey import Catalogue, Explained
 

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.caching.ccache import RunCounts
+from stoker.accelerate.ccache import RunCounts
 
 
 def test_hits_are_counted_once(need: Callable[[str], str], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.linkers import TunedLink, choose_linkers, keep_links, linker_version
+from stoker.accelerate.linkers import TunedLink, choose_linkers, keep_links, linker_version
 from stoker.model.errors import MissingError
 from stoker.model.govern import Linker, LinkerChoice, Mode
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from stoker.knowledge.compilers import remote_variables
-from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
-from stoker.model.errors import MissingError, UsageError
-from stoker.model.govern import Gc, NvccThreads
-from stoker.plan.caching import (
+from stoker.accelerate.caching import (
     chain_environment,
     resolve_chain,
     with_collector,
     with_nvcc_threads,
     without_secrets_in,
 )
+from stoker.knowledge.compilers import remote_variables
+from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.govern import Gc, NvccThreads
 from stoker.plan.grammar import parse
 
 CCACHE = {"ccache": FoundEngine(program="/usr/bin/ccache", folder="/cache")}

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from stoker.accelerate.caching import chain_environment, resolve_chain
+from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
 from stoker.govern.chain import window
 from stoker.model.caching import ChainOptions, Distributor, Engine, FoundEngine
 from stoker.model.errors import MissingError, UsageError
-from stoker.plan.caching import chain_environment, resolve_chain
-from stoker.plan.distributing import read_distribution, refuse_public, without_workers
 
 FOUND = {
     name: FoundEngine(program=f"/usr/bin/{name}")

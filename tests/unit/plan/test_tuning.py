@@ -2,6 +2,16 @@
 
 import pytest
 
+from stoker.accelerate.advice import (
+    advise,
+    best_linker,
+    change,
+    choose_sample,
+    command_of,
+    order_of,
+    results_of,
+    trials_of,
+)
 from stoker.model.govern import Collector, Mode, Role
 from stoker.model.tuning import (
     BASELINE,
@@ -11,16 +21,6 @@ from stoker.model.tuning import (
     Topic,
     Trial,
     TrialResult,
-)
-from stoker.plan.tuning import (
-    advise,
-    best_linker,
-    change,
-    choose_sample,
-    command_of,
-    order_of,
-    results_of,
-    trials_of,
 )
 from stoker.settings.declared import OPTIONS
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from stoker.accelerate.shown import page
 from stoker.model.govern import Role
 from stoker.model.tuning import Advice, Change, Sampled, Topic, TrialResult, Tuning
 from stoker.outside.terminal import show
-from stoker.report.tuning import page
 
 
 def changed(ratio: float, noise: float = 0.01, rounds: int = 3) -> Change:

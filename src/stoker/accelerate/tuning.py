@@ -13,13 +13,27 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.artifact.linkage import differences, read_linkage
-from stoker.flows.cached import run_cache
+from stoker.accelerate.advice import (
+    advise,
+    best_linker,
+    choose_sample,
+    command_of,
+    order_of,
+    results_of,
+    trials_of,
+)
+from stoker.accelerate.cached import run_cache
+from stoker.accelerate.linkers import (
+    TunedLink,
+    differences,
+    keep_links,
+    linker_version,
+    read_linkage,
+)
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.build_folder import find_build, timings_of
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.history import History
-from stoker.govern.linkers import TunedLink, keep_links, linker_version
 from stoker.govern.session import RunOptions, Session, session
 from stoker.knowledge.compilers import is_measurable, linker_programs, trials
 from stoker.model.caching import ChainOptions, Engine
@@ -45,15 +59,6 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.folders import cache, private_folder
-from stoker.plan.tuning import (
-    advise,
-    best_linker,
-    choose_sample,
-    command_of,
-    order_of,
-    results_of,
-    trials_of,
-)
 from stoker.wheel import fatbin
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import open_file

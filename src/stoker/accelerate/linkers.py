@@ -1,19 +1,36 @@
-"""What a linked file offers and needs, and how two links of the same inputs differ.
+"""Linkers: which one a link uses, and whether two of them made equivalent files."""
 
-Two linkers never write the same bytes. Their files are equivalent if the loader and other links see
-the same: exported symbols with version, binding, type and visibility, needed libraries, name, run
-paths, and the flags that change how the file is loaded.
-"""
-
+import hashlib
+import os
+import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from stoker.knowledge.compilers import symbols_of_linkers
+import msgspec
+
+from stoker.knowledge.compilers import linker_programs, symbols_of_linkers
+from stoker.knowledge.packages import install_command
+from stoker.machine.file_tree import FileTree
+from stoker.machine.system import read_system
+from stoker.model.errors import MissingError, StokerError
+from stoker.model.govern import Linker, LinkerChoice, Mode
 from stoker.model.value import Value
+from stoker.outside import process
+from stoker.outside.files import read_json, write_whole
+from stoker.outside.folders import state, unwritable
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf, Section, Table
 from stoker.wheel.reader import open_file
+
+# -- linkage ---------------------------------------------------------------------------------------
+# What a linked file offers and needs, and how two links of the same inputs differ.
+#
+# Two linkers never write the same bytes. Their files are equivalent if the loader and other links
+# see the same: exported symbols with version, binding, type and visibility, needed libraries,
+# name, run paths, and the flags that change how the file is loaded.
+
 
 _SYMBOL, _INDEX = struct.Struct("<IBBHQQ"), struct.Struct("<H")
 _VERSION_INDEXES, _VERSIONS_DEFINED = 0x6FFFFFFF, 0x6FFFFFFD  # types of section
@@ -153,3 +170,89 @@ def _content(file: Elf, section: Section, entry: int = 1) -> bytes:
     if section.file_size > _LARGEST or section.file_size % entry:
         raise file.reader.error(f"a table of {section.file_size} bytes", section.offset)
     return file.reader.read(section.offset, section.file_size)
+
+
+# -- linkers ---------------------------------------------------------------------------------------
+# Chooses the linkers of a run, and keeps those that `stoker tune` has measured and checked.
+
+
+_TIMEOUT_S = 10.0
+
+
+class TunedLink(Value, frozen=True, kw_only=True):
+    """A link for which another linker was faster and made an equivalent file."""
+
+    link: str  # its identity
+    output: str
+    linker: Mode
+    version: str  # of the linker
+
+
+class TunedLinks(Value, frozen=True, kw_only=True):
+    """The links of one build folder."""
+
+    folder: str
+    links: tuple[TunedLink, ...] = ()
+
+
+def choose_linkers(wanted: Linker) -> LinkerChoice:
+    """Return the linkers for a setting. One that is asked for by name and missing is an error."""
+    if wanted is Linker.DEFAULT:
+        return LinkerChoice()
+    if wanted is Linker.AUTO:
+        return _measured([link for kept in _kept() for link in kept.links])
+    mode = Mode(wanted.value)
+    if linker_version(mode) is None:
+        install = install_command(wanted.value, read_system(FileTree(), os.environ))
+        hints = [*(f"  $ {line}" for line in install), "to link by default: --linker default"]
+        raise MissingError(f"there is no program '{linker_programs()[mode]}'", hints=hints)
+    return LinkerChoice(every=mode, why=f"--linker {wanted}")
+
+
+def _measured(links: Sequence[TunedLink]) -> LinkerChoice:
+    if not links:
+        return LinkerChoice(why="`stoker tune` has found no faster linker here")
+    versions = {mode: linker_version(mode) for mode in {link.linker for link in links}}
+    known = [link for link in links if link.version == versions[link.linker]]
+    if not known:
+        name = links[0].linker.value
+        why = f"{name} is not used: it has changed since `stoker tune` measured it"
+        return LinkerChoice(why=why, unusable=True)
+    count = "1 link" if len(known) == 1 else f"{len(known)} links"
+    return LinkerChoice(
+        measured={link.link: link.linker for link in known},
+        why=f"`stoker tune` has measured {count}",
+    )
+
+
+def linker_version(mode: Mode) -> str | None:
+    """Return the first line that a linker prints about its version; ``None`` if there is none."""
+    path = shutil.which(linker_programs()[mode])
+    if path is None:
+        return None
+    with suppress(StokerError):
+        lines = process.run([path, "--version"], timeout=_TIMEOUT_S).stdout.splitlines()
+        return lines[0] if lines else None
+    return None
+
+
+def keep_links(folder: Path, links: Iterable[TunedLink]) -> None:
+    """Replace what is known of a build folder."""
+    content = TunedLinks(folder=str(folder), links=tuple(links))
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    place = state() / "linkers"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(place, error, doing="make") from error
+    write_whole(place / f"{name}.json", msgspec.json.encode(content), private=True)
+
+
+def _kept() -> Iterator[TunedLinks]:
+    """Yield what is known of all build folders that still exist."""
+    for path in sorted((state() / "linkers").glob("*.json")):
+        kept = read_json(path, TunedLinks)
+        if kept and Path(kept.folder).is_dir():
+            yield kept
+        elif kept:
+            path.unlink(missing_ok=True)

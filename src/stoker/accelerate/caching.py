@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from stoker.accelerate.distributing import Distribution
 from stoker.model.caching import (
     Chain,
     ChainOptions,
@@ -24,7 +25,6 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
 from stoker.model.plan import Backend, Origin, OriginKind, Place, Setting, Variant
 from stoker.model.secrets import hide, redact
-from stoker.plan.distributing import Distribution
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
 _LOCAL_SLOTS = "--localslots=1000 --localslots_cpp={} "
