@@ -19,8 +19,8 @@ sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
 from browser import Browser, opened_browser  # noqa: E402
 from generated_runs import generated_attempts, write_run  # noqa: E402
-from stoker.flows.reporting import make_report  # noqa: E402
 from stoker.report.page import report_page  # noqa: E402
+from stoker.report.reporting import make_report  # noqa: E402
 
 ACTIONS = {
     "redraw of the whole timeline": "timeline.draw()",

@@ -27,33 +27,32 @@ from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.index import parse_page
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
+from stoker.diagnose import diagnosing as diagnosis_report
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
 from stoker.govern import protocol
-from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.build_folder import Dependencies
 from stoker.govern.command_line import step_of
 from stoker.govern.history import History
-from stoker.govern.phases import PhaseFormat, read_phases
 from stoker.govern.policies import make_policy
 from stoker.govern.predict import Predictor
 from stoker.govern.simulate import simulate
 from stoker.govern.trace import read_trace, write_trace
-from stoker.model.analysis import Report, ReportedRun
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.selection import Host, HostGpu
 from stoker.model.value import byte_count, second_count
 from stoker.plan import grammar
-from stoker.report import diagnosis as diagnosis_report
+from stoker.report.analysis import Recorded, analyse
 from stoker.report.catalogue import people_page
+from stoker.report.graph import Owners, Steps, find_impact, make_build_graph
 from stoker.report.page import report_page
-from stoker.report.perfetto import perfetto_trace
 from stoker.report.selection import selection_page
+from stoker.report.trace import PhaseFormat, perfetto_trace, read_phases
+from stoker.report.values import Report, ReportedRun
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
-from stoker.source.build_graph import Owners, Steps, find_impact, make_build_graph
 from stoker.source.cmake_reply import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
@@ -179,9 +178,9 @@ def log(data: bytes, folder: Path) -> None:  # noqa: ARG001
     diagnosis = diagnose(read_log(io.BytesIO(data)), file="build.log")
     msgspec.json.encode(diagnosis)
     diagnosis_report.fix_script(diagnosis).encode()
-    diagnosis_report.short(diagnosis).encode()
+    diagnosis_report.short_diagnosis(diagnosis).encode()
     if len(data) % 8 == 0:
-        _shown(diagnosis_report.page(diagnosis))
+        _shown(diagnosis_report.diagnosis_page(diagnosis))
 
 
 def cmake(data: bytes, folder: Path) -> None:

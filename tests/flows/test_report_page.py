@@ -12,15 +12,15 @@ from selenium.webdriver.common.keys import Keys
 from browser import Browser
 from conftest import Stoker
 from generated_runs import generated_attempts, write_run
-from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.build_folder import Dependencies
 from stoker.govern.history import History
-from stoker.model.analysis import BuildFacts, LibrarySize, Output, Report, ReportedRun
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.plan import Origin, OriginKind, Place, Setting
 from stoker.model.runs import Attempt, Outcome, Run
+from stoker.report.analysis import Recorded, analyse
 from stoker.report.page import report_page
+from stoker.report.values import BuildFacts, LibrarySize, Output, Report, ReportedRun
 
 HOSTILE = "</script><img src=x onerror='document.title=1'><b id=injected>\n\"ä 日本\u2028"
 

@@ -29,7 +29,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.flows.repeating import read_recorded
     from stoker.govern.progress import Progress, make_view, summary_text
     from stoker.model.build import BuildRequest
-    from stoker.report.building import end_line
+    from stoker.report.ci import end_line
 
     record = options.pop("from_record", None)
     asked = read_request(options)
@@ -109,10 +109,10 @@ def _watcher(
 
 def _write_report(built: "Built", view: "View") -> None:
     """A build in which nothing was compiled has no run to report."""
-    from stoker.flows.reporting import make_report
     from stoker.model.errors import StokerError
     from stoker.outside.files import write_whole
     from stoker.report.page import report_page
+    from stoker.report.reporting import make_report
 
     page = Path(built.folder) / "report.html"
     try:
@@ -126,11 +126,10 @@ def _write_report(built: "Built", view: "View") -> None:
 
 def diagnose(error: "StageError", view: "View") -> "Diagnosis | None":
     """Print the likely cause before the error itself, and return the diagnosis."""
-    from stoker.flows.diagnosing import diagnose_folder
-    from stoker.report.diagnosis import short
+    from stoker.diagnose.diagnosing import diagnose_folder, short_diagnosis
 
     if not error.of_command:
         return None
     diagnosis = diagnose_folder(error.log.parent)
-    view.write(short(diagnosis))
+    view.write(short_diagnosis(diagnosis))
     return diagnosis

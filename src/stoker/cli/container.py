@@ -32,7 +32,7 @@ def list_(engine: EngineKind | None, as_json: bool) -> None:
     """List the containers and whether they run."""
     from stoker.build.container.containers import containers
     from stoker.outside.terminal import print_json
-    from stoker.report.building import containers_text
+    from stoker.report.ci import containers_text
 
     found = containers(engine)
     if as_json:

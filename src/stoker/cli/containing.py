@@ -73,8 +73,8 @@ def container_options(function: F) -> F:
 
 
 def perform_inside(options: dict[str, Any]) -> None:
+    from stoker.diagnose.diagnosing import diagnose_folder
     from stoker.flows.containing import ContainerWatcher, Inside, build_inside
-    from stoker.flows.diagnosing import diagnose_folder
     from stoker.flows.repeating import read_recorded
     from stoker.govern.progress import Progress, make_view
     from stoker.model.container import EngineKind

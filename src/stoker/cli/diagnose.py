@@ -25,10 +25,10 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
     if nothing failed.
     """
+    from stoker.diagnose import diagnosing as report
+    from stoker.diagnose.diagnosing import diagnose_what
     from stoker.diagnose.values import Status
-    from stoker.flows.diagnosing import diagnose_what
     from stoker.outside.terminal import print_json, show
-    from stoker.report import diagnosis as report
 
     if as_json and fix_script:
         raise UsageError(
@@ -41,7 +41,7 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     elif fix_script:
         click.echo(report.fix_script(diagnosis), nl=False)
     else:
-        show(report.page(diagnosis))
+        show(report.diagnosis_page(diagnosis))
     return {
         Status.FAILED: ExitStatus.OK,
         Status.UNKNOWN: ExitStatus.FAILED,

@@ -17,9 +17,9 @@ def command(cause: str | None, stage: str | None, as_json: bool, markdown: bool)
     stoker explain
     stoker explain oom-nvcc
     """
+    from stoker.diagnose.diagnosing import cause_list, cause_page, reference
     from stoker.knowledge.failures import Stage, failures
     from stoker.outside.terminal import print_json, show
-    from stoker.report.diagnosis import cause_list, cause_page, reference
 
     known = failures()
     if cause and cause not in known:

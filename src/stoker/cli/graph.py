@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from stoker.model.graph import BuildGraph
+    from stoker.report.graph import BuildGraph
 
 
 @click.command()
@@ -38,15 +38,14 @@ def command(
     Times and memory are those of the latest build under stoker; for other steps ninja's log has
     the time.
     """
-    from stoker.flows.graphing import graph_of
     from stoker.model.errors import UsageError
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show
-    from stoker.report.graph import html, page, svg
+    from stoker.report.graphing import graph_html, graph_of, graph_page, graph_svg
 
     kinds = {
-        ".svg": svg,
-        ".html": html,
+        ".svg": graph_svg,
+        ".html": graph_html,
         ".json": _json,
     }
     if output and output.suffix not in kinds:
@@ -60,7 +59,7 @@ def command(
     elif as_json:
         print_json(graph)
     else:
-        show(page(graph, everything=everything))
+        show(graph_page(graph, everything=everything))
 
 
 def _json(graph: "BuildGraph") -> str:

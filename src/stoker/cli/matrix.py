@@ -92,7 +92,7 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.flows.building import Watcher
     from stoker.flows.matrix import MatrixWatcher
     from stoker.outside.terminal import error_text
-    from stoker.report.building import stage_line
+    from stoker.report.ci import stage_line
     from stoker.report.matrix import begin_line, end_line
 
     def begin(number: int, total: int, job: "MatrixJob") -> None:

@@ -36,10 +36,10 @@ def command(
     RUN is a number from `stoker history` or the run folder of a build. The page is one file that
     needs no network. Prices for the cost of a build are read from stoker.toml.
     """
-    from stoker.flows.reporting import make_report
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json
     from stoker.report.page import page_data, report_page
+    from stoker.report.reporting import make_report
 
     def say(text: str) -> None:
         click.echo(f"stoker: {text}", err=True)

@@ -90,7 +90,7 @@ def command(
 
 
 def _diagnosis(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> "Diagnosis":
-    from stoker.flows.diagnosing import diagnose_outputs
+    from stoker.diagnose.diagnosing import diagnose_outputs
 
     return diagnose_outputs(outputs, summary)
 
@@ -99,9 +99,9 @@ def _cause(
     diagnosis: "Diagnosis", outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None"
 ) -> str:
     """Return the likely cause of a failed command, from its output and its steps."""
-    from stoker.report.diagnosis import short
+    from stoker.diagnose.diagnosing import short_diagnosis
 
-    found = short(diagnosis)
+    found = short_diagnosis(diagnosis)
     if not found and not outputs and summary and summary.steps:
         return "stoker: write the output to a file, and `stoker diagnose FILE` names the cause\n"
     return found

@@ -26,9 +26,9 @@ def command(run: str | None, output: Path) -> None:
     their own phases (clang with -ftime-trace, nvcc with --time or -fdevice-time-trace) is merged
     into their steps. Open the trace in Perfetto's UI, or in chrome://tracing.
     """
-    from stoker.flows.reporting import analyse_run, find_phases
     from stoker.outside.files import write_named
-    from stoker.report.perfetto import perfetto_trace
+    from stoker.report.reporting import analyse_run, find_phases
+    from stoker.report.trace import perfetto_trace
 
     found = analyse_run(run)
     write_named(output, perfetto_trace(found, find_phases(found)))

@@ -8,8 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
-from stoker.diagnose.paragraphs import messages
-from stoker.diagnose.values import Line
+from stoker.diagnose.values import Line, messages
 from stoker.knowledge.failures import literals
 from stoker.model.value import Value
 

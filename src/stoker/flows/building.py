@@ -14,7 +14,7 @@ from stoker.accelerate.cached import run_cache
 from stoker.build.acquire.store import acquired
 from stoker.build.stages import Echo, StageError, Stages, Tell
 from stoker.build.work import Work, held, in_tree_folder, locked, work_folder
-from stoker.flows.diagnosing import excerpt
+from stoker.diagnose.diagnosing import excerpt
 from stoker.flows.in_memory import Growing, growing, placed
 from stoker.flows.repeating import Recorded
 from stoker.flows.staging import Staging

@@ -1,392 +1,480 @@
-"""A build graph as a terminal page, as an SVG drawing and as an HTML page without scripts.
+"""The targets of a build folder, what each of them needs, and what a change rebuilds."""
 
-The drawing is our own: targets are in columns by the longest chain before them, and each column is
-ordered by the rows of the targets that its own are linked to. Graphviz would draw it too, but is a
-system package that most machines lack, and the picture must not depend on what is installed.
-"""
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from posixpath import basename, join, normpath
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from itertools import pairwise
-from xml.etree import ElementTree as Xml
+from stoker.model.govern import Timing
+from stoker.model.value import Value
+from stoker.source.cmake_reply import CMakeTarget
+from stoker.source.ninja import Edge, Graph
 
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from stoker.model.graph import BuildGraph, GraphTarget, Impact, TargetKind
-from stoker.model.value import duration, size
-from stoker.outside.terminal import Indented, Listing, xml_text
+class TargetKind(StrEnum):
+    GENERATES = "code generation"
+    STATIC = "static library"
+    SHARED = "shared library"
+    MODULE = "module"
+    OBJECTS = "object library"
+    EXECUTABLE = "executable"
+    COMMANDS = "commands"  # custom commands that no compile depends on
+    OTHER = "other"
 
-_FEW = 15  # targets, blockers or steps that a page shows
-_SWEEPS = 4  # passes over the columns; more change little
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 216, 46, 70, 16, 16
-_LEGEND = 34  # height of the line above the drawing
-_LETTERS = 28  # of a name that fit in a box
-_COLOURS = {
-    TargetKind.GENERATES: "#d9a441",
-    TargetKind.STATIC: "#5b8bc9",
-    TargetKind.SHARED: "#6aa867",
-    TargetKind.MODULE: "#4fa3a5",
-    TargetKind.OBJECTS: "#7d94b8",
-    TargetKind.EXECUTABLE: "#9b7fc4",
-    TargetKind.COMMANDS: "#c58460",
-    TargetKind.OTHER: "#a3aaaf",
+
+class GraphTarget(Value, frozen=True, kw_only=True):
+    """All steps of one target. ``needs`` leaves out what another target in it needs anyway.
+
+    ``seconds`` is the sum over the ``timed`` steps, ``peak`` the largest step.
+    """
+
+    name: str
+    kind: TargetKind
+    steps: int
+    timed: int
+    seconds: float
+    peak: int | None
+    needs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()  # libraries and programs
+
+
+class Blocker(Value, frozen=True, kw_only=True):
+    """A target that must end before compiles of other targets can start.
+
+    ``seconds`` is the earliest time at which it can have ended, with unlimited CPUs.
+    """
+
+    target: str
+    compiles: int
+    seconds: float
+
+
+class PathStep(Value, frozen=True, kw_only=True):
+    """A step of the critical path."""
+
+    output: str
+    target: str
+    seconds: float
+
+
+class ImpactStep(Value, frozen=True, kw_only=True):
+    output: str
+    target: str
+    seconds: float | None  # None: it was never measured
+
+
+class Impact(Value, frozen=True, kw_only=True):
+    """What a change to ``file`` rebuilds, in the order of the build.
+
+    A generator that writes the same content again saves the steps after it, which cannot be known
+    before it runs. ``configures``: CMake runs again first, and may change more.
+    """
+
+    file: str
+    configures: bool
+    steps: tuple[ImpactStep, ...]
+    seconds: float  # sum over the steps
+    path_seconds: float  # longest chain of dependent steps
+
+
+class BuildGraph(Value, frozen=True, kw_only=True):
+    """``targets`` are in the order of the build. ``ready`` compiles can start at once."""
+
+    folder: str
+    has_reply: bool  # CMake's file API names the targets; else they come from build.ninja
+    targets: tuple[GraphTarget, ...]
+    steps: int
+    timed: int
+    seconds: float
+    compiles: int
+    ready: int
+    blockers: tuple[Blocker, ...]
+    path: tuple[PathStep, ...]  # critical path, first step first
+    impact: Impact | None = None
+
+    @property
+    def path_seconds(self) -> float:
+        return sum(step.seconds for step in self.path)
+
+
+# -- build graph -----------------------------------------------------------------------------------
+# The graph of a build folder by targets: what each needs, what blocks it, what a change rebuilds.
+#
+# Pure. Targets are those of CMake; a step of another build tool belongs to the library or program
+# that it becomes part of. Only what a call of ninja without arguments makes is looked at.
+
+
+_PHONY = "phony"
+_CUSTOM = "CUSTOM_COMMAND"
+_CONFIGURES = "RERUN_CMAKE"
+_COMPILES = re.compile(r"compil", re.IGNORECASE)
+_OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
+_CUSTOM_TARGET = re.compile(r"(?:^|/)CMakeFiles/([^/]+?)(?:\.util)?$")
+_LINK_RULE = re.compile(r"_([A-Z]+(?:_LIBRARY)?)_LINKER__(.+)_[A-Za-z]*$")
+_ENCODED = re.compile(r"\.([0-9a-fA-F]{2})")  # how CMake writes a special character in a rule
+_RULE = ".rule"  # ends a source that stands for a custom command in CMake's answer
+_KINDS = {
+    "STATIC_LIBRARY": TargetKind.STATIC,
+    "SHARED_LIBRARY": TargetKind.SHARED,
+    "MODULE_LIBRARY": TargetKind.MODULE,
+    "OBJECT_LIBRARY": TargetKind.OBJECTS,
+    "EXECUTABLE": TargetKind.EXECUTABLE,
+    "UTILITY": TargetKind.COMMANDS,
 }
-_STYLE = """
-svg { font: 12px system-ui, sans-serif; background: #fff; }
-.box { fill: #fff; stroke: #b6bcc1; } .name { font-weight: 600; fill: #24292e; }
-.figures, .legend { fill: #5d666d; font-size: 11px; } .link { fill: none; stroke: #b6bcc1; }
-.path { stroke: #b9423c; stroke-width: 2; } .hit .box { fill: #fdeecf; }
-@media (prefers-color-scheme: dark) {
-  svg { background: #15181b; } .box { fill: #1c2024; stroke: #4a5259; } .name { fill: #dfe3e6; }
-  .figures, .legend { fill: #98a2a9; } .link { stroke: #4a5259; } .path { stroke: #e07f78; }
-  .hit .box { fill: #4a3b16; } }
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_PAGE_STYLE = """
-body { margin: 24px; font: 15px/1.5 system-ui, sans-serif; color: #24292e; background: #fff; }
-table { border-collapse: collapse; margin: 8px 0 24px; } h1 { font-size: 1.4rem; }
-h2 { font-size: 1.1rem; } .scroll { overflow-x: auto; }
-th, td { text-align: left; padding: 3px 14px 3px 0; vertical-align: top;
-  border-bottom: 1px solid #e4e4df; }
-th { font-weight: 600; color: #5d666d; } .number { text-align: right; white-space: nowrap; }
-td:last-child { overflow-wrap: anywhere; } :is(h2, p)::first-letter { text-transform: uppercase; }
-tr:target { background: #fdeecf; }
-@media (prefers-color-scheme: dark) { body { background: #15181b; color: #dfe3e6; }
-  th, td { border-color: #2c3237; } th { color: #98a2a9; } tr:target { background: #4a3b16; } }
-"""
 
 
-# -- terminal ------------------------------------------------------------------------------------
+class Steps:
+    """The build statements that the default targets need, each after those that it needs.
+
+    ``before[i]`` are the steps that step ``i`` needs or comes after. A graph with a cycle, which
+    ninja refuses, has no steps.
+    """
+
+    def __init__(self, folder: str, graph: Graph):
+        self._folder = folder
+        below = _below(graph)
+        try:
+            order = list(TopologicalSorter(below).static_order())
+        except CycleError:
+            order = []
+        place = {index: position for position, index in enumerate(order)}
+        self.edges = [graph.edges[index] for index in order]
+        self.before = [sorted(place[need] for need in below[index]) for index in order]
+        self._configuring = [edge for edge in graph.edges if edge.rule == _CONFIGURES]
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    @cached_property
+    def after(self) -> list[list[int]]:
+        """The steps that come directly after each step."""
+        found: list[list[int]] = [[] for _ in self.edges]
+        for index, needs in enumerate(self.before):
+            for need in needs:
+                found[need].append(index)
+        return found
+
+    @cached_property
+    def needed(self) -> list[frozenset[str]]:
+        """The files that each step names as its inputs."""
+        return [frozenset(edge.needs) for edge in self.edges]
+
+    @cached_property
+    def real(self) -> list[int]:
+        """The steps that run a command."""
+        return [index for index, edge in enumerate(self.edges) if edge.rule != _PHONY]
+
+    @cached_property
+    def compiles(self) -> list[bool]:
+        return [_COMPILES.search(edge.rule) is not None for edge in self.edges]
+
+    @cached_property
+    def precedes_compile(self) -> list[bool]:
+        """Whether a compile must wait for each step."""
+        found = [False] * len(self)
+        for index in reversed(range(len(self))):
+            found[index] = any(self.compiles[a] or found[a] for a in self.after[index])
+        return found
+
+    def configures(self, file: str) -> bool:
+        """Return whether CMake runs again after a change to the file with this absolute path."""
+        return any(file == self._path(need) for edge in self._configuring for need in edge.needs)
+
+    def files(self, discovered: Mapping[str, Iterable[str]]) -> set[str]:
+        """Return the absolute paths of all files that the build reads or makes."""
+        edges = (*self.edges, *self._configuring)
+        named = {name for edge in edges for name in (*edge.outputs, *edge.needs)}
+        named.update(*discovered.values())
+        return set(map(self._path, named))
+
+    def rebuilt(self, file: str, discovered: Mapping[str, Iterable[str]]) -> list[int]:
+        """Return the steps that run again after a change to the file with this absolute path."""
+        made = {self._path(output) for edge in self.edges for output in edge.outputs}
+        names = {name for edge in self.edges for name in edge.needs}
+        names.update(*discovered.values())
+        # Compilers report millions of headers; all but the changed files are left out early.
+        paths = {name: path for name in names if (path := self._path(name)) in made or path == file}
+        readers: dict[str, set[int]] = defaultdict(set)
+        for index, edge in enumerate(self.edges):
+            reads = [edge.needs, *(discovered.get(output, ()) for output in edge.outputs)]
+            for name in paths.keys() & set().union(*reads):
+                readers[paths[name]].add(index)
+        found: set[int] = set()
+        changed = [file]
+        while changed:
+            for index in readers.get(changed.pop(), set()) - found:
+                found.add(index)
+                changed += map(self._path, self.edges[index].outputs)
+        return [index for index in self.real if index in found]
+
+    def _path(self, name: str) -> str:
+        return normpath(join(self._folder, name))
 
 
-def page(graph: BuildGraph, *, everything: bool = False) -> RenderableType:
-    """Return the summary of a graph; ``everything``: all targets and steps, and what each needs."""
-    parts: list[RenderableType] = [Text(headline(graph), style="bold"), Text(sources(graph))]
-    if graph.impact:
-        return Group(*parts, Text(), *_impact(graph.impact, everything))
-    return Group(*parts, Text(), *_targets(graph, everything), Text(), *_starts(graph, everything))
+def _below(graph: Graph) -> dict[int, set[int]]:
+    """Return, for each statement that the default targets need, the statements that it needs."""
+    maker = {output: index for index, edge in enumerate(graph.edges) for output in edge.outputs}
+    wanted = graph.defaults or tuple(maker)
+    waiting = [maker[name] for name in wanted if name in maker]
+    below: dict[int, set[int]] = {}
+    while waiting:
+        index = waiting.pop()
+        if index not in below:
+            edge = graph.edges[index]
+            below[index] = {maker[n] for n in (*edge.needs, *edge.after) if n in maker} - {index}
+            waiting += below[index]
+    return below
 
 
-def headline(graph: BuildGraph) -> str:
-    work = f", {duration(graph.seconds)} of work" if graph.timed else ""
-    chain = f", longest chain {duration(graph.path_seconds)}" if graph.path else ""
-    return f"{graph.folder}: {graph.steps} steps in {len(graph.targets)} targets{work}{chain}"
+class Owners:
+    """The target of each step (``names``), and the kind of each target (``kinds``).
+
+    Code generation has targets of its own: the custom target that runs it, else one beside the
+    target that its output becomes part of. ``reply`` is CMake's answer; without one, targets are
+    found from the names of rules and folders.
+    """
+
+    def __init__(self, steps: Steps, reply: Sequence[CMakeTarget]):
+        self._steps = steps
+        self._made_by = {file.path: target for target in reply for file in target.artifacts}
+        self._commands = dict(_commands(reply))
+        self.kinds = {target.name: _KINDS.get(target.type, TargetKind.OTHER) for target in reply}
+        self.names = [""] * len(steps)
+        for index in reversed(range(len(steps))):
+            self.names[index], kind = self._owner(index)
+            if steps.edges[index].rule != _PHONY:
+                self.kinds.setdefault(self.names[index], kind)
+                if kind is TargetKind.GENERATES:
+                    self.kinds[self.names[index]] = kind
+
+    def _owner(self, index: int) -> tuple[str, TargetKind]:
+        edge = self._steps.edges[index]
+        if edge.rule == _CUSTOM:
+            generates = self._steps.precedes_compile[index]
+            kind = TargetKind.GENERATES if generates else TargetKind.COMMANDS
+            return self._command(index), kind
+        return self._linked(edge) or (self._part_of(index), TargetKind.OTHER)
+
+    def _linked(self, edge: Edge) -> tuple[str, TargetKind] | None:
+        for output in edge.outputs:
+            if target := self._made_by.get(output):
+                return target.name, _KINDS.get(target.type, TargetKind.OTHER)
+        if found := _LINK_RULE.search(edge.rule):
+            name = _ENCODED.sub(lambda code: chr(int(code[1], 16)), found[2])
+            return name, _KINDS.get(found[1], TargetKind.OTHER)
+        return None
+
+    def _command(self, index: int) -> str:
+        edges = self._steps.edges
+        aliases = [a for a in self._steps.after[index] if edges[a].rule == _PHONY]
+        for near in (index, *aliases):
+            for output in edges[near].outputs:
+                if found := _CUSTOM_TARGET.search(output):
+                    return found[1]
+        names = map(basename, edges[index].outputs)
+        known = next((self._commands[name] for name in names if name in self._commands), None)
+        if known and self.kinds.get(known) in (TargetKind.COMMANDS, TargetKind.GENERATES):
+            return known
+        return f"{known or self._part_of(index)}: generated code"
+
+    def _part_of(self, index: int) -> str:
+        """Return CMake's target of an object, else the target that the output becomes part of."""
+        edge, edges = self._steps.edges[index], self._steps.edges
+        if found := _OBJECT_FOLDER.search(edge.outputs[0]):
+            return found[1]
+        for user in self._users(index):
+            is_last = edges[user].rule == _PHONY and not self._steps.after[user]  # such as `all`
+            if edges[user].rule != _CUSTOM and not is_last:
+                return self.names[user]
+        return basename(edge.outputs[0])
+
+    def _users(self, index: int) -> list[int]:
+        """Return the steps that use the output: those that name it first, aliases last. Generated
+        headers are only named by what comes after them.
+        """
+        edges, outputs = self._steps.edges, set(self._steps.edges[index].outputs)
+        users = self._steps.after[index]
+        if edges[index].rule not in (_CUSTOM, _PHONY):
+            users = [user for user in users if not outputs.isdisjoint(self._steps.needed[user])]
+        return sorted(users, key=lambda user: edges[user].rule == _PHONY)
 
 
-def sources(graph: BuildGraph) -> str:
-    """Return where the names and the times come from."""
-    names = "CMake's file API" if graph.has_reply else "build.ninja"
-    missing = graph.steps - graph.timed
-    times = "the time of every step is known"
-    if missing:
-        times = f"the time of {missing} steps is unknown because they were never built here"
-    return f"targets from {names}; {times}"
+def _commands(reply: Sequence[CMakeTarget]) -> Iterator[tuple[str, str]]:
+    """Yield the output of each custom command with its target; custom targets come last."""
+    for target in sorted(reply, key=lambda target: target.type == "UTILITY"):
+        for source in target.sources:
+            if source.path.endswith(_RULE):
+                yield basename(source.path.removesuffix(_RULE)), target.name
 
 
-def _targets(graph: BuildGraph, everything: bool) -> list[RenderableType]:
-    names = ("target", "kind", ">steps", ">time", ">peak", *(["needs"] if everything else []))
-    table = Listing(*names, title="Targets")
-    largest = graph.targets if everything else _largest(graph.targets)
-    for target in largest:
-        needs = [", ".join(target.needs)] if everything else []
-        table.add(target.name, target.kind.value, *_figures(target), *needs)
-    rest = len(graph.targets) - len(largest)
-    more = [Text(f"and {rest} more: --targets shows them")] if rest else []
-    return [table, *more]
-
-
-def _largest(targets: Sequence[GraphTarget]) -> list[GraphTarget]:
-    return sorted(targets, key=lambda each: (-each.seconds, -each.steps))[:_FEW]
-
-
-def _figures(target: GraphTarget) -> tuple[str, str, str]:
-    time = duration(target.seconds) if target.timed else ""
-    return str(target.steps), time, size(target.peak) if target.peak is not None else ""
-
-
-def _starts(graph: BuildGraph, everything: bool) -> list[RenderableType]:
-    lines: list[RenderableType] = [Text("What blocks the start", style="bold")]
-    lines.append(Indented(_ready_text(graph), 2))
-    blockers = graph.blockers if everything else graph.blockers[:_FEW]
-    table = Listing("target", ">compiles that wait for it", ">done at the earliest", indent=2)
-    for blocker in blockers:
-        after = f"after {duration(blocker.seconds)}" if graph.timed else ""
-        table.add(blocker.target, str(blocker.compiles), after)
-    lines += [table] if blockers else []
-    if graph.path:
-        lines += [Text(), Text("Critical path", style="bold")]
-        steps = Listing("step", ">time", "target", indent=2)
-        for step in graph.path:
-            steps.add(step.output, duration(step.seconds), step.target)
-        lines.append(steps)
-    return lines
-
-
-def _ready_text(graph: BuildGraph) -> str:
-    return f"{graph.ready} of {graph.compiles} compiles can start at once"
-
-
-def _impact(impact: Impact, everything: bool) -> list[RenderableType]:
-    lines: list[RenderableType] = [Indented(impact_text(impact), 0)]
-    if not impact.steps:
-        return lines
-    by_target = Listing("target", ">steps", ">time", indent=2)
-    for name, steps in _by_target(impact).items():
-        by_target.add(name, str(len(steps)), duration(sum(seconds or 0 for seconds in steps)))
-    table = Listing("step", ">time", "target", indent=2)
-    shown = impact.steps if everything else impact.steps[:_FEW]
-    for step in shown:
-        time = "" if step.seconds is None else duration(step.seconds)
-        table.add(step.output, time, step.target)
-    rest = len(impact.steps) - len(shown)
-    more = [Text(f"  and {rest} more: --targets shows them")] if rest else []
-    return [*lines, by_target, Text(), table, *more]
-
-
-def impact_text(impact: Impact) -> str:
-    """Return "a change to a.h rebuilds 12 steps in 3 targets: 40 s of work, at least 9 s"."""
-    first = "CMake runs again first, and may rebuild more; then " if impact.configures else ""
-    count = len(impact.steps)
-    if not count:
-        return f"{first}a change to {impact.file} rebuilds nothing"
-    targets = len(_by_target(impact))
-    unknown = sum(step.seconds is None for step in impact.steps)
-    missing = f" ({unknown} steps were never measured)" if unknown else ""
-    return (
-        f"{first}a change to {impact.file} rebuilds {count} steps in {targets} targets: "
-        f"{duration(impact.seconds)} of work, longest chain {duration(impact.path_seconds)}"
-        f"{missing}"
+def make_build_graph(
+    steps: Steps, owners: Owners, timings: Mapping[str, Timing], *, folder: str, has_reply: bool
+) -> BuildGraph:
+    """``timings`` are by output, as the build statement names it."""
+    times = _times(steps, timings)
+    ends = _earliest_ends(steps, times)
+    ready, blockers = _blockers(steps, owners, ends)
+    return BuildGraph(
+        folder=folder,
+        has_reply=has_reply,
+        targets=_targets(steps, owners, times),
+        steps=len(steps.real),
+        timed=sum(times[index] is not None for index in steps.real),
+        seconds=sum(map(_seconds, times)),
+        compiles=sum(steps.compiles),
+        ready=ready,
+        blockers=blockers,
+        path=_critical_path(steps, owners, times, ends),
     )
 
 
-def _by_target(impact: Impact) -> dict[str, list[float | None]]:
-    found: dict[str, list[float | None]] = defaultdict(list)
-    for step in impact.steps:
-        found[step.target].append(step.seconds)
+def find_impact(
+    steps: Steps,
+    owners: Owners,
+    timings: Mapping[str, Timing],
+    file: str,
+    discovered: Mapping[str, Iterable[str]],
+) -> Impact:
+    """``file`` is an absolute path; ``discovered`` are the files that compilers have read."""
+    rebuilt = steps.rebuilt(file, discovered)
+    times = _times(steps, timings)
+    alone: list[Timing | None] = [None] * len(steps)
+    for index in rebuilt:
+        alone[index] = times[index]
+    return Impact(
+        file=file,
+        configures=steps.configures(file),
+        steps=tuple(
+            ImpactStep(
+                output=steps.edges[index].outputs[0],
+                target=owners.names[index],
+                seconds=time.seconds if (time := times[index]) else None,
+            )
+            for index in rebuilt
+        ),
+        seconds=sum(map(_seconds, alone)),
+        path_seconds=max(_earliest_ends(steps, alone), default=0.0),
+    )
+
+
+def _times(steps: Steps, timings: Mapping[str, Timing]) -> list[Timing | None]:
+    found = ((timings.get(output) for output in edge.outputs) for edge in steps.edges)
+    times = [next((time for time in each if time), None) for each in found]
+    return [None if edge.rule == _PHONY else t for edge, t in zip(steps.edges, times, strict=True)]
+
+
+def _seconds(time: Timing | None) -> float:
+    return time.seconds if time else 0.0
+
+
+def _earliest_ends(steps: Steps, times: Sequence[Timing | None]) -> list[float]:
+    """Return when each step can have ended, with unlimited CPUs."""
+    ends: list[float] = []
+    for needs, time in zip(steps.before, times, strict=True):
+        ends.append(max((ends[need] for need in needs), default=0.0) + _seconds(time))
+    return ends
+
+
+def _critical_path(
+    steps: Steps, owners: Owners, times: Sequence[Timing | None], ends: Sequence[float]
+) -> tuple[PathStep, ...]:
+    path: list[PathStep] = []
+    index = max(range(len(steps)), key=ends.__getitem__, default=None)
+    while index is not None:
+        if time := times[index]:
+            output, target = steps.edges[index].outputs[0], owners.names[index]
+            path.append(PathStep(output=output, target=target, seconds=time.seconds))
+        index = max(steps.before[index], key=ends.__getitem__, default=None)
+    return tuple(reversed(path))
+
+
+def _blockers(
+    steps: Steps, owners: Owners, ends: Sequence[float]
+) -> tuple[int, tuple[Blocker, ...]]:
+    """Return how many compiles can start at once, and the targets that others wait for."""
+    bits = {name: 1 << place for place, name in enumerate(dict.fromkeys(owners.names))}
+    above: list[int] = []  # for each step, the targets of all steps before it, as bits
+    blocked: Counter[str] = Counter()
+    ready = 0
+    for index, needs in enumerate(steps.before):
+        mask = 0
+        for need in needs:
+            mask |= above[need]
+            if steps.edges[need].rule != _PHONY:
+                mask |= bits[owners.names[need]]
+        above.append(mask)
+        if steps.compiles[index]:
+            ready += not mask
+            mask &= ~bits[owners.names[index]]
+            blocked.update(name for name, bit in bits.items() if mask & bit)
+    seconds: dict[str, float] = defaultdict(float)
+    for index in steps.real:
+        if steps.precedes_compile[index]:
+            name = owners.names[index]
+            seconds[name] = max(seconds[name], ends[index])
+    return ready, tuple(
+        Blocker(target=name, compiles=count, seconds=seconds[name])
+        for name, count in blocked.most_common()
+    )
+
+
+def _targets(
+    steps: Steps, owners: Owners, times: Sequence[Timing | None]
+) -> tuple[GraphTarget, ...]:
+    """Return the targets, each after those that it needs."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for index in steps.real:
+        members[owners.names[index]].append(index)
+    place = {name: indexes[-1] for name, indexes in members.items()}
+    order = sorted(members, key=place.__getitem__)
+    direct = _direct_needs(steps, owners, place)
+    reach: dict[str, set[str]] = {}  # all that a target needs, directly or not
+    found = []
+    for name in order:
+        reach[name] = direct[name].union(*(reach[need] for need in direct[name]))
+        indirect = set().union(*(reach[need] for need in direct[name]))
+        needs = sorted(direct[name] - indirect, key=place.__getitem__)
+        found.append(_target(steps, name, owners.kinds[name], members[name], times, needs))
+    return tuple(found)
+
+
+def _direct_needs(steps: Steps, owners: Owners, place: Mapping[str, int]) -> dict[str, set[str]]:
+    """Return the targets that the steps of each target need. ``place`` is the last step of each
+    target: one that ends later is left out, so that there are no cycles.
+    """
+    passed_on: list[set[str]] = []  # the targets that a step stands for
+    found: dict[str, set[str]] = {name: set() for name in place}
+    for index, edge in enumerate(steps.edges):
+        needs = set().union(*(passed_on[need] for need in steps.before[index]))
+        name = owners.names[index]
+        if edge.rule == _PHONY:
+            passed_on.append(needs)
+        else:
+            found[name] |= {need for need in needs if place[need] < place[name]}
+            passed_on.append({name})
     return found
 
 
-# -- drawing -------------------------------------------------------------------------------------
-
-
-def places(targets: Sequence[GraphTarget]) -> dict[str, tuple[int, float]]:
-    """Return column and row of each target. ``targets`` are in the order of the build."""
-    column: dict[str, int] = {}
-    for target in targets:
-        column[target.name] = 1 + max((column[need] for need in target.needs), default=-1)
-    columns: dict[int, list[str]] = defaultdict(list)
-    for name, number in column.items():
-        columns[number].append(name)
-    users: dict[str, list[str]] = {target.name: [] for target in targets}
-    for target in targets:
-        for need in target.needs:
-            users[need].append(target.name)
-    needs = {target.name: target.needs for target in targets}
-    for sweep in range(_SWEEPS):
-        forward = sweep % 2 == 0
-        for number in sorted(columns, reverse=not forward):
-            _order(columns[number], needs if forward else users, _rows(columns))
-    rows = _rows(columns)
-    return {name: (column[name], rows[name]) for name in column}
-
-
-def _rows(columns: Mapping[int, Sequence[str]]) -> dict[str, float]:
-    """Return the row of each target; shorter columns are centred."""
-    most = max(map(len, columns.values()), default=0)
-    return {
-        name: row + (most - len(names)) / 2
-        for names in columns.values()
-        for row, name in enumerate(names)
-    }
-
-
-def _order(
-    names: list[str], linked: Mapping[str, Sequence[str]], rows: Mapping[str, float]
-) -> None:
-    """Sort a column by the mean row of the targets that each is linked to."""
-
-    def mean(name: str) -> float:
-        near = linked[name]
-        return sum(rows[each] for each in near) / len(near) if near else rows[name]
-
-    names.sort(key=mean)
-
-
-def svg(graph: BuildGraph) -> str:
-    """Return a drawing that is complete in itself."""
-    return Xml.tostring(_drawing(graph), encoding="unicode")
-
-
-def _drawing(graph: BuildGraph) -> Xml.Element:
-    where = {name: _corner(place) for name, place in places(graph.targets).items()}
-    legend = sum(_legend_width(name) for name, _ in _legend_entries(graph))
-    width = _MARGIN + max(legend, max((x for x, _ in where.values()), default=0) + _WIDTH)
-    height = max((y for _, y in where.values()), default=0) + _HEIGHT + _MARGIN
-    root = Xml.Element(
-        "svg",
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width} {height}",
-        width=str(width),
-        height=str(height),
-        role="img",
+def _target(
+    steps: Steps,
+    name: str,
+    kind: TargetKind,
+    members: Sequence[int],
+    times: Sequence[Timing | None],
+    needs: Sequence[str],
+) -> GraphTarget:
+    known = [time for index in members if (time := times[index])]
+    made = [index for index in members if _LINK_RULE.search(steps.edges[index].rule)]
+    return GraphTarget(
+        name=name,
+        kind=kind,
+        steps=len(members),
+        timed=len(known),
+        seconds=sum(time.seconds for time in known),
+        peak=max((time.peak for time in known if time.peak is not None), default=None),
+        needs=tuple(needs),
+        outputs=tuple(steps.edges[index].outputs[0] for index in made),
     )
-    Xml.SubElement(root, "title").text = xml_text(headline(graph))
-    Xml.SubElement(root, "style").text = _STYLE
-    _legend(root, graph)
-    chain = list(dict.fromkeys(step.target for step in graph.path))
-    links = set(pairwise(chain))
-    for target in graph.targets:
-        for need in target.needs:
-            _link(root, where[need], where[target.name], on_path=(need, target.name) in links)
-    hit = set(_by_target(graph.impact)) if graph.impact else set()
-    longest = max((target.seconds for target in graph.targets), default=0.0)
-    for number, target in enumerate(graph.targets):
-        classes = ["target", *(["hit"] if target.name in hit else [])]
-        group = Xml.SubElement(root, "a", {"href": f"#target-{number}", "class": " ".join(classes)})
-        _box(group, target, where[target.name], chain, longest)
-    return root
-
-
-def _corner(place: tuple[int, float]) -> tuple[float, float]:
-    column, row = place
-    return _MARGIN + column * (_WIDTH + _GAP_X), _LEGEND + _MARGIN + row * (_HEIGHT + _GAP_Y)
-
-
-def _legend(root: Xml.Element, graph: BuildGraph) -> None:
-    """Name the colours of the kinds, of the critical path and of what a change rebuilds."""
-    x = _MARGIN
-    for name, marks in _legend_entries(graph):
-        group = Xml.SubElement(root, "g", {"class": marks.pop("group", "")})
-        box = {"x": str(x), "y": "14", "width": "10", "height": "10"}
-        Xml.SubElement(group, "rect", box | marks)
-        text = Xml.SubElement(root, "text", {"x": str(x + 15), "y": "23", "class": "legend"})
-        text.text = name
-        x += _legend_width(name)
-
-
-def _legend_width(name: str) -> int:
-    return 30 + 7 * len(name)
-
-
-def _legend_entries(graph: BuildGraph) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name of each colour, and the attributes of its box."""
-    for kind in TargetKind:
-        if any(target.kind is kind for target in graph.targets):
-            yield kind.value, {"fill": _COLOURS[kind]}
-    if graph.path:
-        yield "critical path", {"class": "box path"}
-    if graph.impact:
-        yield "rebuilt", {"class": "box", "group": "hit"}
-
-
-def _link(
-    root: Xml.Element, start: tuple[float, float], end: tuple[float, float], *, on_path: bool
-) -> None:
-    x1, y1 = start[0] + _WIDTH, start[1] + _HEIGHT / 2
-    x2, y2 = end[0], end[1] + _HEIGHT / 2
-    bend = max(_GAP_X * 0.6, (x2 - x1) / 2)
-    Xml.SubElement(
-        root,
-        "path",
-        {
-            "d": f"M{x1:g},{y1:g} C{x1 + bend:g},{y1:g} {x2 - bend:g},{y2:g} {x2:g},{y2:g}",
-            "class": "link path" if on_path else "link",
-        },
-    )
-
-
-def _box(
-    group: Xml.Element,
-    target: GraphTarget,
-    corner: tuple[float, float],
-    chain: Sequence[str],
-    longest: float,
-) -> None:
-    x, y = corner
-    steps, time, peak = _figures(target)
-    count = "1 step" if target.steps == 1 else f"{steps} steps"
-    figures = " · ".join(filter(None, (count, time, peak)))
-    Xml.SubElement(group, "title").text = xml_text(
-        f"{target.name} ({target.kind.value}): {figures}"
-    )
-    shape = {"x": f"{x:g}", "y": f"{y:g}", "width": str(_WIDTH), "height": str(_HEIGHT), "rx": "5"}
-    Xml.SubElement(group, "rect", shape | {"class": "box path" if target.name in chain else "box"})
-    side = {"x": f"{x:g}", "y": f"{y:g}", "width": "6", "height": str(_HEIGHT), "rx": "3"}
-    Xml.SubElement(group, "rect", side | {"fill": _COLOURS[target.kind]})
-    share = target.seconds / longest if longest else 0.0
-    bar = {"x": f"{x + 14:g}", "y": f"{y + _HEIGHT - 7:g}", "height": "3"}
-    Xml.SubElement(
-        group,
-        "rect",
-        bar | {"width": f"{share * (_WIDTH - 24):.1f}", "fill": _COLOURS[target.kind]},
-    )
-    for text, below, kind in ((_short(target.name), 18, "name"), (figures, 33, "figures")):
-        place = {"x": f"{x + 14:g}", "y": f"{y + below:g}", "class": kind}
-        Xml.SubElement(group, "text", place).text = xml_text(text)
-
-
-def _short(name: str) -> str:
-    """Leave out the middle of a long name: the ends tell targets apart."""
-    if len(name) <= _LETTERS:
-        return name
-    half = (_LETTERS - 1) // 2
-    return f"{name[:half]}…{name[-half:]}"
-
-
-# -- page ----------------------------------------------------------------------------------------
-
-
-def html(graph: BuildGraph) -> str:
-    """Return the drawing with its tables. The page has no script and fetches nothing."""
-    title = escape(xml_text(headline(graph)))
-    impact = ""
-    if graph.impact:
-        rows = [
-            ("" if step.seconds is None else duration(step.seconds), step.target, step.output)
-            for step in graph.impact.steps
-        ]
-        impact = f"<h2>{escape(xml_text(impact_text(graph.impact)))}</h2>"
-        impact += _table(("time", "target", "step"), rows)
-    targets = [
-        (each.name, each.kind.value, *_figures(each), ", ".join(each.needs))
-        for each in graph.targets
-    ]
-    blockers = [(b.target, str(b.compiles), duration(b.seconds)) for b in graph.blockers]
-    path = [(duration(step.seconds), step.target, step.output) for step in graph.path]
-    return "\n".join(
-        (
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",
-            f"<h1>{title}</h1><p>{escape(sources(graph))}</p>",
-            f'<div class="scroll">{svg(graph)}</div>{impact}',
-            "<h2>Targets</h2>",
-            _table(("target", "kind", "steps", "time", "peak", "needs"), targets, ids=True),
-            f"<h2>What blocks the start</h2><p>{_ready_text(graph)}.</p>",
-            _table(("target", "compiles that wait for it", "done at the earliest"), blockers),
-            "<h2>Critical path</h2>",
-            _table(("time", "target", "step"), path),
-            "</body></html>\n",
-        )
-    )
-
-
-_NUMBERS = ("steps", "time", "peak", "compiles that wait for it", "done at the earliest")
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]], *, ids: bool = False) -> str:
-    """``ids``: rows can be linked to from the drawing."""
-    marks = [' class="number"' if name in _NUMBERS else "" for name in names]
-    head = "".join(f"<th{mark}>{escape(n)}</th>" for mark, n in zip(marks, names, strict=True))
-    lines = []
-    for number, row in enumerate(rows):
-        cells = "".join(
-            f"<td{mark}>{escape(xml_text(cell))}</td>"
-            for mark, cell in zip(marks, row, strict=True)
-        )
-        lines.append(f'<tr id="target-{number}">{cells}</tr>' if ids else f"<tr>{cells}</tr>")
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'

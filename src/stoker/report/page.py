@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.govern.explanation import cause_text, mode_text, waits_text
-from stoker.model.analysis import Comparison, Report, ReportedRun, Span
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
+from stoker.report.values import Comparison, Report, ReportedRun, Span
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")

@@ -3,10 +3,16 @@
 from io import BytesIO
 
 from governed_steps import run_summary
-from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Status
-from stoker.diagnose.verdict import diagnose, merged
+from stoker.diagnose.verdict import (
+    Measured,
+    diagnose,
+    merged,
+    of_attempts,
+    of_summary,
+    with_measured,
+)
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 

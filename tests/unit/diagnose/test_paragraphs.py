@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.diagnose.paragraphs import paragraphs
-from stoker.diagnose.values import Line
+from stoker.diagnose.values import Line, paragraphs
 
 LOG = """
 -- before

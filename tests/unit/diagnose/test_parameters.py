@@ -1,6 +1,6 @@
 """Parameters of fixes that come from the machine of a run."""
 
-from stoker.diagnose.parameters import parameters
+from stoker.diagnose.signs import parameters
 from subjects import GIB, disk, gpu, linux, memory, toolbox, toolkit
 
 

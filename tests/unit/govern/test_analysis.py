@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from governed_steps import GB, profile, run_summary
-from stoker.govern.analysis import Recorded, analyse, records, target_of
 from stoker.govern.build_folder import Dependencies
-from stoker.model.analysis import RunAnalysis
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
+from stoker.report.analysis import Recorded, analyse, records, target_of
+from stoker.report.values import RunAnalysis
 from stoker.source.ninja import Edge
 
 NO_GRAPH = Dependencies({})

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.build_folder import Dependencies
-from stoker.govern.comparison import compare
-from stoker.model.analysis import Comparison, RunAnalysis
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run
+from stoker.report.analysis import Recorded, analyse
+from stoker.report.comparison import compare
+from stoker.report.values import Comparison, RunAnalysis
 
 
 def step(

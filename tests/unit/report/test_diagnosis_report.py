@@ -5,11 +5,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from stoker.diagnose.diagnosing import (
+    cause_list,
+    cause_page,
+    diagnosis_page,
+    fix_script,
+    reference,
+    short_diagnosis,
+)
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import failures
-from stoker.report.diagnosis import cause_list, cause_page, fix_script, page, reference, short
 
 CAUSES = Path(__file__).parents[3] / "docs" / "reference" / "causes.md"
 
@@ -33,7 +40,7 @@ def test_the_reference_in_the_docs_is_up_to_date() -> None:
 
 
 def test_a_finding_has_evidence_fix_echoes_and_links() -> None:
-    text = printed(page(KILLED))
+    text = printed(diagnosis_page(KILLED))
     assert "build.log:1: nvcc error" in text
     assert "$ stoker run -- " in text
     assert "https://github.com/" in text
@@ -41,29 +48,31 @@ def test_a_finding_has_evidence_fix_echoes_and_links() -> None:
 
 
 def test_an_unknown_one_says_so_and_shows_the_error() -> None:
-    text = printed(page(of_log("a.cpp:1:2: error: what\n")))
+    text = printed(diagnosis_page(of_log("a.cpp:1:2: error: what\n")))
     assert "unknown" in text
     assert "build.log:1: a.cpp:1:2: error: what" in text
 
 
 def test_a_failure_without_any_evidence_is_still_said() -> None:
-    assert printed(page(Diagnosis(status=Status.UNKNOWN))).startswith("It failed. Its output")
+    assert printed(diagnosis_page(Diagnosis(status=Status.UNKNOWN))).startswith(
+        "It failed. Its output"
+    )
 
 
 def test_a_line_of_standard_input_has_no_file() -> None:
-    text = printed(page(diagnose(read_log(BytesIO(b"a.cpp:1:2: error: what\n")))))
+    text = printed(diagnosis_page(diagnose(read_log(BytesIO(b"a.cpp:1:2: error: what\n")))))
     assert "  line 1: a.cpp:1:2: error: what" in text
 
 
 def test_brackets_of_a_log_are_no_markup() -> None:
     assert "[bold]a.cpp:1:2: error: [/red]" in printed(
-        page(of_log("[bold]a.cpp:1:2: error: [/red]"))
+        diagnosis_page(of_log("[bold]a.cpp:1:2: error: [/red]"))
     )
 
 
 def test_the_short_form_names_the_page() -> None:
-    assert "stoker explain oom-nvcc" in short(KILLED)
-    assert short(of_log("fine")) == ""
+    assert "stoker explain oom-nvcc" in short_diagnosis(KILLED)
+    assert short_diagnosis(of_log("fine")) == ""
 
 
 def test_the_script_of_any_cause_is_one_a_shell_can_read(tmp_path: Path) -> None:

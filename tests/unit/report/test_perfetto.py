@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from generated_runs import generated_attempts, summary_of
-from stoker.govern.analysis import Recorded, analyse
 from stoker.govern.build_folder import Dependencies
-from stoker.govern.phases import Phase
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
-from stoker.report.perfetto import perfetto_trace
+from stoker.report.analysis import Recorded, analyse
+from stoker.report.trace import Phase, perfetto_trace
 
 MB = 1_000_000
 

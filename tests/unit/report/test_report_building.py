@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.model.build import BuildStage, StageEnd, StageResult
-from stoker.report.building import stage_line
+from stoker.report.ci import stage_line
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from generated_runs import generated_attempts, write_run
-from stoker.flows.reporting import make_report
 from stoker.govern.history import History
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 from stoker.report.page import report_page
+from stoker.report.reporting import make_report
 
 HOSTILE = (
     "</script><script>document.title = 'taken'</script>",

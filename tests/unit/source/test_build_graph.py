@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoker.model.govern import Timing
-from stoker.model.graph import TargetKind
-from stoker.source.build_graph import Owners, Steps, find_impact, make_build_graph
+from stoker.report.graph import Owners, Steps, TargetKind, find_impact, make_build_graph
 from stoker.source.cmake_reply import ask, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 

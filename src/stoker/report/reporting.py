@@ -8,14 +8,21 @@ from pathlib import Path
 import msgspec
 
 from stoker import __version__
-from stoker.govern.analysis import Recorded, analyse, records
 from stoker.govern.build_folder import Dependencies
-from stoker.govern.comparison import compare
 from stoker.govern.history import History
-from stoker.govern.phases import Phase, phase_file, read_phases
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate, with_cache_hits, with_nvcc_threads
-from stoker.model.analysis import (
+from stoker.model.artifact import LibraryFacts
+from stoker.model.build import BuildRecord
+from stoker.model.errors import StokerError, UsageError
+from stoker.model.govern import StepRecord
+from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
+from stoker.model.value import UNDECODABLE
+from stoker.plan.records import RECORD, runs_folder
+from stoker.report.analysis import Recorded, analyse, records
+from stoker.report.comparison import compare
+from stoker.report.trace import Phase, phase_file, read_phases
+from stoker.report.values import (
     BuildFacts,
     LibrarySize,
     Output,
@@ -24,13 +31,6 @@ from stoker.model.analysis import (
     RunAnalysis,
     WhatIf,
 )
-from stoker.model.artifact import LibraryFacts
-from stoker.model.build import BuildRecord
-from stoker.model.errors import StokerError, UsageError
-from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
-from stoker.model.value import UNDECODABLE
-from stoker.plan.records import RECORD, runs_folder
 from stoker.settings.toml import Prices, find_file, read_file
 from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.inspecting import inspect

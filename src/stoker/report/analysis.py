@@ -14,17 +14,10 @@ from msgspec.structs import replace
 
 from stoker.govern.build_folder import Dependencies
 from stoker.govern.summary import cpu_bound, memory_bound, uncontended
-from stoker.model.analysis import (
-    Accuracy,
-    CpuTime,
-    LowerBound,
-    RunAnalysis,
-    Span,
-    Total,
-)
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value
+from stoker.report.values import Accuracy, CpuTime, LowerBound, RunAnalysis, Span, Total
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
 _PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # test programs of CMake

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
 
-from stoker.model.analysis import Cause, Change, Comparison, RunAnalysis, Span
 from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
 from stoker.model.value import Value, size
+from stoker.report.values import Cause, Change, Comparison, RunAnalysis, Span
 
 _MOST_FLAGS, _MOST_HEADERS = 6, 4  # of a difference that are named
 _MOST_CAUSES = 100  # headers that differ for the same steps are one cause
