@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "environment.json"
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
-from stoker.flows.installing import may_hold_code, slim_wheel  # noqa: E402
+from stoker.catalogue.installing import may_hold_code, slim_wheel  # noqa: E402
 from stoker.model.value import size as in_words  # noqa: E402
 from stoker.wheel.slim.cuts import SlimRequest  # noqa: E402
 from stoker.wheel.slim.slimming import gpu_targets  # noqa: E402

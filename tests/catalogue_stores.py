@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 import msgspec
 
+from stoker.catalogue.index import Upload, read_catalogue
 from stoker.catalogue.pages import groups_of, index_pages
-from stoker.catalogue.publishing import Upload, read_catalogue
 from stoker.catalogue.store import FolderStore
-from stoker.model.published import PublishedCatalogue, PublishedWheel
+from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 
 
 class KilledError(BaseException):

@@ -21,8 +21,8 @@ from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, ZSTD, build, entry, 
 from catalogue_wheels import published
 from fuzz_targets import Member, described
 from stoker.catalogue.pages import encoded, with_wheels
+from stoker.catalogue.values import PublishedCatalogue
 from stoker.knowledge.failures import failures
-from stoker.model.published import PublishedCatalogue
 
 _SMALL = ("-Wl,-z,max-page-size=4096", "-nostartfiles", "-s")
 _CODE = b"code of a kernel " * 4

@@ -27,6 +27,9 @@ from stoker.build.acquire.archive import unpack
 from stoker.build.acquire.index import parse_page
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
+from stoker.catalogue.installing import selection_page
+from stoker.catalogue.publishing import people_page
+from stoker.catalogue.values import Host, HostGpu
 from stoker.diagnose import diagnosing as diagnosis_report
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
@@ -41,14 +44,11 @@ from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
-from stoker.model.selection import Host, HostGpu
 from stoker.model.value import byte_count, second_count
 from stoker.plan import grammar
 from stoker.report.analysis import Recorded, analyse
-from stoker.report.catalogue import people_page
 from stoker.report.graph import Owners, Steps, find_impact, make_build_graph
 from stoker.report.page import report_page
-from stoker.report.selection import selection_page
 from stoker.report.trace import PhaseFormat, perfetto_trace, read_phases
 from stoker.report.values import Report, ReportedRun
 from stoker.settings.toml import read_file

@@ -11,8 +11,8 @@ from selenium.webdriver.support.ui import Select
 from browser import Browser
 from catalogue_wheels import published, releases
 from stoker.catalogue.pages import with_wheels
-from stoker.model.published import PublishedCatalogue, PublishedWheel
-from stoker.report.catalogue import people_page
+from stoker.catalogue.publishing import people_page
+from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 
 Opened = Callable[..., Browser]
 

@@ -12,9 +12,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue.ranking import rank
+from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.published import PublishedCatalogue, PublishedWheel
-from stoker.model.selection import Choice, Host, Selection
 from stoker.model.source import read_requirement, read_version
 
 TORCH = "torch"

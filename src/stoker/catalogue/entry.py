@@ -9,12 +9,12 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
 
+from stoker.catalogue.values import WHEEL_VARIANTS, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.hardware import cpu_needs
 from stoker.knowledge.wheels import cuda_of
 from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend, Variant
-from stoker.model.published import WHEEL_VARIANTS, ArchCode, CodeRegions, PublishedWheel
 from stoker.model.source import read_requirement, read_version
 from stoker.model.value import Value
 from stoker.plan.grammar import label

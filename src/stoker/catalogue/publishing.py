@@ -1,281 +1,367 @@
-"""Changes a catalogue safely: several publishers may work at once, and any of them may be killed.
+"""Publishes wheels to a catalogue and removes them: all checks first, then one change."""
 
-Order is what keeps readers safe. A wheel is uploaded before a page lists it, and every page lists
-it before `catalogue.json` does; on removal it is the other way round. So what `catalogue.json`
-lists can always be installed, and every link of a page leads to a file. A marker names the pages
-of a change until it is complete: the next publisher repairs those of a killed one.
-"""
-
-import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import base64
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from html import escape
+from http.server import ThreadingHTTPServer
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from packaging.utils import canonicalize_name
 
-from stoker.catalogue import pages
-from stoker.catalogue.pages import CATALOGUE, PEOPLE, Group
-from stoker.catalogue.store import OWN, ConflictError, Say, Store
-from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.published import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
-from stoker.model.source import read_version
-from stoker.model.value import UNDECODABLE, Value
+from stoker.catalogue import index
+from stoker.catalogue.access import make_server
+from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
+from stoker.catalogue.index import PeoplePage, Pruned, Upload
+from stoker.catalogue.pages import VARIANT_MEMBER, label_of, properties_of, variant_json
+from stoker.catalogue.ranking import serves
+from stoker.catalogue.store import FolderStore, Say, open_store
+from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
+from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
+from stoker.model.errors import ArtifactError, Severity, UsageError
+from stoker.model.plan import Backend
+from stoker.model.source import read_tags, read_version
+from stoker.model.value import Value
+from stoker.outside import folders
+from stoker.outside.files import folder_of_process, sha256_of
+from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.metadata import Headers
+from stoker.wheel.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
+from stoker.wheel.verify.tested import Verification, WheelUnderTest
+from stoker.wheel.verify.verifying import read_and_verify
 
-_MARKERS = f"{OWN}/pending/"
-_MOST_ATTEMPTS = 100
-
-Change = Callable[[PublishedCatalogue], PublishedCatalogue]
-PeoplePage = Callable[[PublishedCatalogue], bytes]
+_MOST_HINTS = 3
+_ASIDE = ".stoker-publish-"
 
 
-class Upload(Value, frozen=True, kw_only=True):
-    """A wheel to publish: its entry, its file and the text of its METADATA."""
+class PublishOptions(Value, frozen=True, kw_only=True):
+    """``force``: also what `verify` rejects. ``replace``: also in place of another wheel.
 
-    wheel: PublishedWheel
-    source: Path
-    metadata: bytes
+    ``wheel_variants``: also as wheel variants of the draft standards, in an index of their own.
+    """
+
+    variant: str | None = None
+    wheel_variants: bool = False
+    force: bool = False
+    replace: bool = False
+    dry_run: bool = False
 
 
-class Pruned(Value, frozen=True, kw_only=True):
-    """What a catalogue no longer lists, and the files that nothing refers to, with their bytes."""
+class PublishReport(Value, frozen=True, kw_only=True):
+    """``added`` are new; the others were there already, byte for byte."""
 
+    place: str
     wheels: tuple[PublishedWheel, ...]
-    files: tuple[str, ...]
-    bytes: int
-
-
-def read_catalogue(store: Store) -> tuple[PublishedCatalogue, str | None]:
-    """Return the catalogue and the version of its file; empty if there is none yet."""
-    found = store.read(CATALOGUE)
-    if found is None:
-        return PublishedCatalogue(), None
-    return pages.decoded(found[0], f"{store.name}/{CATALOGUE}"), found[1]
-
-
-def check_is_catalogue(store: Store) -> None:
-    if store.read(CATALOGUE) is None:
-        raise UsageError(
-            f"{store.name} is not a catalogue: it has no {CATALOGUE}",
-            hints=["`stoker publish WHEELS --to INDEX` makes one"],
-        )
-
-
-def _begin(store: Store) -> None:
-    """Make an empty catalogue, unless there is one or the place holds something else."""
-    if store.read(CATALOGUE) is not None:
-        return
-    strangers = any(not path.startswith(f"{OWN}/") for path, _ in store.below(""))
-    # Another publisher may have begun the catalogue in the meantime.
-    if strangers and store.read(CATALOGUE) is None:
-        raise UsageError(
-            f"{store.name} is not a catalogue: it holds other files and no {CATALOGUE}",
-            hints=["name a new folder, or one that `stoker publish` has made"],
-        )
-    with suppress(ConflictError):  # another publisher has just done the same
-        store.write_expected(CATALOGUE, pages.encoded(PublishedCatalogue()), None)
+    added: tuple[PublishedWheel, ...]
+    notes: tuple[str, ...] = ()
 
 
 def publish(
-    store: Store, uploads: Collection[Upload], people: PeoplePage, *, replace: bool, say: Say
-) -> tuple[PublishedWheel, ...]:
-    """Add wheels; return those that were new. The same wheel again changes nothing."""
-    added: dict[tuple[str, str], PublishedWheel] = {}
-
-    def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
-        there = {wheel.key: wheel for wheel in catalogue.wheels}
-        new = [one.wheel for one in uploads if not _is_same(one.wheel, there.get(one.wheel.key))]
-        for wheel in new:
-            if wheel.key in there and not replace:
-                raise _taken(wheel)
-        added.clear()
-        added.update({wheel.key: wheel for wheel in new})
-        return pages.with_wheels(catalogue, new)
-
-    def upload() -> None:
-        for one in uploads:
-            if one.wheel.key in added:
-                _upload(store, one, say)
-
-    _begin(store)
-    with store.exclusive(say):
-        _update(store, change, people, before=upload)
-    return tuple(added.values())
+    words: Sequence[str], place: str, options: PublishOptions, *, people: PeoplePage, say: Say
+) -> PublishReport:
+    """Check every wheel, then publish all of them."""
+    store = open_store(place)
+    wished = variant_name(options.variant) if options.variant else None
+    uploads, notes = [], []
+    for path in _files(words):
+        say(f"verifying {path.name}")
+        upload, verification = _prepare(path, wished)
+        if not verification.ok:
+            _check_forced(path, verification, force=options.force)
+            notes.append(f"{path.name} is published although `stoker verify` finds errors in it")
+        uploads.append(upload)
+    _check_apart(uploads)
+    with folder_of_process(folders.cache() / "publish", _ASIDE) as work:
+        if options.wheel_variants:
+            uploads += _wheel_variants(uploads, work, notes)
+        wheels = tuple(upload.wheel for upload in uploads)
+        added = wheels
+        if not options.dry_run:
+            added = index.publish(store, uploads, people, replace=options.replace, say=say)
+    return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
 
 
-def _is_same(wheel: PublishedWheel, there: PublishedWheel | None) -> bool:
-    return there is not None and there.sha256 == wheel.sha256
+def _wheel_variants(uploads: Sequence[Upload], work: Path, notes: list[str]) -> list[Upload]:
+    """Return the wheels again, as copies in ``work`` that have a variant label in place of the
+    version label; add a note for each that cannot have one.
+    """
+    made: list[Upload] = []
+    for upload in uploads:
+        properties = properties_of(upload.wheel)
+        if properties is None:
+            notes.append(f"{upload.wheel.file} has no wheel variant: see docs/how-to/publish.md")
+        else:
+            made.append(_wheel_variant(upload, properties, work))
+    return made
 
 
-def _taken(wheel: PublishedWheel) -> UsageError:
-    return UsageError(
-        f"{wheel.variant} already has another {wheel.file}",
-        hints=["--replace publishes this one instead", "--variant NAME publishes it beside"],
+def _wheel_variant(upload: Upload, properties: tuple[str, ...], work: Path) -> Upload:
+    wheel = upload.wheel
+    label = label_of(wheel.variant, properties)
+    version = str(read_version(wheel.version).public)
+    headers = Headers(upload.metadata)
+    headers.replace("Version", [version])
+    metadata = bytes(headers)
+    with open_wheel(upload.source) as opened:
+        contents = {
+            f"{opened.dist_info}/METADATA": Content.of_bytes(metadata),
+            f"{opened.dist_info}/{VARIANT_MEMBER}": Content.of_bytes(
+                variant_json([(label, properties)])
+            ),
+        }
+        written = rewrite(opened, Edit(contents=contents), work)
+    path = written.rename(written.with_name(f"{written.stem}-{label}.whl"))
+    entry = msgspec.structs.replace(
+        wheel,
+        file=path.name,
+        sha256=sha256_of(path),
+        size=path.stat().st_size,
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        version=version,
+        variant=WHEEL_VARIANTS,
+        properties=properties,
     )
-
-
-def _upload(store: Store, one: Upload, say: Say) -> None:
-    path = one.wheel.path
-    store.write(f"{path}.metadata", one.metadata)
-    if not store.has(path, one.wheel.size):
-        say(f"uploading {one.wheel.file}")
-        store.upload(path, one.source)
+    return Upload(wheel=entry, source=path, metadata=metadata)
 
 
 def unpublish(
-    store: Store, names: Collection[str], variant: str | None, people: PeoplePage, *, say: Say
+    place: str, names: Collection[str], variant: str | None, *, people: PeoplePage, say: Say
 ) -> tuple[PublishedWheel, ...]:
-    """Remove wheels from all pages; their files stay until `prune`, for downloads in progress."""
-    gone: list[PublishedWheel] = []
-
-    def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
-        gone[:] = [wheel for name in names for wheel in _named(catalogue, name, variant)]
-        return pages.without_wheels(catalogue, {wheel.key for wheel in gone})
-
-    check_is_catalogue(store)
-    with store.exclusive(say):
-        _update(store, change, people)
-    return tuple(gone)
+    return index.unpublish(open_store(place), names, variant, people, say=say)
 
 
-def _named(catalogue: PublishedCatalogue, name: str, variant: str | None) -> list[PublishedWheel]:
-    """Return the wheels with a file name, a project, or a project and version as
-    ``torch==2.9.1``.
-    """
-    project, _, version = name.partition("==")
-    found = [
-        wheel
-        for wheel in catalogue.wheels
-        if variant in (None, wheel.variant)
-        and (
-            wheel.file == name
-            or (
-                wheel.project == canonicalize_name(project)
-                and version in ("", wheel.version, str(read_version(wheel.version).public))
-            )
-        )
-    ]
-    if not found:
-        known = {*catalogue.projects, *(wheel.file for wheel in catalogue.wheels)}
-        raise unknown("wheel", name, known, where=variant)
-    return found
-
-
-def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, say: Say) -> Pruned:
-    """Remove all but the newest ``keep`` versions of each project, then what nothing refers to."""
-    gone: list[PublishedWheel] = []
-
-    def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
-        gone[:] = [] if keep is None else _older(catalogue, keep)
-        return pages.without_wheels(catalogue, {wheel.key for wheel in gone})
-
-    check_is_catalogue(store)
-    with store.exclusive(say):
-        left = change(read_catalogue(store)[0]) if dry_run else _update(store, change, people)
-        referred = {
-            name for wheel in left.wheels for name in (wheel.path, f"{wheel.path}.metadata")
-        }
-        referred |= set(pages.index_pages(left, pages.groups_of(left.wheels)))
-        there = [*store.abandoned("files/"), *store.abandoned(f"{WHEEL_VARIANTS}/")]
-        unused = [row for row in there if row[0] not in referred]
-        for path, _ in () if dry_run else unused:
-            store.delete(path)
-    return Pruned(
-        wheels=tuple(gone),
-        files=tuple(path for path, _ in unused),
-        bytes=sum(size for _, size in unused),
-    )
-
-
-def _older(catalogue: PublishedCatalogue, keep: int) -> Iterator[PublishedWheel]:
-    """Return all but the newest versions of each project in each variant."""
-    versions: dict[tuple[str, str], set[str]] = {}
-    for wheel in catalogue.wheels:
-        versions.setdefault((wheel.variant, wheel.project), set()).add(wheel.version)
-    kept = {
-        key: set(sorted(found, key=read_version, reverse=True)[:keep])
-        for key, found in versions.items()
-    }
-    for wheel in catalogue.wheels:
-        if wheel.version not in kept[wheel.variant, wheel.project]:
-            yield wheel
-
-
-# -- one change ------------------------------------------------------------------------------------
-
-
-def _update(
-    store: Store,
-    change: Change,
-    people: PeoplePage,
-    *,
-    before: Callable[[], None] = lambda: None,
-) -> PublishedCatalogue:
-    """Apply a change and bring every page up to date with it, those of killed publishers too."""
-    abandoned = [path for path, _ in store.abandoned(_MARKERS)]
-    repair = frozenset(group for path in abandoned for group in _marked(store, path))
-    for _ in range(_MOST_ATTEMPTS):
-        current, version = read_catalogue(store)
-        new = change(current)
-        if new == current and version is not None and not abandoned:
-            return current
-        groups = pages.changed_groups(current, new) | repair
-        with _marker(store, groups):
-            before()
-            both = pages.with_wheels(current, new.wheels)
-            written = pages.index_pages(both, pages.changed_groups(current, both))
-            _write(store, written)
-            try:
-                store.write_expected(CATALOGUE, pages.encoded(new), version)
-            except ConflictError:
-                continue
-            # Without turns, another publisher may have written an older page since.
-            _settle(store, groups, written if store.takes_turns else {}, people)
-        for path in abandoned:
-            store.delete(path)
-        return new
-    raise StokerError(f"other publishers change {store.name} all the time", hints=["try again"])
-
-
-def _settle(
-    store: Store, groups: Collection[Group], written: Mapping[str, bytes | None], people: PeoplePage
-) -> None:
-    """Write the pages as the catalogue now is; again if another publisher changed it meanwhile."""
-    while True:
-        catalogue, version = read_catalogue(store)
-        wanted = pages.index_pages(catalogue, groups)
-        _write(
-            store, {path: page for path, page in wanted.items() if written.get(path, b"") != page}
-        )
-        store.write(PEOPLE, people(catalogue))
-        latest = store.read(CATALOGUE)
-        if latest is None or latest[1] == version:
-            return
-        written = {}
-
-
-def _write(store: Store, content: Mapping[str, bytes | None]) -> None:
-    for path, page in content.items():
-        if page is None:
-            store.delete(path)
-        else:
-            store.write(path, page)
+def prune(place: str, *, keep: int | None, dry_run: bool, people: PeoplePage, say: Say) -> Pruned:
+    return index.prune(open_store(place), keep=keep, dry_run=dry_run, people=people, say=say)
 
 
 @contextmanager
-def _marker(store: Store, groups: Iterable[Group]) -> Iterator[None]:
-    """Write a marker that is kept if anything fails, so that the next publisher repairs
-    the pages.
-    """
-    path = f"{_MARKERS}{secrets.token_hex(8)}.json"
-    store.write(path, msgspec.json.encode(sorted(groups)))
-    yield
-    store.delete(path)
+def serving(
+    place: str, *, host: str, port: int, log: Say
+) -> Iterator[tuple[ThreadingHTTPServer, str]]:
+    """Yield a listening server of a catalogue and its address."""
+    store = open_store(place)
+    index.check_is_catalogue(store)
+    if not isinstance(store, FolderStore):
+        raise UsageError(
+            f"{place} has a server of its own", hints=["name the folder of a catalogue"]
+        )
+    with make_server(store.root, host=host, port=port, log=log) as server:
+        name = f"[{host}]" if ":" in host else host
+        yield server, f"http://{name}:{server.server_address[1]}/"
 
 
-def _marked(store: Store, path: str) -> tuple[Group, ...]:
-    found = store.read(path)
-    try:
-        return msgspec.json.decode(found[0], type=tuple[Group, ...]) if found else ()
-    except UNDECODABLE:
-        return ()
+def _files(words: Sequence[str]) -> list[Path]:
+    """Return the named wheels, and the wheels in named folders."""
+    found: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            inside = sorted(path.glob("*.whl"))
+            if not inside:
+                raise UsageError(f"there is no wheel in {path}")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise UsageError(f"there is no file or folder at '{word}'")
+    return list(dict.fromkeys(found))
+
+
+def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
+    """Read and check one wheel. What may not be passed on is refused whatever is asked for."""
+    tested, verification = read_and_verify(path)
+    with open_wheel(path) as wheel:
+        metadata = wheel.read(f"{wheel.dist_info}/METADATA")
+    _check_licence(path, tested, Headers(metadata))
+    status = path.stat()
+    identity = Identity(
+        file=path.name,
+        sha256=sha256_of(path),
+        size=status.st_size,
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
+    )
+    recorded = Recorded(
+        plan=tested.plan.variant if tested.plan else None,
+        slim=tested.slim.record if tested.slim else None,
+        variant=variant,
+        verified=verification.ok,
+    )
+    entry = msgspec.structs.replace(
+        make_entry(identity, tested.facts, recorded), published=_moment(datetime.now(UTC))
+    )
+    return Upload(wheel=entry, source=path, metadata=metadata), verification
+
+
+def _moment(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_licence(path: Path, tested: WheelUnderTest, headers: Headers) -> None:
+    if tested.slim and tested.slim.problem:
+        raise ArtifactError(
+            f"its slim record cannot be read: {tested.slim.problem}", file=path.name
+        )
+    record = tested.slim.record if tested.slim else None
+    changed = record and (record.private or is_nvidia_distribution(tested.metadata.name))
+    if changed or PRIVATE in headers.values("Classifier"):
+        raise UsageError(
+            f"{path.name} holds changed libraries of NVIDIA: {LICENCE}",
+            hints=[
+                "publish a wheel that was slimmed without --nvidia",
+                "`stoker install torch --slim` slims NVIDIA's packages where they are used",
+            ],
+        )
+
+
+def _check_forced(path: Path, verification: Verification, *, force: bool) -> None:
+    if force:
+        return
+    errors = [found for found in verification.findings if found.severity is Severity.ERROR]
+    lines = [f"{found.name}: {found.title}" for found in errors[:_MOST_HINTS]]
+    raise UsageError(
+        f"{path.name} does not pass `stoker verify`",
+        hints=[*lines, "--force publishes it all the same, marked as unverified"],
+    )
+
+
+def _check_apart(uploads: Sequence[Upload]) -> None:
+    """Refuse two wheels of one name and one variant: an installer could not distinguish them."""
+    seen: dict[tuple[str, str], Upload] = {}
+    for upload in uploads:
+        other = seen.setdefault(upload.wheel.key, upload)
+        if other.wheel.sha256 != upload.wheel.sha256:
+            raise UsageError(
+                f"{other.source} and {upload.source} have one name and differ",
+                hints=["publish them separately, each with its own --variant"],
+            )
+
+
+# -- catalogue -------------------------------------------------------------------------------------
+# The page of a catalogue for people: one file that needs no network, made from its wheels.
+#
+# The data is embedded as JSON and shown as text only, so names in wheels cannot become markup;
+# the security policy of the page allows its own script and style and nothing else.
+
+
+_FAMILY = re.compile(r"_(x86_64|aarch64|arm64|ppc64le|riscv64)$")
+_PYTHON = re.compile(r"cp(3)(\d+)")
+
+
+@cache
+def _template() -> str:
+    return files(__package__).joinpath("page.html").read_text("utf-8")
+
+
+def people_page(catalogue: PublishedCatalogue) -> bytes:
+    template = _template()
+    catalogue = catalogue.own
+    values = {
+        "policy": _policy(template),
+        "variants": "\n".join(
+            f'<li><a href="{escape(name)}/">{escape(name)}</a></li>' for name in catalogue.variants
+        ),
+        "data": _embedded(_data(catalogue)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template).encode()
+
+
+def _policy(template: str) -> str:
+    """Return a Content-Security-Policy that allows only the page's script and style, by hash."""
+    script = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
+    style = re.findall(r"<style>(.*?)</style>", template, re.DOTALL)
+    sources = {"script-src": script, "style-src": style}
+    parts = ["default-src 'none'", "base-uri 'none'", "form-action 'none'"]
+    parts += [f"{kind} {' '.join(map(_hash, found))}" for kind, found in sources.items()]
+    return escape("; ".join(parts))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _embedded(value: Any) -> str:
+    """Return JSON that no HTML parser takes for the end of its element."""
+    text = msgspec.json.encode(value).decode()
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _data(catalogue: PublishedCatalogue) -> dict[str, Any]:
+    """Return the data with short names, because the file is downloaded with every visit."""
+    archs = {gpu.arch: gpu.names for gpu in gpus().values() if gpu.backend is Backend.CUDA}
+    families = {family for wheel in catalogue.wheels for family in _families(wheel)}
+    return {
+        "gpus": [{"arch": arch, "names": names} for arch, names in archs.items()],
+        "cpus": [
+            {
+                "name": level.name,
+                "family": level.family,
+                "serves": level.serves,
+                "has": sorted(cpu_offers(level.name)),
+            }
+            for level in cpu_levels().values()
+            if level.family in families
+        ],
+        "wheels": [_row(wheel, tuple(archs)) for wheel in catalogue.wheels],
+    }
+
+
+def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "variant": wheel.variant,
+        "project": wheel.project,
+        "version": wheel.version,
+        "file": wheel.file,
+        "path": wheel.path,
+        "sha256": wheel.sha256,
+        "size": wheel.size,
+        "unpacked": wheel.unpacked,
+        "backend": wheel.backend,
+        "cuda": wheel.cuda,
+        "cpu": wheel.cpu,
+        "needs": wheel.cpu_needs,
+        "families": _families(wheel),
+        "pythons": _pythons(wheel),
+        "blas": wheel.blas,
+        "built": wheel.built[:10],
+        "verified": wheel.verified,
+        "code": [[code.arch, code.bytes] for code in wheel.code],
+        "runs": _runs(wheel, archs),
+        "requires": _requires(wheel),
+    }
+
+
+def _requires(wheel: PublishedWheel) -> list[str]:
+    """Without extras, and without markers, which repeat the platform in every line."""
+    lines = [line for line in wheel.requires if "extra ==" not in line]
+    return [line.partition(";")[0].strip() for line in lines]
+
+
+def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Return the GPUs that run it, and how and by which code."""
+    if wheel.backend is not Backend.CUDA:
+        return {}
+    found = {arch: serves(wheel.regions, arch) for arch in archs}
+    return {arch: (fit, by) for arch, (fit, by, _) in found.items() if fit is not Fit.NONE}
+
+
+@cache
+def _platform_families(tags: tuple[str, ...]) -> tuple[str, ...]:
+    found = (_FAMILY.search(tag.platform) for tag in read_tags(tags))
+    return tuple(sorted({one[1].replace("arm64", "aarch64") for one in found if one}))
+
+
+def _families(wheel: PublishedWheel) -> tuple[str, ...]:
+    """Return the CPU families it is for; empty means any."""
+    return _platform_families(wheel.tags)
+
+
+def _pythons(wheel: PublishedWheel) -> list[str]:
+    found = (_PYTHON.fullmatch(tag.interpreter) for tag in read_tags(wheel.tags))
+    return sorted({f"{one[1]}.{one[2]}" for one in found if one}, key=lambda v: int(v[2:]))

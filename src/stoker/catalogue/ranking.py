@@ -12,10 +12,9 @@ from functools import cache
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.version import Version
 
+from stoker.catalogue.values import Choice, CodeRegions, Fit, Host, HostGpu, PublishedWheel
 from stoker.knowledge.hardware import cuda_releases
 from stoker.model.plan import Backend, GpuTarget
-from stoker.model.published import CodeRegions, PublishedWheel
-from stoker.model.selection import Choice, Fit, Host, HostGpu
 from stoker.model.source import read_tags, read_version
 from stoker.model.value import Value, whole_number
 from stoker.wheel.runs_on import needed_code

@@ -7,7 +7,7 @@ import click
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.flows.installing import SlimInstalled
+    from stoker.catalogue.installing import SlimInstalled
 
 
 @click.command()
@@ -53,7 +53,7 @@ def command(
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100
     """
-    from stoker.flows.installing import installer_for, target_python
+    from stoker.catalogue.installing import installer_for, target_python
 
     chosen = installer_for(target := target_python(python), installer)
     if slim:
@@ -61,16 +61,15 @@ def command(
             raise UsageError(
                 "--print cannot be used with --slim, which needs more than one command"
             )
-        from stoker.flows.installing import slim_install
+        from stoker.catalogue.installing import slim_install
 
         _show_slimmed(slim_install(words, wished or "native", chosen, say=_say), as_json)
         return
     if len(words) < 2:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name a catalogue and what to install from it", hints=hints)
-    from stoker.flows.installing import install_command, run_installer, select
+    from stoker.catalogue.installing import command_line, install_command, run_installer, select
     from stoker.outside.terminal import print_json
-    from stoker.report.selection import command_line
 
     located, selection = select(words[0], words[1:], python=target, wished=wished)
     line = install_command(located, selection, chosen)

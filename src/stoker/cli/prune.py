@@ -20,10 +20,9 @@ def command(index: str, keep: int | None, dry_run: bool, as_json: bool) -> None:
     stoker prune /srv/wheels --dry-run
     stoker prune /srv/wheels --keep 3
     """
-    from stoker.flows.publishing import prune
+    from stoker.catalogue.installing import pruned_text
+    from stoker.catalogue.publishing import people_page, prune
     from stoker.outside.terminal import print_json
-    from stoker.report.catalogue import people_page
-    from stoker.report.selection import pruned_text
 
     def say(text: str) -> None:
         click.echo(text, err=True)

@@ -35,10 +35,9 @@ def command(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     stoker publish torch-2.9.1+cu128.sm90-cp312-cp312-manylinux_2_28_x86_64.whl --to s3://wheels
     stoker publish dist/mill-1.0-py3-none-any.whl --to wheels --variant cpu-avx2
     """
-    from stoker.flows.publishing import PublishOptions, publish
+    from stoker.catalogue.installing import wheels_page
+    from stoker.catalogue.publishing import PublishOptions, people_page, publish
     from stoker.outside.terminal import print_json, show
-    from stoker.report.catalogue import people_page
-    from stoker.report.selection import wheels_page
 
     def say(text: str) -> None:
         click.echo(text, err=True)

@@ -29,9 +29,8 @@ def command(
     stoker select https://wheels.example.org
     stoker select /srv/wheels torch==2.9.1 flash-attn --for "l40s linux-x86_64"
     """
-    from stoker.flows.installing import select, target_python
+    from stoker.catalogue.installing import select, selection_page, target_python
     from stoker.outside.terminal import print_json, show
-    from stoker.report.selection import selection_page
 
     _, selection = select(index, projects, python=target_python(python), wished=wished)
     if as_json:

@@ -21,7 +21,7 @@ def command(index: str, port: int, host: str, quiet: bool) -> None:
     stoker serve /srv/wheels
     stoker serve wheels --port 0
     """
-    from stoker.flows.publishing import serving
+    from stoker.catalogue.publishing import serving
 
     def log(line: str) -> None:
         if not quiet:

@@ -17,10 +17,9 @@ def command(index: str, names: tuple[str, ...], variant: str | None, as_json: bo
     stoker unpublish /srv/wheels torch==2.8.0
     stoker unpublish /srv/wheels torch --variant cu126-sm75
     """
-    from stoker.flows.publishing import unpublish
+    from stoker.catalogue.installing import wheels_page
+    from stoker.catalogue.publishing import people_page, unpublish
     from stoker.outside.terminal import print_json, show
-    from stoker.report.catalogue import people_page
-    from stoker.report.selection import wheels_page
 
     def say(text: str) -> None:
         click.echo(text, err=True)

@@ -8,9 +8,8 @@ from packaging.requirements import InvalidRequirement
 
 from stoker import __version__
 from stoker.build.inputs import digest, file_digest
-from stoker.catalogue.installers import explained
+from stoker.catalogue.installing import explained, installer_for, read_host, target_python
 from stoker.catalogue.store import Say
-from stoker.flows.installing import installer_for, read_host, target_python
 from stoker.knowledge.projects import estimates
 from stoker.knowledge.wheels import policies
 from stoker.machine.system import read_machine

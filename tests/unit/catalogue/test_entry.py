@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stoker.catalogue.entry import Identity, Recorded, make_entry
+from stoker.catalogue.values import ArchCode, CodeRegions, PublishedWheel
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -18,7 +19,6 @@ from stoker.model.artifact import (
 )
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend
-from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
 from stoker.plan.grammar import parse
 from stoker.wheel.slim.selection import SlimRecord
 

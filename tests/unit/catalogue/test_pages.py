@@ -7,12 +7,12 @@ import pytest
 
 from catalogue_stores import links
 from catalogue_wheels import published
+from stoker.catalogue.access import prefers_json
 from stoker.catalogue.entry import variant_name
 from stoker.catalogue.pages import decoded, encoded, groups_of, index_pages, with_wheels
-from stoker.catalogue.serving import prefers_json
+from stoker.catalogue.publishing import people_page
+from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.published import PublishedCatalogue
-from stoker.report.catalogue import people_page
 
 WHEEL = published("cu128-sm90", sha256="a" * 64, requires_python=">=3.10,<4")
 

@@ -5,8 +5,15 @@ from msgspec.structs import replace
 
 from catalogue_wheels import AVX2, host, published
 from stoker.catalogue.ranking import rank
-from stoker.model.published import ArchCode, CodeRegions, PublishedWheel
-from stoker.model.selection import Choice, Fit, Host, HostGpu
+from stoker.catalogue.values import (
+    ArchCode,
+    Choice,
+    CodeRegions,
+    Fit,
+    Host,
+    HostGpu,
+    PublishedWheel,
+)
 
 CATALOGUE = (
     published("cu128-sm75"),

@@ -12,13 +12,11 @@ import pytest
 from catalogue_stores import people, upload
 from catalogue_wheels import published
 from conftest import Stoker, missing
-from stoker.catalogue import s3
+from stoker.catalogue.index import prune, publish, read_catalogue, unpublish
 from stoker.catalogue.pages import groups_of, index_pages
-from stoker.catalogue.publishing import prune, publish, read_catalogue, unpublish
-from stoker.catalogue.s3 import S3Store
-from stoker.catalogue.store import ConflictError, open_store
+from stoker.catalogue.store import ConflictError, S3Store, open_store
+from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.published import PublishedCatalogue
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +86,9 @@ def test_files_of_a_publisher_that_may_live_are_kept(
     kept = prune(store, keep=None, dry_run=False, people=people, say=quiet)
     assert kept.files == ()
     later = datetime.now(UTC) + timedelta(hours=2)
-    monkeypatch.setattr(s3, "datetime", type("Later", (), {"now": staticmethod(lambda _: later)}))
+    monkeypatch.setattr(
+        store, "datetime", type("Later", (), {"now": staticmethod(lambda _: later)})
+    )
     gone = prune(store, keep=None, dry_run=False, people=people, say=quiet)
     assert gone.files == ("files/new/unknown.whl",)
     assert store.has(one.wheel.path, one.wheel.size)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from catalogue_wheels import published
-from stoker.catalogue.wheel_variants import label_of, properties_of, variants_files
-from stoker.model.published import WHEEL_VARIANTS, CodeRegions
+from stoker.catalogue.pages import label_of, properties_of, variants_files
+from stoker.catalogue.values import WHEEL_VARIANTS, CodeRegions
 
 SM90 = ("nvidia :: sm_arch :: 90_real", "nvidia :: cuda_version_lower_bound :: 12.0")
 

@@ -1,9 +1,6 @@
-"""What a catalogue of wheels holds: the values of `catalogue.json`.
+"""Wheels of a catalogue, and what is selected from them."""
 
-The file may come from any server, so each field that becomes part of a path, a URL or a command
-has a pattern that excludes separators, quotes and control characters.
-"""
-
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
@@ -11,6 +8,13 @@ from msgspec import Meta
 from stoker.model.artifact import CxxAbi, RegionPattern
 from stoker.model.plan import Backend
 from stoker.model.value import Value
+
+# -- published -------------------------------------------------------------------------------------
+# What a catalogue of wheels holds: the values of `catalogue.json`.
+#
+# The file may come from any server, so each field that becomes part of a path, a URL or a command
+# has a pattern that excludes separators, quotes and control characters.
+
 
 # The variant whose index holds wheel variants of the draft standards, for installers that choose.
 WHEEL_VARIANTS = "wheel-variants"
@@ -108,3 +112,70 @@ class PublishedCatalogue(Value, frozen=True, kw_only=True):
     @property
     def variants(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(sorted(wheel.variant for wheel in self.wheels)))
+
+
+# -- selection -------------------------------------------------------------------------------------
+# Which wheels of a catalogue run on a machine: the values of `stoker select`.
+
+
+class HostGpu(Value, frozen=True, kw_only=True):
+    name: str
+    capability: str  # "9.0"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.capability})"
+
+
+class Host(Value, frozen=True, kw_only=True):
+    """What decides whether a wheel runs on a machine. ``None``: unknown, so it is not checked."""
+
+    os: str  # linux, macos
+    cpu_family: str
+    cpu: str
+    cpu_features: tuple[str, ...]
+    python: str  # "3.12"
+    free_threaded: bool = False
+    gpus: tuple[HostGpu, ...] = ()
+    driver: str | None = None
+    libc: str | None = None  # "glibc 2.36", "musl 1.2.4"
+
+
+class Fit(StrEnum):
+    """How a wheel runs, best first."""
+
+    NATIVE = "native"  # machine code for exactly this GPU
+    COMPATIBLE = "compatible"  # machine code for an older GPU of the same generation
+    PTX = "ptx"  # compiled by the driver when it is loaded
+    CPU = "cpu"  # it uses no GPU
+    NONE = "does not run"
+
+    @property
+    def rank(self) -> int:
+        return list(Fit).index(self)
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    """A wheel, how it runs, and why."""
+
+    wheel: PublishedWheel
+    fit: Fit
+    reason: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        return self.fit is not Fit.NONE
+
+
+class Selection(Value, frozen=True, kw_only=True):
+    """The wheels to install together, and all choices for the first project, best first."""
+
+    host: Host
+    wheels: tuple[PublishedWheel, ...]
+    choices: tuple[Choice, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why the first wheel was chosen."""
+        first = self.wheels[0]
+        return next(choice.reason for choice in self.choices if choice.wheel == first)

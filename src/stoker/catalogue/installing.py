@@ -1,33 +1,142 @@
-"""From a catalogue, or from the ordinary package index, to packages that suit this machine."""
+"""`stoker install`: chooses wheels for this machine, and installs them with pip or uv."""
 
+import importlib.util
 import os
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_wheel_filename
+from rich.console import Group, RenderableType
+from rich.text import Text
 
+from stoker.catalogue.access import Located, locate
 from stoker.catalogue.choosing import choose, read_word, read_words
-from stoker.catalogue.installers import Installer, InstallerKind, explained, find_installer
-from stoker.catalogue.reading import Located, locate
+from stoker.catalogue.index import Pruned
 from stoker.catalogue.store import Say
+from stoker.catalogue.values import Choice, Fit, Host, HostGpu, PublishedWheel, Selection
 from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
 from stoker.knowledge.wheels import policies
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
-from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.errors import CommandError, MissingError, StokerError, StorageError, UsageError
 from stoker.model.machine import Machine
 from stoker.model.plan import GpuTarget, Platform
-from stoker.model.selection import Host, HostGpu, Selection
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
+from stoker.outside.terminal import Listing, whole
 from stoker.plan.grammar import parse, squeeze
 from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.selection import is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, slim
+
+# -- installers ------------------------------------------------------------------------------------
+# pip and uv: finds the one for an environment, and makes its commands.
+#
+# No command names a second index. A wheel of a catalogue is named by its address and content, so
+# a package of the same name on another index cannot take its place; what else it requires comes
+# from the index that the user has configured.
+
+
+_PROBE_TIMEOUT_S = 60.0
+_WRONG_HASH = re.compile("DO NOT MATCH THE HASHES|[Hh]ash mismatch")
+_UNREACHABLE = re.compile(
+    "Retrying \\(|Max retries exceeded|Connection refused|[Ff]ailed to fetch|dns error"
+)
+
+
+class InstallerKind(StrEnum):
+    PIP = "pip"
+    UV = "uv"
+
+
+class Installer(Value, frozen=True, kw_only=True):
+    """``words`` start a command that installs; ``pip`` starts one that only pip has."""
+
+    kind: InstallerKind
+    words: tuple[str, ...]
+    pip: tuple[str, ...]
+
+    def install(self, requirements: Sequence[str]) -> list[str]:
+        return [*self.words, *requirements]
+
+    def install_from(self, folder: Path, requirements: Sequence[str], *, alone: bool) -> list[str]:
+        """Install from the wheels of a folder; with ``alone``, without any index."""
+        options = ["--no-index"] if alone else []
+        return [*self.words, *options, "--find-links", str(folder), *requirements]
+
+    def download(self, folder: Path, requirements: Sequence[str]) -> list[str]:
+        return [*self.pip, "download", "--dest", str(folder), *requirements]
+
+    def download_wheel(
+        self, folder: Path, requirement: str, *, python: str, platforms: Sequence[str]
+    ) -> list[str]:
+        """One wheel without what it requires, also for another Python and platform than this."""
+        options = ["--no-deps", "--only-binary=:all:", "--python-version", python]
+        options += [word for platform in platforms for word in ("--platform", platform)]
+        return [*self.pip, "download", *options, "--dest", str(folder), requirement]
+
+
+def find_installer(
+    python: str, environment: Mapping[str, str], wanted: InstallerKind | None = None
+) -> Installer:
+    """Return the installer for an interpreter's environment: its own pip, else uv, else stoker's
+    pip.
+    """
+    uv = shutil.which("uv", path=environment.get("PATH"))
+    pip = _pip(python)
+    if wanted is not InstallerKind.UV and pip and (wanted or pip[0] == python or not uv):
+        return Installer(kind=InstallerKind.PIP, words=(*pip, "install"), pip=pip)
+    if wanted is not InstallerKind.PIP and uv:
+        return Installer(
+            kind=InstallerKind.UV,
+            words=(uv, "pip", "install", "--python", python),
+            pip=pip or (uv, "tool", "run", "pip", "--python", python),
+        )
+    raise MissingError(
+        f"there is no {wanted or 'pip or uv'} to install with",
+        hints=[f"{python} -m ensurepip", "--installer names the other one"],
+    )
+
+
+def _pip(python: str) -> tuple[str, ...] | None:
+    """Return pip's command. -P prevents that a folder called pip is imported instead."""
+    asked = [python, "-c", "import sys; sys.path[:] = filter(None, sys.path); import pip"]
+    if process.run(asked, timeout=_PROBE_TIMEOUT_S).ok:
+        return python, "-m", "pip"
+    if importlib.util.find_spec("pip"):
+        return sys.executable, "-P", "-m", "pip", "--python", python
+    return None
+
+
+def explained(output: str, installer: Installer) -> StokerError:
+    """Return the user error for a failure of the installer."""
+    tail = "\n".join(output.splitlines()[-20:])
+    if "No space left on device" in output:
+        return StorageError("the disk is too small for the packages")
+    if _WRONG_HASH.search(output):
+        return CommandError(
+            "the hash of a file differs from the catalogue",
+            output=tail,
+            hints=["publish the wheel again, and find out who changed the file"],
+        )
+    if _UNREACHABLE.search(output):
+        return MissingError(
+            "an address could not be reached",
+            hints=[line.strip() for line in output.splitlines()[-3:]],
+        )
+    return CommandError(f"{installer.kind} could not install it", output=tail)
+
+
+# -- installing ------------------------------------------------------------------------------------
+# From a catalogue, or from the ordinary package index, to packages that suit this machine.
+
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-install-"
@@ -209,3 +318,63 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     after = output.stat().st_size
     say(f"{name} {version}: {size(before)} -> {size(after)}")
     return SlimInstalled(name=name, version=str(version), before=before, after=after)
+
+
+# -- selection -------------------------------------------------------------------------------------
+# Terminal pages of a selection, of published wheels and of removed wheels.
+
+
+_STYLES = {Fit.NATIVE: "green", Fit.COMPATIBLE: "green", Fit.PTX: "yellow", Fit.NONE: "dim"}
+
+
+def selection_page(selection: Selection) -> RenderableType:
+    """Return the machine, every choice with its reason, and what would be installed."""
+    table = Listing("", "variant", "version", ">size", "why")
+    taken = {wheel.key for wheel in selection.wheels}
+    for choice in selection.choices:
+        table.add(*_row(choice, chosen=choice.wheel.key in taken))
+    parts: list[RenderableType] = [Text(host_line(selection.host)), Text(), table]
+    others = [wheel for wheel in selection.wheels if wheel.project != _first(selection)]
+    parts += [Text(f"with {wheel.file} of {wheel.variant}") for wheel in others]
+    return Group(*parts)
+
+
+def _first(selection: Selection) -> str:
+    return selection.wheels[0].project
+
+
+def host_line(host: Host) -> str:
+    gpus = ", ".join(map(str, host.gpus)) or "no NVIDIA GPU"
+    driver = f", driver {host.driver}" if host.driver else ""
+    libc = f", {host.libc}" if host.libc else ""
+    return f"{gpus}{driver}; {host.cpu} ({host.cpu_family}), {host.os}{libc}, Python {host.python}"
+
+
+def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
+    wheel = choice.wheel
+    return (
+        Text("->" if chosen else "", style="bold green"),
+        Text(wheel.variant, style="bold" if chosen else _STYLES.get(choice.fit, "")),
+        wheel.version,
+        size(wheel.size),
+        Text("; ".join((choice.reason, *choice.notes)), style=_STYLES.get(choice.fit, "")),
+    )
+
+
+def command_line(command: Sequence[str]) -> str:
+    """Return a command that can be pasted into a shell."""
+    return shlex.join(command)
+
+
+def wheels_page(wheels: Sequence[PublishedWheel]) -> RenderableType:
+    table = Listing("variant", "wheel", ">size", "architectures")
+    for wheel in wheels:
+        archs = " ".join(code.arch for code in wheel.code) or "no device code"
+        table.add(wheel.variant, whole(wheel.file), size(wheel.size), archs)
+    return table
+
+
+def pruned_text(pruned: Pruned, *, dry_run: bool) -> str:
+    verb = "would remove" if dry_run else "removed"
+    listed = f"{len(pruned.wheels)} wheels from the index" if pruned.wheels else "no wheel"
+    return f"{verb} {listed}; {len(pruned.files)} unused files, {size(pruned.bytes)}"
