@@ -22,9 +22,9 @@ from rich.console import Console, RenderableType
 import wheel_files
 from built_libraries import BytesReader
 from stoker.accelerate.linkers import linkage_of
-from stoker.build.acquire import naming
-from stoker.build.acquire.archive import unpack
-from stoker.build.acquire.index import parse_page
+from stoker.builds.acquire import naming
+from stoker.builds.acquire.archive import unpack
+from stoker.builds.acquire.index import parse_page
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
 from stoker.catalogue.installing import selection_page

@@ -18,7 +18,7 @@ from rich.console import Console
 import wheel_files
 from built_libraries import BytesReader
 from fuzz_targets import REFUSED, TARGETS, Member, described
-from stoker.build.acquire.archive import unpack
+from stoker.builds.acquire.archive import unpack
 from stoker.model.errors import ArtifactError
 from stoker.wheel.elf import DYNAMIC_SYMBOLS, Elf
 from stoker.wheel.elf_edit import read_pointers, read_symbols

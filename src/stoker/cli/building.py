@@ -12,9 +12,9 @@ from stoker.cli.ci import CiReport
 from stoker.cli.request import read_request, run_options, with_settings
 
 if TYPE_CHECKING:
-    from stoker.build.stages import StageError
+    from stoker.builds.building import Built, Watcher
+    from stoker.builds.stages import StageError
     from stoker.diagnose.values import Diagnosis
-    from stoker.flows.building import Built, Watcher
     from stoker.govern.progress import View
     from stoker.model.build import BuildRequest
 
@@ -24,9 +24,9 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
 
     The record of a build that failed or was interrupted is printed, too.
     """
-    from stoker.build.stages import StageError
-    from stoker.flows.building import build
-    from stoker.flows.repeating import read_recorded
+    from stoker.builds.building import build
+    from stoker.builds.repeating import read_recorded
+    from stoker.builds.stages import StageError
     from stoker.govern.progress import Progress, make_view, summary_text
     from stoker.model.build import BuildRequest
     from stoker.report.ci import end_line
@@ -83,7 +83,7 @@ def _watcher(
     view: "View", options: dict[str, Any], ci: CiReport, ended: "list[Built]"
 ) -> "Watcher":
     """``ended`` receives the build when it has ended in any way."""
-    from stoker.flows.building import Watcher
+    from stoker.builds.building import Watcher
     from stoker.govern.explanation import with_decisions_logged
     from stoker.outside.terminal import print_json
 

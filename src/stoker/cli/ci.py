@@ -10,8 +10,8 @@ from stoker.model.errors import StorageError
 from stoker.outside.terminal import CiSystem, ci_system
 
 if TYPE_CHECKING:
+    from stoker.builds.building import Built
     from stoker.diagnose.values import Diagnosis
-    from stoker.flows.building import Built
     from stoker.govern.running import Finished
     from stoker.model.build import StageResult
 

@@ -19,6 +19,6 @@ def command(source: str, older_than: float, keep: int, **how: Any) -> None:
     stoker clean --dry-run
     stoker clean pytorch --keep 1
     """
-    from stoker.flows.cleaning import survey_tree
+    from stoker.builds.cleaning import survey_tree
 
     perform(survey_tree(source, older_than=older_than, keep=keep), **how)

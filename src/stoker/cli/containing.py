@@ -15,7 +15,7 @@ from stoker.cli.request import read_request, with_settings
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.flows.building import Built
+    from stoker.builds.building import Built
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,11 +73,11 @@ def container_options(function: F) -> F:
 
 
 def perform_inside(options: dict[str, Any]) -> None:
+    from stoker.builds.container import EngineKind
+    from stoker.builds.containing import ContainerWatcher, Inside, build_inside
+    from stoker.builds.repeating import read_recorded
     from stoker.diagnose.diagnosing import diagnose_folder
-    from stoker.flows.containing import ContainerWatcher, Inside, build_inside
-    from stoker.flows.repeating import read_recorded
     from stoker.govern.progress import Progress, make_view
-    from stoker.model.container import EngineKind
     from stoker.outside.terminal import print_json
 
     if options["shell_on_failure"]:

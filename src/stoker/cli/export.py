@@ -117,10 +117,10 @@ def command(
     stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
     """
     from stoker import __version__
-    from stoker.flows.exporting import ClusterWanted, ExportWanted, export, export_cluster, write
+    from stoker.export.cluster import render_cluster
+    from stoker.export.exporting import ClusterWanted, ExportWanted, export, export_cluster, write
+    from stoker.export.files import render
     from stoker.outside.terminal import print_json
-    from stoker.report.export import render
-    from stoker.report.export_cluster import render_cluster
 
     request, form = read_request(options), ExportFormat(format)
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)

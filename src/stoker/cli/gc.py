@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.model.cleaning import Kind
+from stoker.builds.cleaning import Kind
 from stoker.model.errors import UsageError
 from stoker.model.value import second_count, size
 
 if TYPE_CHECKING:
-    from stoker.model.cleaning import Cleaning
+    from stoker.builds.cleaning import Cleaning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,16 +59,15 @@ def cleaning_options(*, older_than: str) -> Callable[[F], F]:
 
 def perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """List what would be removed, ask, and remove it."""
-    from stoker.flows.cleaning import remove
+    from stoker.builds.cleaning import cleaning_page, nothing_text, remove_chosen
     from stoker.outside.terminal import print_json, show
-    from stoker.report.cleaning import cleaning_page, nothing_text
 
     if not as_json:
         show(cleaning_page(cleaning))
     if not cleaning.chosen and not as_json:
         click.echo(nothing_text(cleaning), err=True)
     if cleaning.chosen and not dry_run and (yes or _agreed(cleaning)):
-        cleaning = remove(cleaning)
+        cleaning = remove_chosen(cleaning)
         click.echo(f"removed {size(cleaning.bytes)}", err=True)
     if as_json:
         print_json(cleaning)
@@ -105,7 +104,7 @@ def command(kinds: tuple[str, ...], older_than: float, keep: int, **how: Any) ->
     stoker gc --dry-run
     stoker gc builds --older-than 7d
     """
-    from stoker.flows.cleaning import survey
+    from stoker.builds.cleaning import survey
 
     chosen = [Kind(kind) for kind in kinds or Kind]
     perform(survey(chosen, older_than=older_than, keep=keep), **how)

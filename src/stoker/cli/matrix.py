@@ -11,11 +11,11 @@ from stoker.cli.request import read_request, run_options, setting_options, with_
 from stoker.settings.declared import OPTIONS, Group
 
 if TYPE_CHECKING:
-    from stoker.flows.matrix import MatrixWatcher
+    from stoker.builds.matrix import MatrixWatcher
+    from stoker.builds.matrix_jobs import MatrixJob, MatrixResult
     from stoker.govern.progress import View
     from stoker.model.errors import StokerError
     from stoker.model.events import AnyEvent
-    from stoker.model.matrix import MatrixJob, MatrixResult
 
 
 @click.command()
@@ -49,10 +49,10 @@ def command(**options: Any) -> None:
     stoker matrix --only 'cu128*'
     stoker matrix gpus.toml --from slim --wheel torch==2.9.1 --out wheels
     """
-    from stoker.flows.matrix import MatrixWanted, plan_matrix, run_matrix
+    from stoker.builds.matrix import MatrixWanted, plan_matrix, run_matrix
+    from stoker.builds.matrix_jobs import jobs_page, results_page, whole_line
     from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json, show
-    from stoker.report.matrix import jobs_page, results_page, whole_line
 
     settings = with_settings(options)
     out = Path(settings["out"])
@@ -87,13 +87,13 @@ def _governing(chosen: Any) -> Any:
 
 
 def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
-    from stoker.build.stages import StageError
+    from stoker.builds.building import Watcher
+    from stoker.builds.matrix import MatrixWatcher
+    from stoker.builds.matrix_jobs import begin_line, end_line
+    from stoker.builds.stages import StageError
     from stoker.cli.building import diagnose
-    from stoker.flows.building import Watcher
-    from stoker.flows.matrix import MatrixWatcher
     from stoker.outside.terminal import error_text
     from stoker.report.ci import stage_line
-    from stoker.report.matrix import begin_line, end_line
 
     def begin(number: int, total: int, job: "MatrixJob") -> None:
         view.write(begin_line(number, total, job))

@@ -54,7 +54,6 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
     """
-    from stoker.accelerate.caching import without_secrets_in
     from stoker.outside.terminal import print_json, show
     from stoker.plan import shown as report
     from stoker.plan.records import compare, plan_json
@@ -72,7 +71,7 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
         else:
             show(report.differences_page(differences, planned.name, other.name))
     elif form == "json":
-        print_json(plan_json(planned) | {"chain": without_secrets_in(_chain(planned, options))})
+        print_json(plan_json(planned) | {"chain": _chain(planned, options)})
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
     elif form == "dotenv":
@@ -84,12 +83,13 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
     from stoker.accelerate.cached import survey_chain
-    from stoker.accelerate.caching import with_collector, with_nvcc_threads
+    from stoker.accelerate.caching import with_collector, with_nvcc_threads, without_secrets_in
     from stoker.model.govern import Gc, NvccThreads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
-    return with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
+    chain = with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
+    return without_secrets_in(chain)
 
 
 def _only(forms: tuple[str, ...]) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from stoker.build.toolchain.manifest import Toolchain
+    from stoker.builds.toolchain import Toolchain
 
 
 def _say(message: str) -> None:
@@ -64,11 +64,12 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     stoker toolchain install cuda==13.0 --with cudnn,nccl
     stoker toolchain install ninja
     """
-    from stoker.build.toolchain import request, store
+    from stoker.builds.toolchain import install as install_toolchain
+    from stoker.builds.toolchain_fetch import parse_request
     from stoker.outside.terminal import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
-    made = store.install(request.parse(toolchain, names), into=into, say=_say)
+    made = install_toolchain(parse_request(toolchain, names), into=into, say=_say)
     for warning in made.manifest.warnings:
         _say(f"warning: {warning}")
     _say(f"{made.name} {made.manifest.version}, {_megabytes(made.manifest.size)}. To use it:")
@@ -88,14 +89,16 @@ def _exports(made: "Toolchain") -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(as_json: bool) -> None:
     """List the toolchains."""
-    from stoker.build.toolchain import store
+    from stoker.builds.toolchain import installed
+    from stoker.outside.locks import toolchains_folder
     from stoker.outside.terminal import print_json
 
-    found = store.installed()
+    found = installed()
     if as_json:
         print_json(found)
     elif not found:
-        _say(f"no toolchain in {store.root()}; install one: stoker toolchain install cuda==13.0")
+        _say(f"no toolchain in {toolchains_folder()}")
+        _say("  install one: stoker toolchain install cuda==13.0")
     rows = [(t.name, t.manifest.version, _megabytes(t.manifest.size), t.path) for t in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if not as_json else ():
@@ -110,7 +113,7 @@ def remove(toolchain: str) -> None:
     \b
     stoker toolchain remove cuda-13.0
     """
-    from stoker.build.toolchain import store
+    from stoker.builds.toolchain import remove as remove_toolchain
 
-    gone = store.remove(toolchain)
+    gone = remove_toolchain(toolchain)
     _say(f"removed {gone.path}, {_megabytes(gone.manifest.size)}")

@@ -15,13 +15,13 @@ from random import Random
 
 from msgspec.structs import replace
 
+from stoker.govern.bounds import bounds, paths
 from stoker.govern.chain import window as build_window
 from stoker.govern.governor import Governor
 from stoker.govern.policy import MemoryReading, Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
-from stoker.govern.summary import bounds, paths
 from stoker.govern.trace import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds

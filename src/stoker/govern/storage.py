@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
-from stoker.model.cleaning import Cleaning, CleanupItem, Kind
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.machine import Disk, Scratch, Tmp
 from stoker.model.value import size
@@ -16,7 +15,7 @@ from stoker.outside.files import folder_of_process, sweep
 from stoker.outside.folders import private_folder
 
 # -- storage ---------------------------------------------------------------------------------------
-# Decides where temporary files go, how much disk must stay free, and what can be removed. Pure.
+# Decides where temporary files go, and how much disk must stay free.
 #
 # Files in memory count towards every memory limit of the build, but not towards any step, so the
 # governor sees them as the memory of other processes. They get a small share, if there is plenty.
@@ -73,19 +72,6 @@ def _largest_in_memory(places: Iterable[Disk]) -> Disk | None:
 def least_free(*, total: int, free: int) -> int:
     """Return the bytes that must stay free on a disk; with less, the build stops."""
     return min(_LEAST_FREE, total // _LEAST_FREE_SHARE, free // 2)
-
-
-def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
-    """Choose what was last used before a time, except busy ones, links and the ``keep`` newest."""
-    chosen: list[CleanupItem] = []
-    spared: list[CleanupItem] = []
-    seen = dict.fromkeys(Kind, 0)
-    for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
-        seen[entry.kind] += 1
-        free = not entry.busy and not entry.link
-        goes = free and entry.used <= before and seen[entry.kind] > keep
-        (chosen if goes else spared).append(entry)
-    return Cleaning(chosen=tuple(chosen), spared=tuple(spared))
 
 
 # -- disk guard ------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import shlex
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.accelerate.caching import without_secrets_in
 from stoker.model.caching import Chain
 from stoker.model.errors import Finding, Severity
 from stoker.model.plan import Plan, Setting
@@ -60,7 +59,7 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> RenderableType:
     parts += [Text(), Text("Commands", style="bold")]
     parts += [whole(f"  {shlex.join(command.words)}") for command in plan.commands]
     if chain and chain.parts:
-        parts += [Text(), _chain(without_secrets_in(chain))]
+        parts += [Text(), _chain(chain)]
     parts += [Text(), _estimate(plan)]
     worth_saying = [f for f in plan.findings if f.severity is not Severity.OK]
     if worth_saying:

@@ -1,4 +1,4 @@
-"""Builds and containers as lines of text."""
+"""Builds as lines of text, and for CI: sections, summaries, annotations, JUnit XML. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 from stoker.diagnose.values import Diagnosis, Evidence
 from stoker.govern.progress import summary_text
 from stoker.model.build import BuildRecord, StageEnd, StageResult
-from stoker.model.container import KeptContainer
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import duration
@@ -36,13 +35,6 @@ def end_line(record: BuildRecord, folder: str) -> str:
     """Return the end of a successful build: its time and its run folder."""
     seconds = sum(result.seconds for result in record.stages)
     return f"stoker: built in {duration(seconds)}; record and logs in {folder}\n"
-
-
-def containers_text(containers: Sequence[KeptContainer]) -> str:
-    if not containers:
-        return "no container is kept\n"
-    width = max(len(container.name) for container in containers)
-    return "".join(f"{c.name:<{width}}  {c.status:<24}  {c.image}\n" for c in containers)
 
 
 # -- ci --------------------------------------------------------------------------------------------

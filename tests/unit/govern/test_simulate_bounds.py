@@ -4,7 +4,7 @@ import pytest
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.summary import bounds, critical_path, paths
+from stoker.govern.bounds import bounds, critical_path, paths
 
 
 def test_cpus_bound_from_below() -> None:

@@ -1,0 +1,1 @@
+"""Builds: sources, stages, toolchains, containers and matrices."""

@@ -1,0 +1,290 @@
+"""`stoker build`: from a source to a checked wheel and the record of the build."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stoker import __version__
+from stoker.accelerate.cached import run_cache
+from stoker.builds.acquire.store import acquired
+from stoker.builds.repeating import Recorded
+from stoker.builds.stages import Echo, StageError, Stages, Tell
+from stoker.builds.staging import Staging
+from stoker.builds.work import (
+    Growing,
+    Work,
+    growing,
+    held,
+    in_tree_folder,
+    locked,
+    placed,
+    work_folder,
+)
+from stoker.diagnose.diagnosing import excerpt
+from stoker.govern.broadcast import Broadcast
+from stoker.govern.session import RunOptions, Session, Show, session
+from stoker.govern.simulating import find_trace
+from stoker.govern.trace import write_trace
+from stoker.model.build import BuildRecord, BuildRequest, StageResult
+from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.events import AnyEvent, Overview, StageChanges
+from stoker.model.govern import Trace
+from stoker.model.plan import Plan
+from stoker.model.runs import build_command
+from stoker.model.secrets import redact, redacted, without_login
+from stoker.model.source import SourceKind, SourceTree
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.outside.files import folder_problem
+from stoker.plan.planning import make_plan
+from stoker.plan.records import RunFolder, plan_json, run_name, without_secrets
+from stoker.plan.subject import Subject
+from stoker.plan.survey import estimated, survey
+from stoker.settings.declared import CommandLine
+from stoker.source.git_state import read_git_state
+from stoker.wheel.package.planning import new_version
+
+
+class Built(Value, frozen=True, kw_only=True):
+    """A build that has ended, and its run folder."""
+
+    record: BuildRecord
+    folder: str
+
+
+class Watcher(Value, frozen=True, kw_only=True):
+    """Receives what happens during a build: the governor's events (``show``), the start and end of
+    each stage (``tell``), remarks (``say``), all output (``echo``), and at the end the record,
+    also of a build that failed or was interrupted (``end``).
+    """
+
+    show: Show
+    tell: Tell
+    say: Callable[[str], None]
+    end: Callable[[Built], None]
+    echo: Echo | None = None
+    shell_on_failure: bool = False
+
+
+def build(
+    asked: CommandLine,
+    request: BuildRequest,
+    options: RunOptions,
+    watcher: Watcher,
+    *,
+    recorded: Recorded | None = None,
+    apart: str = "",
+) -> Built:
+    """Build a source and return the record.
+
+    One build at a time works on a tree and variant; a second one is refused. A build that ended
+    early, for whatever reason, is resumed by the next call with the same source and variant.
+    ``recorded``: the build to repeat, with its settings instead of those for this machine.
+    ``apart`` keeps the folders of builds apart that differ in more than the variant.
+    """
+    check_writable(Path(request.out))
+    if request.label != "auto":
+        new_version("0", request.label)  # refuses an invalid label
+    with ExitStack() as stack:
+        source = stack.enter_context(acquired(request.source, tag=request.tag, say=watcher.say))
+        for note in source.notes:
+            watcher.say(note)
+        is_folder = source.kind is SourceKind.FOLDER
+        request = replace(
+            request, source=source.path if is_folder else without_login(request.source)
+        )
+        if recorded:
+            asked = replace(asked, options={**asked.options, "variant": recorded.variant})
+        subject = survey(replace(asked, options={**asked.options, "source": source.path}))
+        plan = make_plan(subject, estimated(subject))
+        if recorded:
+            plan = _repeated(subject, plan, recorded, watcher)
+        work = stack.enter_context(held(_work_folder(subject, apart)))
+        folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
+        what = build_command(folder.path.name)
+        broadcast = stack.enter_context(Broadcast(what, source.path))
+        watcher = replace(watcher, show=broadcast.through(watcher.show))
+        run = _BuildRun(asked, request, watcher, subject, plan, work, folder)
+        watcher.say(f"{run.title}; run folder {folder.path}")
+        where = growing(work, plan, in_ram=request.in_ram)
+        governed = stack.enter_context(
+            session(
+                options,
+                run_cache(options.chain),
+                what=what,
+                show=run.show,
+                folder=where.folder,
+                growth=where.growth,
+            )
+        )
+        built = run.build(governed, where)
+        broadcast.end(built.record.summary)
+        return built
+
+
+def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher) -> Plan:
+    repeated, differences = recorded.applied(subject, plan)
+    for line in differences:
+        watcher.say(line)
+    return repeated
+
+
+def _tree(subject: Subject) -> SourceTree:
+    assert subject.tree is not None  # build() always names a source
+    return subject.tree
+
+
+def _work_folder(subject: Subject, apart: str) -> Path:
+    tree, python = _tree(subject), subject.toolbox.python
+    return work_folder(
+        Path(tree.path),
+        name=tree.name,
+        variant=f"{subject.name}-{apart}" if apart else subject.name,
+        python=f"{python.executable} {python.version}",
+    )
+
+
+def check_writable(out: Path) -> None:
+    """Raise StorageError if the output folder cannot be written, before anything is built."""
+    if problem := folder_problem(out):
+        raise StorageError(problem, hints=["another folder: --out DIR"])
+
+
+class _BuildRun:
+    """One build: runs its stages under the governor and writes its record."""
+
+    def __init__(
+        self,
+        asked: CommandLine,
+        request: BuildRequest,
+        watcher: Watcher,
+        subject: Subject,
+        plan: Plan,
+        work: Work,
+        folder: RunFolder,
+    ):
+        tree = _tree(subject)
+        self._asked = asked
+        self._request = request
+        self._watcher = watcher
+        self._subject = subject
+        self._plan = plan
+        self._work = work
+        self._folder = folder
+        self._began = time.monotonic()
+        self._git = read_git_state(Path(tree.path))
+        self._stages = Stages(work, folder, tell=self._tell, echo=watcher.echo, excerpt=excerpt)
+        self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
+
+    def show(self, event: AnyEvent) -> None:
+        self._folder.keep(event)
+        if isinstance(event, Overview):
+            event = replace(event, stage=self._stages.running or "")
+        self._watcher.show(event)
+
+    def _tell(self, result: StageResult) -> None:
+        self._watcher.tell(result)
+        at = time.monotonic() - self._began
+        self._watcher.show(
+            StageChanges(at=at, stage=result.stage, end=result.end, seconds=result.seconds)
+        )
+
+    def build(self, governed: Session, where: Growing) -> Built:
+        watcher = self._watcher
+        if self._request.fresh:
+            self._work.start_over()
+        staging = Staging(
+            subject=self._subject,
+            plan=self._plan,
+            request=self._request,
+            git=self._git,
+            work=self._work,
+            stages=self._stages,
+            governed=governed,
+            say=watcher.say,
+        )
+        record = self._record(staging)
+        self._folder.write(record)
+        outputs: tuple[Path, ...] = ()
+        problem: str | None = "interrupted"
+        try:
+            with _alone_in(staging):
+                if self._request.fresh:
+                    staging.start_over()
+                with placed(staging.route.build, self._work, where, governed):
+                    outputs = staging.run()
+            problem = None
+        except StokerError as error:
+            problem = str(error)
+            if isinstance(error, StageError) and watcher.shell_on_failure:
+                self._shell(staging)
+            raise
+        finally:
+            record = replace(
+                record,
+                stages=tuple(self._stages.results),
+                outputs=tuple(map(str, outputs)),
+                wheel_bytes=next((path.stat().st_size for path in outputs if path.is_file()), None),
+                summary=governed.finish(1 if problem else 0),
+                error=redact(problem) if problem else None,
+            )
+            built = self._completed(record)
+            watcher.end(built)
+        return built
+
+    def _record(self, staging: Staging) -> BuildRecord:
+        plan = without_secrets(self._plan)
+        page = msgspec.json.format(msgspec.json.encode(plan_json(plan)))
+        self._folder.attach("plan.json", page)
+        tools = self._subject.toolbox.tools
+        return BuildRecord(
+            stoker=__version__,
+            began=time.time(),
+            request=self._request,
+            options=redacted(self._asked.options),
+            features=self._asked.features,
+            defines=redacted(self._asked.defines),
+            tree=staging.tree.path,
+            work=str(self._work.path),
+            plan=plan,
+            environment=redacted(staging.environment),
+            tools={tool.name: f"{tool.version} {tool.path}" for tool in tools if tool.version},
+            git=self._git,
+        )
+
+    def _completed(self, record: BuildRecord) -> Built:
+        """Write the record. A full disk must not hide how the build itself ended."""
+        try:
+            if steps := self._measured_steps(record):
+                record = replace(record, largest_step_bytes=max(step.peak for step in steps.steps))
+                self._folder.attach("steps.json", write_trace(steps))
+            self._folder.write(record)
+        except StorageError as error:
+            self._watcher.say(f"the record is not complete: {error.in_one_line}")
+        return Built(record=record, folder=str(self._folder.path))
+
+    def _measured_steps(self, record: BuildRecord) -> Trace | None:
+        """Return the steps of this build from the governor's history, if it has any."""
+        run = record.summary.run if record.summary else None
+        with suppress(UsageError):
+            return None if run is None else find_trace(str(run))
+        return None
+
+    def _shell(self, staging: Staging) -> None:
+        shell = os.environ.get("SHELL", "/bin/sh")
+        self._watcher.say(
+            f"a shell with the environment of the stage, in {staging.folder}; `exit` ends it"
+        )
+        process.start([shell], env=staging.environment, cwd=staging.folder).wait()
+
+
+def _alone_in(staging: Staging) -> AbstractContextManager[None]:
+    """Lock a tree that is built in place: only one build of any variant can use it at a time."""
+    if not staging.route.in_tree:
+        return nullcontext()
+    return locked(in_tree_folder(staging.route.tree))

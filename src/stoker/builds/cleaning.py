@@ -1,0 +1,276 @@
+"""`stoker clean`: what stoker keeps on this machine, and what of it can be removed."""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stoker.builds import container_content as containers
+from stoker.builds import toolchain as toolchains
+from stoker.builds import work
+from stoker.builds.acquire import store as sources
+from stoker.govern.history import History
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.value import Value, duration, size
+from stoker.outside import files, folders, locks
+from stoker.outside.terminal import Listing
+from stoker.plan import records
+
+# -- cleaning --------------------------------------------------------------------------------------
+# What stoker keeps on disk, and what of it can be removed.
+
+
+class Kind(StrEnum):
+    BUILDS = "builds"
+    RUNS = "runs"
+    SOURCES = "sources"
+    TOOLCHAINS = "toolchains"
+    CONTAINERS = "containers"
+    HISTORY = "history"
+
+
+class CleanupItem(Value, frozen=True, kw_only=True):
+    """A folder, or a run in the history. ``busy``: a process uses it now."""
+
+    kind: Kind
+    name: str
+    path: str
+    bytes: int  # on disk
+    used: float  # when it last was, in seconds since 1970
+    busy: bool = False
+    link: str = ""  # where a link of the user leads; it is never followed, nor removed
+    lock: str = ""  # the lock file that its users hold
+
+
+class Cleaning(Value, frozen=True, kw_only=True):
+    """What is removed and what is kept."""
+
+    chosen: tuple[CleanupItem, ...]
+    spared: tuple[CleanupItem, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(kept.bytes for kept in self.chosen)
+
+
+def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
+    """Choose what was last used before a time, except busy ones, links and the ``keep`` newest."""
+    chosen: list[CleanupItem] = []
+    spared: list[CleanupItem] = []
+    seen = dict.fromkeys(Kind, 0)
+    for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
+        seen[entry.kind] += 1
+        free = not entry.busy and not entry.link
+        goes = free and entry.used <= before and seen[entry.kind] > keep
+        (chosen if goes else spared).append(entry)
+    return Cleaning(chosen=tuple(chosen), spared=tuple(spared))
+
+
+# -- kept ------------------------------------------------------------------------------------------
+# The folders that builds leave: builds, runs, sources, toolchains. Found, measured and removed.
+#
+# Which of them should go is not decided here.
+
+
+# Where each kind is, and the lock of each folder there.
+_PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
+    Kind.BUILDS: (folders.builds, work.build_lock),
+    Kind.RUNS: (records.runs_folder, lambda path: path / records.RUN_LOCK),
+    Kind.SOURCES: (sources.root, sources.lock_of),
+    Kind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
+    Kind.CONTAINERS: (containers.containers_folder, containers.container_lock),
+}
+
+
+def kept(kind: Kind) -> Iterator[CleanupItem]:
+    """Return all items of one kind, including incomplete ones of killed processes."""
+    if kind not in _PLACES:
+        return
+    root, lock_of = _PLACES[kind]
+    if kind is Kind.TOOLCHAINS:
+        toolchains.installed()  # removes leftovers, except folders that are being made
+    for path in sorted(root().glob("*/" if kind is not Kind.TOOLCHAINS else "[!.]*/")):
+        yield from _described(kind, path, lock_of(path))
+
+
+def kept_of(tree: Path) -> Iterator[CleanupItem]:
+    """Return the build folders of one tree, including one inside the tree."""
+    in_tree = work.in_tree_folder(tree)
+    for path in folders.work_folders(tree):
+        place = tree / "build" if path == in_tree else path
+        if place.is_dir():
+            yield from _described(Kind.BUILDS, place, work.build_lock(path))
+
+
+def remove(entry: CleanupItem) -> bool:
+    """Remove a folder unless a process uses it; return whether it was removed."""
+    path, lock = Path(entry.path), Path(entry.lock)
+    if not path.exists():
+        return True
+    try:
+        with locks.held(lock):
+            work.drop_memory_tree(_build_of(path))
+            if path.exists():
+                files.remove_whole(path)
+            lock.unlink(missing_ok=True)
+    except locks.BusyError:
+        return False
+    return True
+
+
+def _described(kind: Kind, path: Path, lock: Path) -> Iterator[CleanupItem]:
+    """Return the item; ``None`` if it has been deleted meanwhile."""
+    link = _link_of_the_user(path)
+    with suppress(FileNotFoundError):
+        used = path.lstat().st_mtime
+        with suppress(OSError):
+            used = lock.stat().st_mtime
+        yield CleanupItem(
+            kind=kind,
+            name=path.name,
+            path=str(path),
+            bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
+            used=used,
+            busy=locks.is_held(lock),
+            link=link,
+            lock=str(lock),
+        )
+
+
+def _link_of_the_user(path: Path) -> str:
+    own = path.is_symlink() and not work.is_in_memory(path)
+    return str(path.readlink()) if own else ""
+
+
+def _places(path: Path) -> set[Path]:
+    """Return the folder and the part of it that is in memory."""
+    build = _build_of(path)
+    return {path.resolve(), build.resolve()} if work.is_in_memory(build) else {path}
+
+
+def _build_of(path: Path) -> Path:
+    """Return the path that may be a link into memory: the build folder itself or one inside it."""
+    return path if path.is_symlink() else path / "build"
+
+
+# -- cleaning --------------------------------------------------------------------------------------
+# `stoker clean` and `stoker gc`: find what can be removed, and remove what was chosen.
+
+
+_LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
+
+
+def survey(kinds: Collection[Kind], *, older_than: float, keep: int) -> Cleaning:
+    """Return what can be removed of everything that stoker keeps."""
+    found = [entry for kind in kinds for entry in kept(kind)]
+    if Kind.HISTORY in kinds:
+        found += _history()
+    return choose(found, before=time.time() - older_than, keep=keep)
+
+
+def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
+    """Return what can be removed of the builds of one source tree."""
+    tree = Path(os.path.realpath(source))
+    if not tree.is_dir():
+        hints = ["`stoker gc builds` also removes builds of archives, URLs and packages"]
+        raise UsageError(f"there is no folder {source}", hints=hints)
+    return choose(kept_of(tree), before=time.time() - older_than, keep=keep)
+
+
+def remove_chosen(cleaning: Cleaning) -> Cleaning:
+    """Remove what was chosen; return what was removed, and what was spared or is in use by now. An
+    item that cannot be removed is an error, which is raised after the other items were removed.
+    """
+    forgotten = [entry for entry in cleaning.chosen if entry.kind is Kind.HISTORY]
+    _forget(forgotten)
+    gone, problems = list(forgotten), []
+    for entry in cleaning.chosen:
+        try:
+            if entry not in forgotten and remove(entry):
+                gone.append(entry)
+        except StorageError as error:
+            problems.append(error)
+    if problems:
+        raise problems[0]
+    left = [entry for entry in cleaning.chosen if entry not in gone]
+    return Cleaning(chosen=tuple(gone), spared=(*cleaning.spared, *left))
+
+
+def _history() -> Iterator[CleanupItem]:
+    """Return an item for each run; its size is its share of the file by the number of steps."""
+    try:
+        with History() as history:
+            runs, counts = history.runs(), history.attempts_by_run()
+            whole = history.path.stat().st_size
+    except StorageError:
+        return  # a full disk must not prevent cleaning up
+    steps = sum(counts.values()) or 1
+    for run in runs:
+        yield CleanupItem(
+            kind=Kind.HISTORY,
+            name=str(run.id),
+            path=str(history.path),
+            bytes=whole * counts.get(run.id, 0) // steps,
+            used=run.ended or run.started,
+            busy=run.ended is None and time.time() - run.started < _LONGEST_RUN,
+        )
+
+
+def _forget(entries: Collection[CleanupItem]) -> None:
+    if not entries:
+        return
+    with History() as history:
+        history.forget([int(entry.name) for entry in entries])
+
+
+# -- cleaning --------------------------------------------------------------------------------------
+# A table of what is removed and what is kept.
+
+
+_MOST_OF_A_KIND = 12
+_DAY = 86_400
+
+
+def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableType:
+    """Return the page: the largest items of each kind by name, the rest in one line, items in use
+    by name.
+    """
+    now = time.time() if now is None else now
+    table = Listing("kind", ">size", ">unused for", "")
+    for row in _rows(cleaning.chosen, now):
+        table.add(*row)
+    lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
+    lines += [
+        Text(f"left alone, a link of your own: {kept.path} -> {kept.link}")
+        for kept in cleaning.spared
+        if kept.link
+    ]
+    return Group(table, *lines) if cleaning.chosen else Group(*lines)
+
+
+def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
+    for kind in Kind:
+        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.bytes)
+        for kept in entries[:_MOST_OF_A_KIND]:
+            name = f"run {kept.name}" if kind is Kind.HISTORY else kept.path
+            yield kind.value, size(kept.bytes), _age(now - kept.used), name
+        if rest := entries[_MOST_OF_A_KIND:]:
+            yield kind.value, size(sum(kept.bytes for kept in rest)), "", f"and {len(rest)} more"
+
+
+def _age(seconds: float) -> str:
+    days = int(seconds / _DAY)
+    return f"{days} d" if days > 1 else duration(max(0.0, seconds))
+
+
+def nothing_text(cleaning: Cleaning) -> str:
+    """Return why there is nothing to remove."""
+    if all(entry.link for entry in cleaning.spared):
+        return "there is nothing to remove"
+    kept = sum(entry.bytes for entry in cleaning.spared)
+    return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

@@ -1,0 +1,396 @@
+"""`stoker build --container`: run the same command in a container and copy the results out."""
+
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shlex
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from stoker.builds import container_content
+from stoker.builds.acquire.store import acquired
+from stoker.builds.building import Built, check_writable
+from stoker.builds.container import (
+    Bind,
+    Box,
+    Contained,
+    Engine,
+    EngineKind,
+    InsidePython,
+    exec_words,
+    find_engine,
+    read_host,
+    run_words,
+)
+from stoker.builds.container_content import (
+    ENTER,
+    PROBE,
+    Index,
+    choose_python,
+    own_package,
+    pip_command,
+    read_index,
+    read_pythons,
+    requirements_for,
+)
+from stoker.builds.finishing import handed_over
+from stoker.govern.broadcast import Broadcast
+from stoker.govern.processes import LAUNCHER, LIBRARY, installed
+from stoker.govern.session import Show
+from stoker.knowledge.projects import builder_image
+from stoker.model.build import BuildRecord
+from stoker.model.errors import (
+    CommandError,
+    ExitStatus,
+    MissingError,
+    StorageError,
+    Terminated,
+    UsageError,
+)
+from stoker.model.events import AnyEvent
+from stoker.model.value import UNDECODABLE, Value
+from stoker.outside import folders, locks, process
+from stoker.outside.files import folder_made_whole, read_json, remove_whole, write_whole
+from stoker.plan.records import RECORD
+from stoker.plan.subject import Subject
+from stoker.plan.survey import survey
+from stoker.settings.declared import CommandLine
+from stoker.settings.toml import find_file
+
+_TIMEOUT_S = 300.0  # seconds for an engine to start or end something
+_IDENTITY = re.compile(r"[0-9a-f]{64}")
+_OWN = (
+    "STOKER_HOME",
+    "STOKER_SOCKET",
+    "STOKER_RUN",
+    "STOKER_PROCESS",
+    "STOKER_SCRATCH",
+    "STOKER_LOCKS",
+)
+_PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
+
+Say = Callable[[str], None]
+
+
+class Inside(Value, frozen=True, kw_only=True):
+    """What is wanted beside the build itself. ``container``: an image, a folder, or "" for the
+    usual image; ``words``: the options of the build, for the stoker inside.
+    """
+
+    source: str
+    tag: str | None = None
+    out: str
+    container: str
+    words: tuple[str, ...]
+    engine: EngineKind | None = None
+    memory: int | None = None
+    ipc: str = "private"
+    keep: bool = False
+    record: str | None = None  # a file that is mounted into the container
+    variables: dict[str, str] = {}
+
+
+class ContainerWatcher(Value, frozen=True, kw_only=True):
+    """Receives remarks (``say``), the governor's events inside (``show``), other output of the
+    stoker inside (``write``), and the record, also of a build that failed (``end``).
+    """
+
+    say: Say
+    show: Show
+    write: Say
+    end: Callable[[Built], None]
+
+
+def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) -> Built:
+    say = watcher.say
+    check_writable(Path(wanted.out))
+    engine, host = find_engine(wanted.engine), read_host()
+    with ExitStack() as stack:
+        stack.enter_context(
+            locks.held(
+                container_content.container_lock(container_content.containers_folder() / "any"),
+                shared=True,
+            )
+        )
+        source = stack.enter_context(acquired(wanted.source, tag=wanted.tag, say=say))
+        options = {**asked.options, "source": source.path}
+        subject = survey(msgspec.structs.replace(asked, options=options))
+        index = read_index(process.check([*pip_command(), "config", "list"], timeout=_TIMEOUT_S))
+        box = _box(wanted, subject, index)
+        launch = run_words(engine, host, box)
+        say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
+        stack.enter_context(_running(engine, box, launch, keep=wanted.keep, say=say))
+        python = _python(engine, box, subject)
+        contained = Contained(
+            engine=engine.kind,
+            image=box.image or box.root or "",
+            memory=box.memory,
+            python=f"{python.version} {python.path}",
+            command=launch,
+        )
+        inside = f"stoker build in container {box.name}"
+        broadcast = stack.enter_context(Broadcast(inside, source.path))
+        watcher = msgspec.structs.replace(watcher, show=broadcast.through(watcher.show))
+        case = _Case(engine, box, python, {**index.variables, **wanted.variables})
+        built = case.build(source.path, wanted, contained, watcher)
+        broadcast.end(built.record.summary)
+        return built
+
+
+def _box(wanted: Inside, subject: Subject, index: Index) -> Box:
+    assert subject.tree is not None
+    root, image = None, wanted.container or _usual_image(subject)
+    if Path(image).is_dir():
+        root, image = str(Path(image).resolve()), ""
+        if not (Path(root) / "bin/sh").exists():
+            raise UsageError(f"{root} is a folder, but no root of a system: it has no bin/sh")
+    elif image.startswith(("/", "./", "../")):
+        raise UsageError(f"there is no folder {image}")
+    read = [*index.paths, *filter(None, (wanted.record, _settings_file()))]
+    writable = (str(container_content.containers_folder()), subject.tree.path)
+    return Box(
+        name=f"stoker-{_slug(subject.tree.name)}-{secrets.token_hex(3)}",
+        image=image or None,
+        root=root,
+        memory=wanted.memory,
+        ipc=wanted.ipc,
+        binds=(
+            *(Bind(path=path) for path in dict.fromkeys(read)),
+            *(Bind(path=path, writable=True) for path in writable),
+        ),
+    )
+
+
+def _usual_image(subject: Subject) -> str:
+    machine, variant = platform.machine(), subject.variant
+    version = subject.cuda_version or variant.toolkit
+    image = builder_image(subject.kind, machine, variant.backend, version)
+    if image is None:
+        raise MissingError(
+            f"no image is known to build {variant.backend} in, on {machine}",
+            hints=["name one: --container IMAGE, or a folder with a root: --container FOLDER"],
+        )
+    return image
+
+
+def _settings_file() -> str | None:
+    """Return the stoker.toml that applies here; one inside the tree is in the container anyway."""
+    found = find_file(Path.cwd())
+    return str(found) if found else None
+
+
+def _settings_folder(tree: str) -> Path:
+    """Return the folder in which stoker starts inside, so that it finds the same stoker.toml."""
+    return Path(_settings_file() or f"{tree}/any").parent
+
+
+@contextmanager
+def _running(
+    engine: Engine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
+) -> Iterator[None]:
+    """Run the container until the block is left."""
+    runs = False
+    try:
+        with _ended_by_signals():
+            _start(launch, say)
+            runs = True
+            yield
+    finally:
+        if keep and runs:
+            process.run([engine.program, "stop", box.name], timeout=_TIMEOUT_S)
+            say(f"kept: `stoker container shell {box.name}`, `stoker container rm {box.name}`")
+        else:
+            process.run([engine.program, "rm", "--force", box.name], timeout=_TIMEOUT_S)
+
+
+def _start(launch: tuple[str, ...], say: Say) -> None:
+    """Start the container. The engine's progress of fetching an image is shown; the new name is
+    not.
+    """
+
+    def hear(line: str) -> None:
+        if not _IDENTITY.fullmatch(line):
+            say(line)
+
+    told = process.stream(launch, hear)
+    if not told.ok:
+        hints = [f"the command was: {shlex.join(launch)}"]
+        raise CommandError(f"{Path(launch[0]).name} cannot start the container", hints=hints)
+
+
+def _ended_by_signals() -> AbstractContextManager[None]:
+    """Turn signals that would end this process, and leave the container, into an end of
+    the block.
+    """
+
+    def end(number: int, _: object) -> NoReturn:
+        raise Terminated(number)
+
+    return process.signals_to(end, signal.SIGTERM, signal.SIGHUP)
+
+
+def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
+    told = process.check(exec_words(engine, box.name, PROBE), timeout=_TIMEOUT_S)
+    return choose_python(
+        read_pythons(told),
+        wanted=subject.variant.python,
+        machine=platform.machine(),
+        image=box.image or box.root or "",
+    )
+
+
+class _Case:
+    """A running container, and the folder of stoker in it."""
+
+    def __init__(
+        self, engine: Engine, box: Box, python: InsidePython, variables: Mapping[str, str]
+    ):
+        self._engine = engine
+        self._box = box
+        self._given = variables
+        self.python = python
+        place = f"{box.image or box.root} {python.path} {python.version}"
+        self._home = container_content.containers_folder() / f"home-{_digest(place)}"
+
+    def build(
+        self, tree: str, wanted: Inside, contained: Contained, watcher: ContainerWatcher
+    ) -> Built:
+        out, made = Path(wanted.out).absolute(), self._home / "out" / self._box.name
+        # The final paths, after the outputs are copied out.
+        places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
+        before = self._runs()
+        words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
+        outputs: tuple[Path, ...] = ()
+        try:
+            told = self._stoker(words, _settings_folder(tree), places, watcher)
+            if told.ok:
+                outputs = tuple(_bring(path, out) for path in _made_in(made))
+        finally:
+            folder = self._bring_run(before, tree, contained)
+            shutil.rmtree(made, ignore_errors=True)
+        built = _read_built(folder, outputs)
+        if built:
+            watcher.end(built)
+        check_ended(told, outputs, has_record=built is not None)
+        assert built is not None
+        return built
+
+    def _stoker(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        places: Mapping[str, str],
+        watcher: ContainerWatcher,
+    ) -> process.CommandResult:
+        requirements = requirements_for(self.python, watcher.say)
+        own = own_package({part: installed(part) for part in (LAUNCHER, LIBRARY)})
+        environment = self._home / f"environment-{_digest(f'{ENTER} {requirements}')}"
+        for path in (self._home / "tmp", self._home / "user"):
+            path.mkdir(parents=True, exist_ok=True)
+        about = (str(environment), self.python.path, str(requirements), str(own))
+        variables = self._variables()
+        command = exec_words(
+            self._engine,
+            self._box.name,
+            ("sh", "-c", ENTER, "stoker", *about, *words),
+            folder=str(folder),
+            variables=variables,
+        )
+
+        def hear(line: str) -> None:
+            try:
+                watcher.show(msgspec.json.decode(line, type=AnyEvent))
+            except UNDECODABLE:
+                for inside, outside in places.items():
+                    line = line.replace(inside, outside)
+                watcher.write(f"{line}\n")
+
+        return process.stream(command, hear, env={**os.environ, **variables}, only_errors=True)
+
+    def _variables(self) -> dict[str, str]:
+        """Return the environment. Temporary files go to disk, because /tmp is memory inside."""
+        passed = {
+            name: value
+            for name, value in os.environ.items()
+            if _PASSED_ON.fullmatch(name) and name not in _OWN
+        }
+        return {
+            **passed,
+            **self._given,
+            "STOKER_HOME": str(self._home),
+            "HOME": str(self._home / "user"),
+            "TMPDIR": str(self._home / "tmp"),
+        }
+
+    def _runs(self) -> set[Path]:
+        return set((self._home / "state" / "runs").glob("*"))
+
+    def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> Path | None:
+        """Copy the record of the build out of the container, also after a failure."""
+        for folder in sorted(self._runs() - before, reverse=True):
+            record = read_json(folder / RECORD, BuildRecord)
+            if record and record.tree == tree:
+                target = folders.state() / "runs" / folder.name
+                with folder_made_whole(target, mode=0o700) as aside:
+                    shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)
+                    page = msgspec.json.format(msgspec.json.encode(contained))
+                    write_whole(aside / "container.json", page, private=True)
+                return target
+        return None
+
+
+def _read_built(folder: Path | None, outputs: Sequence[Path]) -> Built | None:
+    if folder is None:
+        return None
+    record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
+    record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
+    return Built(record=record, folder=str(folder))
+
+
+def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_record: bool) -> None:
+    """Raise an error if the build inside failed or left no record."""
+    if not told.ok:
+        # The stoker inside has already printed the cause.
+        error = CommandError(f"the build in the container {told.problem}")
+        if told.status in set(ExitStatus):
+            error.status = ExitStatus(told.status)
+        raise error
+    if not has_record:
+        made = ", ".join(map(str, outputs)) or "nothing"
+        raise StorageError(
+            "the build in the container succeeded, but its record cannot be read",
+            hints=[f"it made {made}", "for a record, build again with --fresh"],
+        )
+
+
+def _made_in(folder: Path) -> list[Path]:
+    """Return the files and folders in a folder, without links, which could lead outside."""
+    return sorted(path for path in folder.glob("*") if not path.is_symlink())
+
+
+def _bring(made: Path, out: Path) -> Path:
+    """Copy a wheel or an installed tree to the folder ``out``, whole or not at all."""
+    if not made.is_dir():
+        return handed_over(made, out)
+    target = out / made.name
+    if target.exists():
+        remove_whole(target)
+    with folder_made_whole(target) as aside:
+        shutil.copytree(made, aside, symlinks=True, dirs_exist_ok=True)
+    return target
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "tree"

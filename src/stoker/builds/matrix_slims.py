@@ -1,0 +1,228 @@
+"""The jobs of a matrix that slim a wheel: planned, fetched, slimmed, verified, delivered."""
+
+from functools import cache
+from pathlib import Path
+
+from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement
+
+from stoker import __version__
+from stoker.builds.inputs import digest, file_digest
+from stoker.builds.matrix_jobs import (
+    MatrixEnd,
+    MatrixJob,
+    MatrixResult,
+    WheelFrom,
+    check_cuda,
+    check_slim,
+    completed_label,
+    slim_estimate,
+    slim_label,
+    slim_sharing,
+)
+from stoker.catalogue.installing import explained, installer_for, read_host, target_python
+from stoker.catalogue.store import Say
+from stoker.knowledge.projects import estimates
+from stoker.knowledge.wheels import policies
+from stoker.machine.system import read_machine
+from stoker.model.artifact import TargetKind
+from stoker.model.errors import MissingError, Severity, StokerError, StorageError, UsageError
+from stoker.model.plan import Platform, Quantity, Variant
+from stoker.model.source import read_requirement
+from stoker.model.value import Value
+from stoker.outside import process
+from stoker.outside.process import threads
+from stoker.plan.grammar import name as variant_name
+from stoker.plan.subject import target_platform
+from stoker.plan.survey import chosen_variant
+from stoker.settings.user_options import UserOptions
+from stoker.wheel.engine import open_wheel
+from stoker.wheel.package.built_wheel import torch_cuda
+from stoker.wheel.slim.cuts import SlimRequest
+from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, slim
+from stoker.wheel.slim.wheel import original_label
+from stoker.wheel.verify.verifying import verify
+
+_EXAMPLE = 'for example: wheel = "torch==2.9.1", or the path of a wheel'
+_UNKNOWN = Quantity(amount=None, basis="it depends on the wheel")
+
+
+class Slim(Value, frozen=True, kw_only=True):
+    """What to slim: the wheel at ``path``, or ``requirement`` of the package index."""
+
+    variant: Variant
+    path: str | None = None
+    requirement: str = ""
+    python: str = ""  # of the wheel to fetch, like ``platform``
+    platform: Platform
+    auto_label: bool = True  # the label of the job lacks what the wheel says about itself
+
+    @property
+    def source(self) -> str:
+        """Identify the wheel: by its content, or by what is asked of the package index."""
+        if self.path:
+            return file_digest(Path(self.path))
+        return f"{self.requirement} {self.python} {self.platform}"
+
+
+def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[MatrixJob, Slim]:
+    """Return a job that slims a wheel. A wheel that is named by its path is opened."""
+    given = chosen.text("wheel")
+    if not given:
+        raise UsageError("there is no wheel to slim", hints=[_EXAMPLE])
+    machine = read_machine(())
+    variant = chosen_variant(chosen, machine)[0]
+    check_slim(variant)
+    slim = Slim(
+        variant=variant,
+        platform=target_platform(variant, machine.platform),
+        auto_label=chosen.text("label") in (None, "auto"),
+    )
+    if _is_requirement(given):
+        python = python or variant.python
+        version = python or ".".join(read_host(target_python(None)).python.split(".")[:2])
+        slim = replace(slim, requirement=given, python=version)
+        before = None
+    else:
+        slim, before = _opened(slim, Path(given))
+    job = MatrixJob(
+        name=name,
+        variant=variant_name(variant),
+        label=slim_label(variant),
+        made_from=WheelFrom.SLIM,
+        given=given,
+        python=python,
+        sharing=slim_sharing(variant, given),
+        seconds=slim_estimate(before, estimates().slim, threads()),
+        wheel_bytes=_UNKNOWN,
+    )
+    return job, slim
+
+
+def _opened(slim: Slim, path: Path) -> tuple[Slim, int]:
+    """Check that the wheel can be read and is for the CUDA release of the variant."""
+    with open_wheel(path) as wheel:
+        check_cuda(slim.variant, torch_cuda(wheel))
+        return replace(slim, path=str(path.absolute())), path.stat().st_size
+
+
+def _is_requirement(given: str) -> bool:
+    """Tell NAME==VERSION from a path; a name without a version could be another wheel each day."""
+    if given.endswith(".whl"):
+        return False
+    try:
+        pinned = [item for item in read_requirement(given).specifier if item.operator == "=="]
+    except InvalidRequirement:
+        pinned = []
+    if len(pinned) != 1 or "*" in pinned[0].version:
+        raise UsageError(f"'{given}' is neither a wheel nor NAME==VERSION", hints=[_EXAMPLE])
+    return True
+
+
+def earlier_seconds(result: MatrixResult) -> Quantity:
+    """Estimate a slimming by an earlier one of the same variant."""
+    return Quantity(amount=result.seconds, basis="the last matrix in this folder")
+
+
+def slim_one(
+    job: MatrixJob, slim: Slim, earlier: MatrixResult | None, *, out: Path, aside: Path, say: Say
+) -> MatrixResult:
+    """Slim one wheel; it appears in ``out`` if `stoker verify` finds no errors in it but those that
+    the original has.
+
+    ``aside`` is a temporary folder on the same disk, in which the jobs share their downloads.
+    """
+    inputs = digest([slim.source, job.label, variant_name(slim.variant), __version__])
+    if earlier and earlier.inputs == inputs and _is_there(earlier, out):
+        return replace(earlier, end=MatrixEnd.UNCHANGED)
+    wheel = Path(slim.path) if slim.path else _fetched(slim, aside, say)
+    label = job.label
+    if slim.auto_label:
+        label = _completed(label, wheel, slim.variant)
+    made, before = _slimmed(wheel, SlimRequest(gpus=slim.variant.gpus, label=label), aside)
+    errors = _check(made, wheel, say)
+    result = MatrixResult(
+        job=replace(job, label=label),
+        end=MatrixEnd.DONE,
+        seconds=0.0,
+        wheel=made.name,
+        sha256=file_digest(made),
+        bytes=made.stat().st_size,
+        before_bytes=before,
+        verified=not errors,
+        original_errors=errors,
+        inputs=inputs,
+    )
+    try:
+        made.replace(out / made.name)
+    except OSError as error:
+        raise StorageError(f"cannot write {out / made.name}: {error.strerror}") from error
+    return result
+
+
+def _completed(label: str, path: Path, variant: Variant) -> str:
+    with open_wheel(path) as wheel:
+        cuda = torch_cuda(wheel)
+        check_cuda(variant, cuda)
+        return completed_label(label, original=original_label(wheel), cuda=cuda)
+
+
+def _is_there(earlier: MatrixResult, out: Path) -> bool:
+    return bool(
+        earlier.wheel and earlier.sha256 and file_digest(out / earlier.wheel) == earlier.sha256
+    )
+
+
+def _slimmed(wheel: Path, request: SlimRequest, aside: Path) -> tuple[Path, int]:
+    target = SlimTarget(kind=TargetKind.WHEEL, path=wheel)
+    report = slim(target, request, OutputOptions(out=aside / "made", force=True))
+    if report.output is None:
+        why = [library.skipped_because for library in report.libraries if library.skipped_because]
+        raise StokerError(f"{wheel.name}: {report.notes[0]}", hints=filter(None, why))
+    return Path(report.output), wheel.stat().st_size
+
+
+def _check(made: Path, wheel: Path, say: Say) -> tuple[str, ...]:
+    """Return the errors of the new wheel that the original has as well; others are raised."""
+    say(f"verifying {made.name}")
+    found = _errors(made)
+    wrong = [error for error in found if error not in _errors(wheel)] if found else []
+    if wrong:
+        hints = [*wrong[1:], "`stoker slim` writes the wheel, and `stoker verify` says more"]
+        raise StokerError(f"{made.name} has errors: {wrong[0]}", hints=hints)
+    return found
+
+
+@cache
+def _errors(path: Path) -> tuple[str, ...]:
+    findings = verify(path).findings
+    return tuple(one.title for one in findings if one.severity is Severity.ERROR)
+
+
+def _fetched(slim: Slim, aside: Path, say: Say) -> Path:
+    """Download a wheel, once for all jobs that need it."""
+    folder = aside / f"{slim.requirement}-{slim.python}-{slim.platform}".replace("/", "-")
+    if not any(folder.glob("*.whl")):
+        where = f"for Python {slim.python} on {slim.platform}"
+        say(f"downloading {slim.requirement} {where}")
+        installer = installer_for(target_python(None), None)
+        command = installer.download_wheel(
+            folder, slim.requirement, python=slim.python, platforms=_platforms(slim.platform)
+        )
+        outcome = process.stream(command, lambda _: None)
+        if "No matching distribution found" in outcome.stdout:
+            hints = ["check the version, and that the project has wheels for this platform"]
+            raise MissingError(
+                f"the package index has no wheel of {slim.requirement} {where}", hints=hints
+            )
+        if not outcome.ok:
+            raise explained(outcome.stdout, installer)
+    return next(folder.glob("*.whl"))
+
+
+def _platforms(platform: Platform) -> list[str]:
+    """Return the platform tags whose wheels may be slimmed, newest first."""
+    if platform.os != "linux":
+        raise UsageError(f"wheels for {platform} hold no CUDA code")
+    names = [name for policy in reversed(policies()) for name in (policy.name, *policy.aliases)]
+    return [f"{name}_{platform.cpu}" for name in (*names, "linux")]

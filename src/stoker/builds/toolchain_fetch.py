@@ -1,0 +1,291 @@
+"""Checks a request for a toolchain against the table, and makes the installer's requirements.
+
+Independent of the index: ``fetch`` finds out whether it has a version.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+
+from packaging.version import Version
+
+from stoker.knowledge.packages import Kind, kinds
+from stoker.model.errors import (
+    CommandError,
+    MissingError,
+    StokerError,
+    StorageError,
+    UsageError,
+    unknown,
+)
+from stoker.model.source import read_version
+from stoker.model.value import Value
+from stoker.outside import process
+
+_PINNED = re.compile(r"(?P<name>[a-z0-9_.-]+)(==(?P<version>\d{1,9}(\.\d{1,9})*))?", re.ASCII)
+
+
+class ToolchainRequest(Value, frozen=True, kw_only=True):
+    """A toolchain to install. ``components`` are sorted and include the mandatory ones; ``pins``
+    are those with a version.
+    """
+
+    kind: str
+    version: str | None
+    components: tuple[str, ...] = ()
+    pins: dict[str, str] = {}
+
+    @property
+    def row(self) -> Kind:
+        return kinds()[self.kind]
+
+    @property
+    def name(self) -> str:
+        """The name of the folder it is kept in."""
+        return f"{self.kind}-{self.version}" if self.version else self.kind
+
+    @property
+    def requirement(self) -> str:
+        """The toolchain as the user would write it."""
+        return f"{self.kind}=={self.version}" if self.version else self.kind
+
+    def filled(self, template: str) -> str:
+        """Return a string of the table with the numbers of the version filled in."""
+        numbers = (self.version or "").split(".")
+        return template.format(version=self.version, major=numbers[0], minor=".".join(numbers[:2]))
+
+
+def parse_request(words: str, wanted: Iterable[str] = ()) -> ToolchainRequest:
+    """Return the request for ``cuda==13.0`` with ``cublas``, ``cudnn==9.13`` and so on."""
+    kind, version = _split(words, "a toolchain is written NAME or NAME==VERSION, as in cuda==13.0")
+    if kind not in kinds():
+        raise unknown(
+            "toolchain", kind, kinds(), hint=f"there are {', '.join(kinds())}: see `--help`"
+        )
+    row = kinds()[kind]
+    _check_version(kind, version)
+    asked = dict(_split(word, "a component is written NAME or NAME==VERSION") for word in wanted)
+    for name, pin in asked.items():
+        _check_component(kind, name, pin)
+    return ToolchainRequest(
+        kind=kind,
+        version=version,
+        components=tuple(sorted({*row.always, *_with_what_they_bring(row, asked)})),
+        pins={name: pin for name, pin in asked.items() if pin},
+    )
+
+
+def requirements(request: ToolchainRequest) -> tuple[str, ...]:
+    """Return the requirements for the installer, in its own notation."""
+    row = request.row
+    extras = [name for name in request.components if name not in row.packages]
+    main = f"{row.package}[{','.join(extras)}]" if extras else row.package
+    own = {
+        request.filled(package): request.pins.get(name)
+        for name, package in row.packages.items()
+        if name in request.components
+    }
+    return (_pinned(main, request.version), *(_pinned(name, pin) for name, pin in own.items()))
+
+
+def constraints(request: ToolchainRequest) -> tuple[str, ...]:
+    return tuple(request.filled(line) for line in request.row.constraints)
+
+
+def _split(word: str, grammar: str) -> tuple[str, str | None]:
+    match = _PINNED.fullmatch(word.strip().lower())
+    if not match:
+        raise UsageError(f"cannot read '{word}'", hints=[grammar])
+    return match["name"], match["version"]
+
+
+def _check_version(kind: str, version: str | None) -> None:
+    row = kinds()[kind]
+    if len((version or "").split(".")) < row.numbers:
+        example = f"{kind}=={row.oldest}"
+        raise UsageError(f"which {kind}? Name its major and minor version, as in {example}")
+    if version and row.oldest and read_version(version) < read_version(row.oldest):
+        request = ToolchainRequest(kind=kind, version=version)
+        hints = [f"the nearest that works: stoker toolchain install {kind}=={row.oldest}"]
+        if row.earlier:
+            hints.append(f"conda has earlier versions: {request.filled(row.earlier)}")
+        raise UsageError(
+            f"{kind} {version} cannot be made from the package index: {row.because}", hints=hints
+        )
+
+
+def _check_component(kind: str, name: str, pin: str | None) -> None:
+    row = kinds()[kind]
+    if name not in row.names and name not in row.always:
+        known = f"{kind} has {', '.join(row.names)}" if row.names else f"{kind} comes as one"
+        raise unknown(f"component of {kind}", name, row.names, hint=known)
+    if pin and name not in row.packages:
+        raise UsageError(
+            f"the version of {name} follows from that of {kind}",
+            hints=[f"leave it out: --with {name}"],
+        )
+
+
+def _with_what_they_bring(row: Kind, names: Iterable[str]) -> set[str]:
+    """Return the components with those that they include; a set is not a component itself."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += row.brings.get(name, ())
+    return found & {*row.extras, *row.packages}
+
+
+def _pinned(name: str, version: str | None) -> str:
+    return f"{name}=={version}.*" if version else name
+
+
+# -- fetch -----------------------------------------------------------------------------------------
+# Gets the wheels of a request out of the user's package index and unpacks them into a folder.
+#
+# Done by the interpreter's pip, or uv where there is no pip, with the user's own configuration:
+# which index, which mirror and which credentials is not known here. It does not look into the
+# wheels.
+
+
+Say = Callable[[str], None]
+
+_NEEDS_STEPS = 50_000_000  # bytes; a smaller download is over before one wonders
+
+_RELEASE = re.compile(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
+_UNREACHABLE = re.compile("Retrying \\(|Max retries exceeded|Failed to fetch|Read timed out")
+_MISSED = re.compile(
+    r"Could not find a version that satisfies the requirement (?P<package>[\w.-]+)(?P<rest>\S*)"
+    r".*?\(from versions: (?P<versions>[^)]*)\)"
+)
+
+
+def fetch(
+    request: ToolchainRequest, *, work: Path, say: Say, keep_open: Collection[int] = ()
+) -> Path:
+    """Return the folder below ``work`` that contains the unpacked wheels."""
+    unpacked, temporary, held = work / "unpacked", work / "tmp", work / "constraints.txt"
+    temporary.mkdir()
+    held.write_text("".join(f"{line}\n" for line in constraints(request)), encoding="utf-8")
+    narrator = Narrator()
+
+    def tell(line: str) -> None:
+        for message in narrator.hear(line):
+            say(message)
+
+    outcome = process.stream(
+        [
+            *installer(),
+            *("--only-binary", ":all:", "--constraint", held, "--target", unpacked),
+            *requirements(request),
+        ],
+        tell,
+        # Where TMPDIR is small, or in memory, a toolkit would not fit into it.
+        env={**os.environ, "TMPDIR": str(temporary), "PIP_REQUIRE_VIRTUALENV": "0"},
+        keep_open=keep_open,
+    )
+    if not outcome.ok:
+        raise explained(outcome.stdout, request)
+    return unpacked
+
+
+def installer() -> list[str]:
+    if importlib.util.find_spec("pip"):
+        # -P: a folder called pip in the current folder is not pip.
+        pip = [sys.executable, "-P", "-m", "pip", "install", "--no-compile", "--no-user"]
+        tells = Version(importlib.metadata.version("pip")) >= Version("24.1")
+        progress = "raw" if tells else "off"
+        return [*pip, "--disable-pip-version-check", "--no-input", "--progress-bar", progress]
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise MissingError(
+        f"neither pip nor uv is installed ({sys.executable})",
+        hints=[f"{sys.executable} -m ensurepip"],
+    )
+
+
+class Narrator:
+    """Turns an installer's output into the few lines that a waiting user wants to read."""
+
+    _FILE = re.compile(r"\s*(Downloading|Using cached|Processing) (\S+)(?: \((\d[^)]*)\))?(?: .*)?")
+    _PROGRESS = re.compile(r"Progress (\d{1,15}) of (\d{1,15})")
+    _WAYS = {"Downloading": "downloading", "Using cached": "cached", "Processing": "local"}
+
+    def __init__(self) -> None:
+        self._file = ""
+        self._tenths = 0
+
+    def hear(self, line: str) -> Iterator[str]:
+        if match := self._FILE.fullmatch(line):
+            yield from self._begin(*match.groups())
+        elif match := self._PROGRESS.fullmatch(line):
+            yield from self._advance(int(match[1]), int(match[2]))
+        elif line.startswith("Installing collected packages:"):
+            yield f"unpacking{line.partition(':')[2]}"
+        elif "Retrying (" in line:
+            yield "the package index does not answer; trying again"
+
+    def _begin(self, verb: str, file: str, size: str | None) -> Iterator[str]:
+        if file.endswith(".metadata"):
+            return
+        self._file, self._tenths = _distribution(file), 0
+        yield f"{self._WAYS[verb]}: {self._file}{f' ({size})' if size else ''}"
+
+    def _advance(self, done: int, total: int) -> Iterator[str]:
+        if total < _NEEDS_STEPS:
+            return
+        tenths = 10 * done // total
+        if self._tenths < tenths < 10:
+            self._tenths = tenths
+            yield f"  {self._file}: {10 * tenths} % of {total / 1e6:.0f} MB"
+
+
+def _distribution(file: str) -> str:
+    """Return ``nvidia_nvvm 13.0.88`` for a wheel's file name; any other name unchanged."""
+    name = Path(file).name
+    return " ".join(name.split("-")[:2]) if name.endswith(".whl") else name
+
+
+def explained(output: str, request: ToolchainRequest) -> StokerError:
+    """Return the user error for a failure of the installer."""
+    if "No space left on device" in output:
+        return StorageError(
+            f"the disk is too small for {request.requirement}",
+            hints=["free some space, or choose a folder on another disk with --into"],
+        )
+    missed = _MISSED.search(output)
+    if missed and missed["package"] == request.row.package and missed["versions"] != "none":
+        return _no_such_version(request, missed["versions"].split(", "))
+    if _UNREACHABLE.search(output):
+        return MissingError(
+            "the package index cannot be reached",
+            hints=["`pip config list` shows which one pip asks, and PIP_INDEX_URL changes it"],
+        )
+    if missed:
+        here = f"{sys.platform}-{platform.machine()}, Python {platform.python_version()}"
+        wanted = missed["package"] + missed["rest"]
+        return MissingError(f"the package index has no {wanted} for this machine ({here})")
+    errors = [line for line in output.splitlines() if line.startswith(("ERROR:", "error:", "  "))]
+    return CommandError(
+        f"the packages of {request.requirement} could not be installed",
+        output="\n".join((errors or output.splitlines())[-20:]),
+    )
+
+
+def _no_such_version(request: ToolchainRequest, versions: list[str]) -> UsageError:
+    """Return the error that lists the versions of which a toolchain can be made."""
+    oldest = Version(request.row.oldest or "0")
+    made = [v for v in versions if _RELEASE.fullmatch(v) and Version(v) >= oldest]
+    series = list(dict.fromkeys(".".join(version.split(".")[:2]) for version in made))
+    return UsageError(
+        f"the package index has no {request.requirement}",
+        hints=[f"it has {', '.join(series[-12:])}"] if series else (),
+    )

@@ -1,0 +1,254 @@
+"""Build folders: where a build works, and build trees in memory."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from stoker.govern.session import Session
+from stoker.govern.storage import room_for_tree
+from stoker.machine.system import read_machine, read_temporary
+from stoker.model.build import BuildStage
+from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.plan import Plan
+from stoker.model.value import Value
+from stoker.outside import files, folders, locks, process
+from stoker.outside.folders import private_folder
+
+# -- memory tree -----------------------------------------------------------------------------------
+# A build folder that lies in memory: where it would be, a link leads there.
+#
+# It stays from build to build, until it is removed or the machine restarts.
+
+
+_HOME = re.compile(r".+-[0-9a-f]{8}")
+
+
+def memory_home_in(memory: Path, work: Path) -> Path:
+    """Return the place in memory for the build of a work folder."""
+    sign = hashlib.sha256(os.fsencode(work)).hexdigest()[:8]
+    return private_folder(memory / _homes()) / f"{work.name}-{sign}"
+
+
+def is_in_memory(build: Path) -> bool:
+    """Return whether this is a link that ``put`` made; the user's own links are never followed."""
+    if not build.is_symlink():
+        return False
+    home = build.readlink()
+    return home.is_absolute() and home.parent.name == _homes() and bool(_HOME.fullmatch(home.name))
+
+
+def is_lost(build: Path) -> bool:
+    """Return whether the link exists but its target does not."""
+    return is_in_memory(build) and not build.exists()
+
+
+def put_in_memory(build: Path, home: Path) -> None:
+    """Move the build folder to ``home``, which is empty unless it existed before."""
+    if build.is_symlink() and not is_in_memory(build):
+        raise UsageError(
+            f"{build} is a link of your own, to {build.readlink()}",
+            hints=["leave out --build-in-ram, or remove the link"],
+        )
+    if build.is_dir() and not build.is_symlink():
+        raise UsageError(
+            f"{build} is on disk already",
+            hints=["--fresh starts again, in memory", "without --build-in-ram it resumes on disk"],
+        )
+    try:
+        if not build.is_symlink():
+            shutil.rmtree(home, ignore_errors=True)
+            build.symlink_to(home)
+        home.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot put {build} into memory: {error.strerror}") from error
+
+
+def take_out(build: Path) -> None:
+    """Move the tree to disk, in the place of the link. Files keep the times that ninja compares."""
+    home = build.readlink()
+    aside = build.with_name(f".{build.name}.from-memory")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(home, aside, symlinks=True)
+        build.unlink()
+        aside.rename(build)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise StorageError(f"cannot move {build} from memory to disk: {error}") from error
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def drop_memory_tree(build: Path) -> None:
+    """Delete what is in memory for a build folder, and the link to it."""
+    if is_in_memory(build):
+        if build.exists():
+            files.remove_whole(build.readlink())
+        build.unlink()
+
+
+def _homes() -> str:
+    return f"stoker-{os.getuid()}-builds"
+
+
+# -- work ------------------------------------------------------------------------------------------
+# Keeps a folder for each tree and variant, which the next build resumes from; one build uses it
+# at a time.
+#
+# A stage that is done leaves a stamp: digests of all that went into it. What a stage does is not
+# known here.
+
+
+MARK = "STOKER_WORK"  # in the environment of all that a build starts
+
+
+class Stamp(Value, frozen=True, kw_only=True):
+    """The stamp of a stage. ``inputs`` are digests by name; ``outputs`` are paths that must still
+    exist.
+    """
+
+    inputs: dict[str, str]
+    outputs: tuple[str, ...] = ()
+
+
+def work_folder(tree: Path, *, name: str, variant: str, python: str) -> Path:
+    """Return the folder of a build. It depends on tree, variant and Python, not on other
+    options.
+    """
+    readable = folders.short_name(f"{name}-{variant}")
+    signs = (folders.signature(text) for text in (str(tree), python))
+    return folders.builds() / "-".join((readable, *signs))
+
+
+def in_tree_folder(tree: Path) -> Path:
+    """Return the folder of builds in the tree itself, for any variant."""
+    return work_folder(tree, name="in-tree", variant="any", python="")
+
+
+def build_lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+@contextmanager
+def held(path: Path) -> Iterator["Work"]:
+    """Lock the folder while the block runs, after ending processes that a killed build left."""
+    with locked(path):
+        process.end_all_with(MARK, str(path))
+        yield Work(path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a folder that only one build may use at a time. The lock file is beside it and is
+    released when the process exits.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locks.held(build_lock(path)))
+            path.mkdir(parents=True, exist_ok=True)
+        except locks.BusyError:
+            hints = ["wait for it, or name another --variant"]
+            raise StokerError(f"another build is running in {path}", hints=hints) from None
+        except OSError as error:
+            raise folders.unwritable(path, error, doing="use") from error
+        yield
+
+
+class Work:
+    """The paths and stamps in a work folder."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.build = path / "build"
+        self.environment = path / "environment"  # of an isolated back end
+        self.tools = path / "tools"  # links to programs that the PATH lacks
+        self.wheel = path / "wheel"  # as the back end made it
+        self.packed = path / "packed"
+        self._stamps = path / "stamps"
+
+    def start_over(self) -> None:
+        """Forget everything."""
+        drop_memory_tree(self.build)
+        if self.path.exists():
+            files.remove_whole(self.path)
+        self.path.mkdir(parents=True)
+
+    def reason(self, stage: BuildStage, inputs: Mapping[str, str]) -> str | None:
+        """Return why a stage must run, in words; ``None`` if it need not."""
+        stamp = self._stamp(stage)
+        if stamp is None:
+            return "not done before"
+        names = sorted(inputs.keys() | stamp.inputs.keys())
+        changed = [name for name in names if inputs.get(name) != stamp.inputs.get(name)]
+        if changed:
+            return f"changed: {', '.join(changed)}"
+        gone = [path for path in stamp.outputs if not Path(path).exists()]
+        return f"{gone[0]} is gone" if gone else None
+
+    def changed(self, stage: BuildStage, name: str, digest: str) -> bool:
+        """Return whether this input has changed since the stage last succeeded."""
+        stamp = self._stamp(stage)
+        return stamp is None or stamp.inputs.get(name) != digest
+
+    def outputs(self, stage: BuildStage) -> tuple[Path, ...]:
+        stamp = self._stamp(stage)
+        return tuple(map(Path, stamp.outputs)) if stamp else ()
+
+    def begin(self, stage: BuildStage) -> None:
+        """Mark the stage as not done, until ``done`` is called."""
+        self._file(stage).unlink(missing_ok=True)
+
+    def done(self, stage: BuildStage, inputs: Mapping[str, str], outputs: tuple[Path, ...]) -> None:
+        stamp = Stamp(inputs=dict(inputs), outputs=tuple(map(str, outputs)))
+        files.write_whole(self._file(stage), msgspec.json.encode(stamp))
+
+    def _stamp(self, stage: BuildStage) -> Stamp | None:
+        return files.read_json(self._file(stage), Stamp)
+
+    def _file(self, stage: BuildStage) -> Path:
+        return self._stamps / f"{stage}.json"
+
+
+# -- in memory -------------------------------------------------------------------------------------
+# Places a build tree in memory if it fits, and moves it to disk when memory runs out.
+
+
+class Growing(Value, frozen=True, kw_only=True):
+    """The folder that holds a build tree; ``growth`` limits its size in bytes in memory."""
+
+    folder: Path
+    growth: int | None = None
+
+
+def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
+    """Return where the build tree grows: in memory if that is requested or the tree is already
+    there, else in the work folder.
+    """
+    if not in_ram and not is_in_memory(work.build):
+        return Growing(folder=work.path)
+    expected = None if work.build.exists() else plan.estimate.disk_bytes.amount
+    free = read_machine().memory.available
+    memory, most = room_for_tree(expected, read_temporary(), free=free)
+    return Growing(folder=memory_home_in(Path(memory), work.path), growth=most)
+
+
+@contextmanager
+def placed(build: Path, work: Work, where: Growing, governed: Session) -> Iterator[None]:
+    """Provide the build folder; move it to disk if it filled its share of memory."""
+    if is_lost(build):
+        build.unlink()
+        work.start_over()  # the results of earlier stages are lost with it
+    in_memory = where.growth is not None
+    if in_memory:
+        put_in_memory(build, where.folder)
+    try:
+        yield
+    except BaseException:
+        if in_memory and governed.out_of_room:
+            take_out(build)
+        raise

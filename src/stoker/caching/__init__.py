@@ -1,1 +1,0 @@
-"""Compiler caches on this machine and their remotes: read, counted, started, cleared."""

@@ -1,3 +1,0 @@
-"""Finishes wheels: packages, slims and verifies them. Each change is planned first, then
-applied.
-"""

@@ -1,0 +1,1 @@
+"""Builds as files of other systems: containers, CI, clusters."""

@@ -1,1 +1,0 @@
-"""Where capabilities meet: each flow is a list one can read from top to bottom."""

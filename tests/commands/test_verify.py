@@ -1,0 +1,154 @@
+"""`stoker verify` on small wheels: its output, its exit status, and a trial."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from built_libraries import Need, build
+from conftest import Stoker
+from stoker.builds.finishing import check
+from stoker.builds.stages import StageLog
+from stoker.cli.verify import command
+from stoker.model.errors import ArtifactError, StokerError, UsageError
+from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
+
+
+def _verify(*arguments: object) -> int:
+    return int(command.main([str(word) for word in arguments], standalone_mode=False))
+
+
+def _wheel(folder: Path, **more: bytes) -> Path:
+    contents = {
+        "mill/__init__.py": CODE,
+        f"{DIST_INFO}/METADATA": METADATA,
+        f"{DIST_INFO}/WHEEL": WHEEL,
+        f"{DIST_INFO}/stoker-plan.json": b'{"variant": {"name": "cpu", "backend": "cpu"}}',
+        **more,
+    }
+    return make_wheel(folder, wheel_bytes(contents))
+
+
+def test_a_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _verify(_wheel(tmp_path)) == 0
+    printed = capsys.readouterr().out
+    assert "mill 1.2, compared with cpu" in printed
+    passed = [line for line in printed.splitlines() if line.startswith("ok ")]
+    assert any(line.startswith("ok     libraries: all required libraries are") for line in passed)
+    assert len(passed) <= 5  # one line for each topic, not for each check
+    assert printed.endswith("This wheel is sound.\n")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        b"",
+        b"[]",
+        b'{"variant": {"cpu": "abacus"}}',
+        b'{"variant": {"gpus": [{"arch": "ninety"}]}}',
+    ],
+)
+def test_a_plan_that_makes_no_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], plan: bytes
+) -> None:
+    assert _verify(_wheel(tmp_path, **{f"{DIST_INFO}/stoker-plan.json": plan}), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["findings"][0]["name"] == "unreadable-plan"
+
+
+def test_findings_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = _wheel(tmp_path, **{f"{DIST_INFO}/stoker-plan.json": b'{"variant": 5}'})
+    report = tmp_path / "reports" / "junit.xml"
+    assert _verify(broken, "--json", "--junit", report) == 1
+    built = json.loads(capsys.readouterr().out)
+    assert (built["name"], built["version"], built["ok"]) == ("mill", "1.2", False)
+    assert built["findings"][0]["name"] == "unreadable-plan"
+    assert ElementTree.parse(report).getroot().get("failures") == "1"
+
+
+def test_a_variant_of_the_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stoker.toml").write_text('[variants.ours]\nvariant = "cpu"\npython = "3.12"\n')
+    monkeypatch.chdir(tmp_path)
+    assert _verify(_wheel(tmp_path), "--variant", "ours", "--json") == 1
+    built = json.loads(capsys.readouterr().out)
+    assert built["variant"] == "cpu-py312"
+    assert built["findings"][0]["name"] == "other-plan"
+
+
+def test_what_is_no_wheel(tmp_path: Path) -> None:
+    text = tmp_path / "mill-1.2-py3-none-any.whl"
+    text.write_text("not a zip file")
+    with pytest.raises(ArtifactError, match="mill"):
+        _verify(text)
+    with pytest.raises(UsageError, match="there is no file"):
+        _verify(tmp_path / "nowhere.whl")
+    renamed = _wheel(tmp_path).rename(tmp_path / "mill.zip")
+    with pytest.raises(UsageError, match="not named like a wheel"):
+        _verify(renamed)
+
+
+def test_an_unknown_variant(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown word 'h1000'"):
+        _verify(_wheel(tmp_path), "--variant", "h1000")
+
+
+def test_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = _wheel(tmp_path, **{"broken.py": b"raise RuntimeError('jammed')\n"})
+    assert _verify(wheel, "--run", "--json") == 1
+    findings = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["trial-install"]["severity"] == "ok"
+    assert findings["trial-import-mill"]["severity"] == "ok"
+    assert findings["trial-import-broken"]["severity"] == "error"
+    assert "RuntimeError: jammed" in findings["trial-import-broken"]["evidence"]
+
+
+def test_a_wheel_that_cannot_be_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wants = METADATA.replace(b"\n\n", b"\nRequires-Dist: nowhere-to-be-found\n\n")
+    wheel = _wheel(tmp_path, **{f"{DIST_INFO}/METADATA": wants})
+    assert _verify(wheel, "--run", "--json") == 1
+    findings = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert "nowhere-to-be-found" in findings["trial-install"]["evidence"]
+    assert not [name for name in findings if name.startswith("trial-import")]
+
+
+def test_what_is_piped_has_no_blanks_at_the_ends_of_lines(
+    stoker: Stoker, tmp_path: Path, need: Need
+) -> None:
+    """Long lines are wrapped in tables, which rich pads."""
+    wheel = _lacking(tmp_path, need, *(f"lib{number}_{'x' * 190}.so" for number in range(3)))
+    for words in (("verify", str(wheel)), ("explain", "optional-dep-silently-off"), ("explain",)):
+        done = stoker(*words)
+        assert len(done.stdout.splitlines()) > 5
+        assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []
+
+
+def _lacking(folder: Path, need: Need, *names: str) -> Path:
+    """A wheel with a library that needs others, which no package has."""
+    for name in names:
+        build(need, folder, f"-Wl,-soname,{name}", source="int a;", name=name)
+    library = build(
+        need,
+        folder,
+        "-Wl,--no-as-needed",
+        "-L.",
+        *(f"-l:{name}" for name in names),
+        source="int b;",
+    )
+    return _wheel(folder, **{"mill/libmill.so": library.read_bytes()})
+
+
+@pytest.mark.parametrize(("mode", "said"), [("plain", True), ("bundle", False)])
+def test_a_build_says_how_a_wheel_gets_the_libraries_it_lacks(
+    tmp_path: Path, need: Need, mode: str, said: bool
+) -> None:
+    wheel = _lacking(tmp_path, need, "libnobody.so")
+    with (tmp_path / "log").open("wb") as stream, pytest.raises(StokerError) as raised:
+        check(wheel, StageLog(tmp_path / "log", stream, None), mode)
+    assert "libnobody.so, needed by mill/libmill.so" in raised.value.hints
+    assert any("--mode bundle" in hint for hint in raised.value.hints) is said

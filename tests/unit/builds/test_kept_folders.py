@@ -1,0 +1,231 @@
+"""Folders that builds leave are found, measured and removed, unless they are in use."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from held_locks import held_elsewhere
+from stoker.builds import cleaning as kept_module
+from stoker.builds import toolchain as toolchains
+from stoker.builds import work
+from stoker.builds.acquire import store as sources
+from stoker.builds.cleaning import CleanupItem, Kind, choose, kept, kept_of, remove
+from stoker.model.errors import StorageError, UsageError
+from stoker.outside import files, folders, locks
+from stoker.plan.records import RunFolder
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = (tmp_path / "tree").resolve()
+    tree.mkdir()
+    return tree
+
+
+def built(tree: Path, variant: str) -> Path:
+    path = work.work_folder(tree, name="pkg", variant=variant, python="3.11")
+    with work.locked(path):
+        (path / "build").mkdir()
+        (path / "build/a.o").write_bytes(bytes(100_000))
+    return path
+
+
+def test_size_is_what_deleting_frees(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    os.link(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "link").symlink_to("/usr")
+    with (tmp_path / "sparse").open("wb") as stream:
+        stream.truncate(1 << 30)
+    assert 100_000 <= files.size_on_disk(tmp_path) < 200_000
+
+
+def test_builds_are_found_and_removed(tree: Path, tmp_path: Path) -> None:
+    first, second = built(tree, "cpu"), built(tree, "h100")
+    other = built(tmp_path / "other", "cpu")
+    found = {Path(entry.path): entry for entry in kept(Kind.BUILDS)}
+    assert found.keys() == {first, second, other}
+    assert found[first].bytes >= 100_000
+    assert {Path(entry.path) for entry in kept_of(tree)} == {first, second}
+    assert remove(found[first])
+    assert [Path(entry.path) for entry in kept_of(tree)] == [second]
+    assert not work.build_lock(first).exists()
+    assert remove(found[first])  # once more does no harm
+
+
+def test_build_inside_the_tree(tree: Path) -> None:
+    (tree / "build").mkdir()
+    assert list(kept_of(tree)) == []  # not made by a build of ours
+    with work.locked(work.in_tree_folder(tree)):
+        (entry,) = kept_of(tree)
+        assert entry.busy
+        assert not remove(entry)
+    (entry,) = kept_of(tree)
+    assert entry.path == str(tree / "build")
+    assert remove(entry)
+    assert list(tree.iterdir()) == []
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder of the user's, with a folder in it that others may enter."""
+    folder = tmp_path / "disk2"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data").chmod(0o555)
+    (folder / "data.txt").write_text("precious")
+    return folder
+
+
+def untouched(elsewhere: Path) -> bool:
+    closed = (elsewhere / "data").stat().st_mode & 0o777 == 0o555
+    return closed and (elsewhere / "data.txt").read_text() == "precious"
+
+
+def test_what_a_link_of_the_user_leads_to_stays(tree: Path, elsewhere: Path) -> None:
+    (tree / "build").symlink_to(elsewhere)
+    with work.locked(work.in_tree_folder(tree)):
+        pass
+    (entry,) = kept_of(tree)
+    assert entry.link == str(elsewhere)
+    assert choose([entry], before=time.time()).chosen == ()
+    with pytest.raises(StorageError, match="symbolic link"):
+        remove(entry)  # as if it had become a link meanwhile
+    assert (tree / "build").is_symlink()
+    assert untouched(elsewhere)
+
+
+def test_a_link_among_the_builds_is_not_followed(tree: Path, elsewhere: Path) -> None:
+    link = work.work_folder(tree, name="pkg", variant="cpu", python="3.11")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    (entry,) = kept(Kind.BUILDS)
+    assert entry.link == str(elsewhere)
+    with pytest.raises(StorageError, match="symbolic link"):
+        remove(entry)
+    with pytest.raises(StorageError, match="symbolic link"):
+        work.Work(link).start_over()
+    assert untouched(elsewhere)
+
+
+def test_a_link_within_a_build_is_removed_and_not_followed(tree: Path, elsewhere: Path) -> None:
+    path = built(tree, "cpu")
+    files.remove_whole(path / "build")
+    (path / "build").symlink_to(elsewhere)
+    (entry,) = kept_of(tree)
+    assert entry.bytes < 100_000
+    assert remove(entry)
+    assert not path.exists()
+    assert untouched(elsewhere)
+
+
+def test_only_links_that_stoker_made_lead_into_memory(
+    tree: Path, elsewhere: Path, tmp_path: Path
+) -> None:
+    build = tree / "build"
+    build.symlink_to(elsewhere)
+    assert not work.is_in_memory(build)
+    with pytest.raises(UsageError, match="link of your own"):
+        work.put_in_memory(build, work.memory_home_in(tmp_path, tree))
+    work.drop_memory_tree(build)
+    assert build.is_symlink()
+    assert untouched(elsewhere)
+    build.unlink()
+    build.symlink_to("/no/such/disk")
+    assert not work.is_lost(build)
+    build.unlink()
+    home = work.memory_home_in(tmp_path, tree)
+    work.put_in_memory(build, home)
+    assert work.is_in_memory(build)
+    home.rmdir()
+    assert work.is_lost(build)
+    work.drop_memory_tree(build)
+    assert not build.is_symlink()
+
+
+@pytest.mark.parametrize("how", ["alone", "shared"])
+def test_what_is_used_stays(tree: Path, how: str) -> None:
+    path = built(tree, "cpu")
+    (before,) = kept_of(tree)
+    with held_elsewhere(work.build_lock(path), how):
+        (entry,) = kept_of(tree)
+        assert entry.busy
+        assert not before.busy
+        assert not remove(before)
+        assert path.is_dir()
+    assert remove(before)
+
+
+def test_looking_is_no_use(tree: Path) -> None:
+    path = built(tree, "cpu")
+    os.utime(work.build_lock(path), (1000, 1000))
+    assert [entry.used for entry in kept_of(tree)] == [1000]
+    assert [entry.used for entry in kept_of(tree)] == [1000]
+    with work.locked(path):
+        pass
+    assert [entry.used for entry in kept_of(tree)] > [1000]
+
+
+def test_a_run_is_busy_while_it_runs() -> None:
+    with RunFolder("cpu") as folder:
+        (entry,) = kept(Kind.RUNS)
+        assert entry.busy
+        assert not remove(entry)
+        assert folder.path.is_dir()
+    (entry,) = kept(Kind.RUNS)
+    assert remove(entry)
+    assert list(kept(Kind.RUNS)) == []
+
+
+def test_sources_whole_and_half_made() -> None:
+    root = sources.root()
+    for name in ("pkg-1.0-aa", ".pkg-2.0-bb.partial"):
+        (root / name / "unpacked").mkdir(parents=True)
+    with held_elsewhere(root / "pkg-2.0-bb.lock"):
+        found = {entry.name: entry for entry in kept(Kind.SOURCES)}
+        assert {name: entry.busy for name, entry in found.items()} == {
+            "pkg-1.0-aa": False,
+            ".pkg-2.0-bb.partial": True,
+        }
+        assert [remove(entry) for entry in found.values()].count(True) == 1
+    assert [path.name for path in root.glob("*/")] == [".pkg-2.0-bb.partial"]
+
+
+def test_toolchains_of_a_build_stay() -> None:
+    for name in ("cuda-13.0", "ninja"):
+        (toolchains.root() / name).mkdir(parents=True)
+    home = str(toolchains.root() / "cuda-13.0")
+    with locks.holding_toolchains({"CUDA_HOME": home, "PATH": f"/bin:{home}/bin"}):
+        busy = {entry.name: entry.busy for entry in kept(Kind.TOOLCHAINS)}
+    assert busy == {"cuda-13.0": True, "ninja": False}
+    assert not any(entry.busy for entry in kept(Kind.TOOLCHAINS))
+
+
+def test_killed_deletion_is_found_again(tree: Path) -> None:
+    path = built(tree, "cpu")
+    path.rename(path.with_name(f".{path.name}.stoker-0011"))
+    (entry,) = kept(Kind.BUILDS)
+    assert remove(entry)
+    assert list(folders.builds().glob("*/")) == []
+
+
+def test_folders_that_a_build_closed(tmp_path: Path) -> None:
+    closed = tmp_path / "gone/closed"
+    (closed / "in").mkdir(parents=True)
+    (tmp_path / "gone/link").symlink_to(tmp_path)
+    closed.chmod(0)
+    tmp_path.chmod(0o755)
+    files.open_up(tmp_path / "gone")
+    assert closed.stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    files.remove_whole(tmp_path / "gone")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_history_is_no_folder() -> None:
+    assert list(kept(Kind.HISTORY)) == []
+
+
+def test_every_kind_has_its_place() -> None:
+    assert {*kept_module._PLACES} | {Kind.HISTORY} == {*Kind}
+    assert all(isinstance(entry, CleanupItem) for kind in Kind for entry in kept(kind))

@@ -1,0 +1,66 @@
+import pytest
+
+from stoker.export.exporting import allowed_networks, worker_size
+from stoker.knowledge.export_targets import ClusterEngine, cluster_engine
+from stoker.model.errors import UsageError
+from stoker.model.govern import Role, Step, StepRecord
+
+MIB = 1 << 20
+DISTCC = cluster_engine(ClusterEngine.DISTCC)
+
+
+def record(mib: int, role: Role = Role.CXX) -> StepRecord:
+    step = Step(key="", role=role)
+    return StepRecord(step=step, seconds=1.0, cpu_seconds=1.0, peak=mib * MIB)
+
+
+MEASURED = [record(mib) for mib in range(1, 101)]
+
+
+def test_memory_is_the_95th_percentile_times_the_jobs() -> None:
+    found = worker_size(MEASURED, DISTCC, cpus=8, memory=None)
+    assert found.jobs == 8
+    assert found.memory_bytes == pytest.approx(8 * 95.95 * MIB, rel=0.001)
+    assert "95th percentile of 100 compiles" in found.basis
+    assert "the largest needed 100 MiB" in found.basis
+
+
+def test_only_compiles_that_the_engine_distributes_count() -> None:
+    large = [record(9000, Role.CUDA), record(9000, Role.LINK)]
+    assert worker_size(MEASURED + large, DISTCC, 8, None) == worker_size(MEASURED, DISTCC, 8, None)
+    sccache = cluster_engine(ClusterEngine.SCCACHE_DIST)
+    found = worker_size(MEASURED + large, sccache, cpus=8, memory=None)
+    assert found.jobs == 16
+    assert found.memory_bytes >= 9000 * MIB
+
+
+def test_the_largest_compile_fits_into_one_worker() -> None:
+    found = worker_size([*MEASURED, record(5000)], DISTCC, cpus=2, memory=None)
+    assert found.memory_bytes == 5000 * MIB
+
+
+def test_given_memory_limits_the_jobs() -> None:
+    found = worker_size(MEASURED, DISTCC, cpus=8, memory=300 * MIB)
+    assert (found.jobs, found.memory_bytes) == (3, 300 * MIB)
+    with pytest.raises(UsageError, match="single compile"):
+        worker_size(MEASURED, DISTCC, cpus=8, memory=99 * MIB)
+
+
+def test_without_history_a_shipped_figure_is_assumed() -> None:
+    found = worker_size(MEASURED[:19], DISTCC, cpus=4, memory=None)
+    assert found.memory_bytes == 4_000_000_000
+    assert "assumed" in found.basis
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0.1/24", "::1", "10.0.0.0/33", "0.0.0.0/0", "8.8.8.8"])
+def test_networks_that_are_none_or_public_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--allow"):
+        allowed_networks([text], trusted=False)
+
+
+def test_trusted_and_private_networks_are_allowed() -> None:
+    assert allowed_networks(["10.0.0.5", "100.64.0.0/16"], trusted=False) == (
+        "10.0.0.5/32",
+        "100.64.0.0/16",
+    )
+    assert allowed_networks(["8.8.8.0/24"], trusted=True) == ("8.8.8.0/24",)
