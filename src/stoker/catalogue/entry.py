@@ -12,13 +12,12 @@ from packaging.version import InvalidVersion
 from stoker.catalogue.values import WHEEL_VARIANTS, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.hardware import cpu_needs
 from stoker.knowledge.wheels import cuda_of
-from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
+from stoker.model.artifact import ArtifactFacts, CxxAbi, SlimRecord, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend, Variant
 from stoker.model.source import read_requirement, read_version
 from stoker.model.value import Value
 from stoker.plan.grammar import label
-from stoker.wheel.slim.selection import SlimRecord
 
 RESERVED = frozenset({"files", WHEEL_VARIANTS})  # a variant's folder stands beside these
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit")

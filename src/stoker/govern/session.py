@@ -61,7 +61,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
 
 
 class CompilerChain(Protocol):
-    """What stands before the compilers of a run, such as a cache. The governor does not know it:
+    """What wraps the compilers of a run, such as a cache. The governor does not know it:
     a hit never asks for a permit.
     """
 

@@ -12,8 +12,9 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.bounds import cpu_bound, memory_bound, uncontended
+from stoker.govern.bounds import cpu_bound, memory_bound
 from stoker.govern.build_folder import Dependencies
+from stoker.govern.summary import uncontended
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value

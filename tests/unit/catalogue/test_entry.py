@@ -14,13 +14,13 @@ from stoker.model.artifact import (
     DeviceKind,
     LibraryFacts,
     RegionPattern,
+    SlimRecord,
     TargetKind,
     WheelFacts,
 )
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend
 from stoker.plan.grammar import parse
-from stoker.wheel.slim.selection import SlimRecord
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from stoker.wheel.slim.selection import ArchSlim, LibrarySlim, SlimLayout, SlimReport
+from stoker.model.artifact import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.wheel.slim.slimming import slim_lines, slim_page
 
 MIB = 1 << 20

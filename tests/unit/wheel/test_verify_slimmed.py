@@ -10,13 +10,13 @@ from stoker.model.artifact import (
     ElfKind,
     LibraryFacts,
     RegionPattern,
+    SlimRecord,
     TargetKind,
     WheelFacts,
 )
 from stoker.model.errors import Severity
 from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse
-from stoker.wheel.slim.selection import SlimRecord
 from stoker.wheel.verify import trial
 from stoker.wheel.verify.code import slimmed
 from stoker.wheel.verify.tested import SlimNote, WheelUnderTest

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stoker.model.artifact import LibrarySlim, SlimRecord
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.plan import GpuTarget
 from stoker.model.value import UNDECODABLE, Value, size
@@ -24,14 +25,7 @@ from stoker.wheel.reader import Reader, open_file, printable
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.slim.in_place import Stamp, stamp_of
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
-from stoker.wheel.slim.selection import (
-    LICENCE,
-    LibrarySlim,
-    SlimRecord,
-    chooser,
-    is_nvidia_library,
-    target_words,
-)
+from stoker.wheel.slim.selection import LICENCE, chooser, is_nvidia_library, target_words
 
 # It may carry an ABI suffix, as in libtorch_python.cpython-312-x86_64-linux-gnu.so.
 _LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")

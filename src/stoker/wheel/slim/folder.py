@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from stoker.model.artifact import SLIM_MEMBER
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
 from stoker.model.value import Value
 from stoker.outside.files import write_whole
@@ -27,7 +28,7 @@ from stoker.wheel.slim.cuts import (
     write_cuts,
 )
 from stoker.wheel.slim.in_place import Site, Stamp, StoreState, give, sha256, stamp_of, state_of
-from stoker.wheel.slim.selection import SLIM_MEMBER, is_nvidia_distribution, nvidia_refusal
+from stoker.wheel.slim.selection import is_nvidia_distribution, nvidia_refusal
 
 _MOST_ROWS = 1 << 20
 

@@ -25,11 +25,11 @@ from pathlib import Path
 
 import msgspec
 
+from stoker.model.artifact import SLIM_MEMBER
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole, write_whole
-from stoker.wheel.slim.selection import SLIM_MEMBER
 
 ORIGINALS, _NEW, _LOCK = "originals", "new", "lock"
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
-from stoker.model.artifact import Compression, DeviceKind
+from stoker.model.artifact import ArchSlim, Compression, DeviceKind, LibrarySlim, SlimLayout
 from stoker.model.errors import ArtifactError
 from stoker.model.value import Value
 from stoker.outside.files import file_made_whole
@@ -42,7 +42,6 @@ from stoker.wheel.slim.regions import (
     find_regions,
     without,
 )
-from stoker.wheel.slim.selection import ArchSlim, LibrarySlim, SlimLayout
 
 _MOST_MEMORY = 256 << 20  # bytes
 _COPIES = 2  # of a decompressed entry: the decoder makes one of its own

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.artifact import TargetKind
+from stoker.model.artifact import ArchSlim, LibrarySlim, SlimReport, TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.value import Value, size
@@ -25,9 +25,6 @@ from stoker.wheel.slim.cuts import Cut, SlimRequest, changed, check_room, plan_c
 from stoker.wheel.slim.selection import (
     LICENCE,
     PRIVATE,
-    ArchSlim,
-    LibrarySlim,
-    SlimReport,
     arch_order,
     check_served,
     nvidia_refusal,

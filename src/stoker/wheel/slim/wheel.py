@@ -8,6 +8,7 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from stoker.model.artifact import SLIM_MEMBER, SlimRecord
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.source import read_tags, read_version
 from stoker.outside.files import folder_of_process
@@ -27,13 +28,7 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cuts,
 )
-from stoker.wheel.slim.selection import (
-    PRIVATE,
-    SLIM_MEMBER,
-    SlimRecord,
-    is_nvidia_distribution,
-    nvidia_refusal,
-)
+from stoker.wheel.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
 
 ASIDE = ".stoker-slim-"  # prefix of temporary folders
 

@@ -6,12 +6,11 @@ from pathlib import PurePosixPath
 from stoker.knowledge.hardware import beyond, cpu_family, names_a_cpu
 from stoker.knowledge.projects import added, holds_foreign_code
 from stoker.knowledge.wheels import cuda_of
-from stoker.model.artifact import DeviceKind, LibraryFacts
+from stoker.model.artifact import SLIM_MEMBER, DeviceKind, LibraryFacts
 from stoker.model.errors import Finding
 from stoker.model.plan import Backend, GpuTarget, Variant
 from stoker.model.value import size
 from stoker.wheel.runs_on import needed_code
-from stoker.wheel.slim.selection import SLIM_MEMBER
 from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest, error, note, warning
 
 _LONGEST = 90  # of a function's name in a finding

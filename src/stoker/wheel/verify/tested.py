@@ -7,7 +7,7 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from stoker.knowledge.wheels import is_nvidias
-from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
+from stoker.model.artifact import ArtifactFacts, LibraryFacts, SlimRecord, WheelFacts
 from stoker.model.errors import Finding, Severity
 from stoker.model.plan import GpuTarget, Variant
 from stoker.model.source import read_tags
@@ -16,7 +16,6 @@ from stoker.wheel.closure import installed_path
 from stoker.wheel.engine import Member
 from stoker.wheel.engine.archive import Mismatch
 from stoker.wheel.metadata import required_name
-from stoker.wheel.slim.selection import SlimRecord
 
 _MOST_LINES = 8
 

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stoker.model.artifact import SLIM_MEMBER, SlimRecord
 from stoker.model.errors import ArtifactError, Finding, Severity, UsageError
 from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.model.value import UNDECODABLE, Value
@@ -18,7 +19,6 @@ from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
-from stoker.wheel.slim.selection import SLIM_MEMBER, SlimRecord
 from stoker.wheel.verify import code, contents, linking
 from stoker.wheel.verify.tested import (
     CodeSample,

@@ -7,19 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.knowledge.hardware import runs_on
-from stoker.model.artifact import DeviceKind
+from stoker.model.artifact import ArchSlim, DeviceKind, LibrarySlim
 from stoker.model.errors import UsageError
 from stoker.model.plan import GpuTarget
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.runs_on import needed_code
-from stoker.wheel.slim.selection import (
-    ArchSlim,
-    LibrarySlim,
-    check_served,
-    chooser,
-    parse_targets,
-    target_words,
-)
+from stoker.wheel.slim.selection import check_served, chooser, parse_targets, target_words
 
 KINDS = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LTOIR}
 FLAGS = {"": 0, "a": 0x100000, "f": 0x200000}

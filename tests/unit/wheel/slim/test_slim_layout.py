@@ -19,11 +19,11 @@ from slim_libraries import (
     said_to_be,
     slim,
 )
+from stoker.model.artifact import SlimLayout
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.reader import open_file
-from stoker.wheel.slim.selection import SlimLayout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
 

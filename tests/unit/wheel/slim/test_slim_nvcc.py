@@ -6,8 +6,8 @@ import pytest
 
 from built_libraries import Need
 from slim_libraries import listed_by, slim, wrapped
+from stoker.model.artifact import SlimLayout
 from stoker.outside import process
-from stoker.wheel.slim.selection import SlimLayout
 
 pytestmark = pytest.mark.network
 

@@ -8,14 +8,13 @@ import pytest
 from built_libraries import CUBIN, LZ4, BytesReader, Need, build_cuda, entry, region
 from conftest import missing
 from slim_libraries import build_library, code, listed, loaded, slim
-from stoker.model.artifact import Compression
+from stoker.model.artifact import Compression, SlimLayout
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.outside import process
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import check_codecs, packed_by_zstd, read_regions, unpacked
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import open_file
-from stoker.wheel.slim.selection import SlimLayout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from slim_libraries import listed_by, slim, wrapped
+from stoker.model.artifact import SlimLayout
 from stoker.outside import process
-from stoker.wheel.slim.selection import SlimLayout
 
 pytestmark = pytest.mark.network
 
