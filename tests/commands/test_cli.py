@@ -61,7 +61,7 @@ def test_help_fits_40_columns_and_breaks_no_words(command: tuple[str, ...]) -> N
         ["package", "nosuch.whl", "--mode", "plain"],
         ["inspect", "nosuch.whl"],
         ["slim", "nosuch.whl", "--for", "h100"],
-        ["publish", "nosuch.whl", "--to", "wheels"],
+        ["catalogue", "publish", "nosuch.whl", "--to", "wheels"],
         ["diagnose", "nosuch.log"],
         ["build", "--from-record", "nosuch.json"],
         ["history", "--import", "nosuch.json"],
@@ -128,7 +128,9 @@ def test_bad_input_ends_with_status_2_and_a_hint(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("line", ["variants", "variants --json", "completion bash", "--version"])
+@pytest.mark.parametrize(
+    "line", ["plan --list", "plan --list --json", "help --completion bash", "--version"]
+)
 def test_a_closed_pipe_is_no_error(line: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -141,7 +143,15 @@ def test_a_closed_pipe_is_no_error(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["plan --source .", "plan ./x", "build .", "verify .", "graph .", "publish ./x --to i"]
+    "line",
+    [
+        "plan --source .",
+        "plan ./x",
+        "build .",
+        "verify .",
+        "graph .",
+        "catalogue publish ./x --to i",
+    ],
 )
 def test_a_folder_that_must_not_be_read(
     tmp_path: Path, need: Callable[[str], str], line: str
@@ -160,7 +170,7 @@ def test_a_folder_that_must_not_be_read(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(stoker: Stoker, shell: str) -> None:
-    assert "_STOKER_COMPLETE" in stoker("completion", shell).stdout
+    assert "_STOKER_COMPLETE" in stoker("help", "--completion", shell).stdout
 
 
 def test_completion_offers_commands(stoker: Stoker) -> None:

@@ -259,7 +259,7 @@ def explained(output: str, request: ToolchainRequest) -> StokerError:
     if "No space left on device" in output:
         return StorageError(
             f"the disk is too small for {request.requirement}",
-            hints=["free some space, or choose a folder on another disk with --into"],
+            hints=["free some space, or choose a folder on another disk with --out"],
         )
     missed = _MISSED.search(output)
     if missed and missed["package"] == request.row.package and missed["versions"] != "none":

@@ -224,6 +224,6 @@ def _nothing_fits(
     ]
     shown = lines[:_MOST_CLOSEST]
     if lines[_MOST_CLOSEST:]:
-        shown.append(f"and {len(lines) - _MOST_CLOSEST} more; `stoker select` lists them")
+        shown.append(f"and {len(lines) - _MOST_CLOSEST} more; `stoker catalogue select` lists them")
     what = "no variant of {} runs here" if not refusals else "{} and its extensions do not match"
     return NoVariantError(what.format(wanted), hints=shown)

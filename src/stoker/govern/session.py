@@ -35,7 +35,10 @@ Show = Callable[[AnyEvent], None]
 
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
-_MORE_ROOM = ("what was built stays, and the same command continues from there", "stoker gc")
+_MORE_ROOM = (
+    "what was built stays, and the same command continues from there",
+    "stoker clean --all",
+)
 
 
 class Via(StrEnum):

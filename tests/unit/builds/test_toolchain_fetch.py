@@ -91,7 +91,7 @@ def test_no_output_makes_it_stumble(lines: list[str]) -> None:
             "ERROR: Could not install packages: [Errno 28] No space left on device",
             StorageError,
             "too small",
-            "--into",
+            "--out",
         ),
         ("error: Failed to fetch: `https://index`", MissingError, "reached", "pip"),
         ("noise\nERROR: something new", CommandError, "could not be installed", ""),
