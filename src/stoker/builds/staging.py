@@ -39,6 +39,7 @@ from stoker.builds.route import (
 from stoker.builds.stages import Act, Inputs, StageLog, Stages
 from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
+from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, Finding, MissingError, Terminated, unknown
 from stoker.model.plan import OriginKind, Plan, is_on
@@ -328,7 +329,7 @@ class Staging:
 
     def _install_editable(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         python = self._subject.toolbox.python.executable
-        words = (python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel))
+        words = (*pip_in(python), "install", "--no-deps", "--force-reinstall", str(wheel))
         self._must(words, log, what="pip could not install it")
         return ()
 

@@ -157,9 +157,10 @@ def select(
     stoker catalogue select /srv/wheels torch==2.9.1 flash-attn --for "l40s linux-x86_64"
     """
     from stoker.catalogue import installing
+    from stoker.machine.python import target_python
     from stoker.outside.terminal import print_json, show
 
-    target = installing.target_python(python)
+    target = target_python(python)
     _, selection = installing.select(index, projects, python=target, wished=wished)
     if as_json:
         print_json(selection)
