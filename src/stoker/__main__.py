@@ -24,6 +24,7 @@ def main() -> int:
     from stoker.outside import streams
 
     streams.prepare_streams()
+    streams.results.clear()
     try:
         status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
         streams.finish_output()  # here, where an error can still be reported
@@ -46,10 +47,10 @@ def main() -> int:
 
 def _tell(error: "StokerError") -> int:
     """Print an error, also as JSON if the command was asked for JSON; return the exit status."""
-    from stoker.outside.streams import error_text
+    from stoker.outside.streams import error_text, results
 
     sys.stderr.write(error_text(error))
-    if "--json" in _own_arguments():
+    if "--json" in _own_arguments() and not results:
         from stoker.outside.terminal import print_error_json
 
         print_error_json(error)

@@ -109,7 +109,7 @@ def test_standard_input() -> None:
         (("diagnose", "no-such.log"), "there is no log or run 'no-such.log'"),
         (("diagnose", "4711"), "the history has no runs"),
         (("diagnose", "--json", "--fix-script", "-"), "choose one of"),
-        (("diagnose",), "LOG|-|RUN"),
+        (("diagnose",), "name a log"),
         (("diagnose", "--explain", "oom"), "did you mean oom-host-compiler or oom-nvcc?"),
         (("diagnose", "--explain", "--stage", "compil"), "did you mean compile"),
     ],

@@ -39,6 +39,9 @@ def xml_text(text: str) -> str:
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+# What was printed as JSON; an error is printed as JSON only if nothing else was.
+results: list[str] = []
+
 _ESCAPED = "stoker-escaped"
 _BLOCKS = range(0x2580, 0x25A0)  # characters that bars are made of
 

@@ -15,11 +15,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from stoker.model.errors import (
-    Finding,
-    Severity,
-    StokerError,
-)
+from stoker.model.errors import StokerError
+from stoker.model.finding import Finding, Severity
+from stoker.outside import streams
 
 _UNLIMITED = 1_000_000  # columns where nothing limits a line
 _GAP = 2  # blanks between columns
@@ -47,24 +45,19 @@ class _Console(Console):
         return super().render(renderable, options)
 
 
-_printed_json = False
-
-
 def print_json(value: Any) -> None:
     """Print a value to standard output as indented JSON."""
-    global _printed_json  # noqa: PLW0603
     import click
     import msgspec
 
-    _printed_json = True
+    streams.results.append(type(value).__name__)
     click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def print_error_json(error: StokerError) -> None:
-    """Print an error to standard output as JSON, unless the command has printed its result."""
-    if not _printed_json:
-        told = {"message": str(error), "hints": error.hints, "status": int(error.status)}
-        print_json({"error": told})
+    """Print an error to standard output as JSON."""
+    told = {"message": str(error), "hints": error.hints, "status": int(error.status)}
+    print_json({"error": told})
 
 
 def whole(*parts: str | tuple[str, str]) -> Text:

@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.artifact import SLIM_MEMBER, SlimRecord
-from stoker.model.errors import ArtifactError, Finding, Severity, UsageError
+from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside.streams import xml_text
