@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from stoker.knowledge.packages import Kind, kinds
 from stoker.machine.python import install_failure, own_pip
+from stoker.model.distribution import read_version
 from stoker.model.errors import (
     CommandError,
     MissingError,
@@ -24,7 +25,6 @@ from stoker.model.errors import (
     UsageError,
     unknown,
 )
-from stoker.model.source import read_version
 from stoker.model.value import Value
 from stoker.outside import process
 

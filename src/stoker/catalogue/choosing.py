@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
+from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.source import read_requirement, read_version
 
 TORCH = "torch"
 _MOST_CLOSEST = 3

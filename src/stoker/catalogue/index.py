@@ -18,8 +18,8 @@ from stoker.catalogue import pages
 from stoker.catalogue.pages import CATALOGUE, PEOPLE, Group
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
+from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.source import read_version
 from stoker.model.value import UNDECODABLE, Value
 
 _MARKERS = f"{OWN}/pending/"

@@ -302,7 +302,7 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
     """Return the requirements that are not installed, without their markers."""
     from packaging.utils import canonicalize_name
 
-    from stoker.model.source import read_requirement
+    from stoker.model.distribution import read_requirement
 
     of_python = {
         "python_version": ".".join(python.version.split(".")[:2]),
