@@ -20,6 +20,7 @@ from click.shell_completion import get_completion_class
 
 from stoker import __version__
 from stoker.cli import command as stoker
+from stoker.cli.request import show_all_options
 
 # Where each shell looks for the completions of a command.
 COMPLETIONS = {
@@ -55,6 +56,7 @@ def main() -> None:
 
 def pages(names: tuple[str, ...], context: click.Context) -> Iterator[Page]:
     """Yield the page of a command, then those of its subcommands."""
+    show_all_options(context)
     yield Page(names, context)
     for name, command in subcommands(context):
         child = command.make_context(name, [], parent=context, resilient_parsing=True)
