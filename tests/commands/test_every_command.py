@@ -10,7 +10,7 @@ from builds import TIMEOUT_S, Project
 from conftest import PROJECTS, Stoker, find_tool
 from stoker.cli import COMMANDS
 
-STOKER = Path(sys.executable).with_name("stoker")
+STOKER = str(Path(sys.executable).with_name("stoker"))
 LOG = "FAILED: a.o\na.cpp:1:10: fatal error: zlib.h: No such file or directory\nninja: stopped\n"
 MATRIX = '[variants.small]\nvariant = "cpu"\nsource = "mini-wheel"\n'
 # What is run after `stoker build mini-wheel`, its exit status, and a part of what it prints.
@@ -49,7 +49,8 @@ def test_each_command_does_its_work(stoker: Stoker, tmp_path: Path) -> None:
     wheel = Project(stoker, tmp_path, "mini-wheel").built().wheel
     (tmp_path / "failed.log").write_text(LOG)
     (tmp_path / "stoker.toml").write_text(MATRIX)
-    configure = ["cmake", "-G", "Ninja", "-S", PROJECTS / "mini-wheel", "-B", tmp_path / "b"]
+    source, folder = str(PROJECTS / "mini-wheel"), str(tmp_path / "b")
+    configure = ["cmake", "-G", "Ninja", "-S", source, "-B", folder]
     subprocess.run(configure, check=True, capture_output=True)
     for name, (words, status, said) in USES.items():
         command = [STOKER, name, *words.replace("WHEEL", str(wheel)).split()]
