@@ -1,14 +1,18 @@
 """One use of each command, by the program as users start it, on one small project."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import DEVNULL
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from builds import TIMEOUT_S, Project
 from conftest import PROJECTS, Stoker, find_tool
 from stoker.cli import COMMANDS
+from stoker.cli.schemas import OUTPUTS, schema
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
 LOG = "FAILED: a.o\na.cpp:1:10: fatal error: zlib.h: No such file or directory\nninja: stopped\n"
@@ -33,7 +37,7 @@ USES = {
     "tune": ("b --steps 1 --rounds 1", 0, "compile"),
     "inspect": ("WHEEL", 0, "libmini_core.so"),
     "slim": ("WHEEL --for sm90 --dry-run", 0, "no device code"),
-    "package": ("WHEEL --mode plain -o packed", 0, "packed"),
+    "package": ("WHEEL --mode plain -o packed --force", 0, "packed"),
     "verify": ("WHEEL", 0, "sound"),
     "catalogue": ("publish WHEEL --to index --variant cpu", 0, "1 published to index"),
     "install": ("index mini-wheel --print", 0, "mini_wheel"),
@@ -60,3 +64,6 @@ def test_each_command_does_its_work(stoker: Stoker, tmp_path: Path) -> None:
         assert (done.returncode, said in done.stdout + done.stderr) == (status, True), (
             f"stoker {name} {words}\n{done.stdout}{done.stderr}"
         )
+        if name in OUTPUTS and status == 0 and name != "tune":
+            told = subprocess.check_output([*command, "--json"], cwd=tmp_path, stderr=DEVNULL)
+            jsonschema.validate(json.loads(told), schema(name))
