@@ -222,9 +222,19 @@ bool is_compiler(const char *name, const char *extra)
     return names_compiler(word_of(name), extra);
 }
 
+bool is_extra_compiler(const char *name, const char *extra)
+{
+    return is_extra(word_of(name), extra);
+}
+
 bool is_compiler_wrapper(const char *name)
 {
     return is_among(word_of(name), WRAPPERS);
+}
+
+bool is_nvcc(const char *name)
+{
+    return is_word(without_version(word_of(name)), "nvcc");
 }
 
 bool is_emulator(const char *name)

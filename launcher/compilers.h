@@ -16,8 +16,14 @@ const char *program_name(const char *path);
  * `extra` (separated by colons; may be NULL). */
 bool is_compiler(const char *name, const char *extra);
 
+/* True for a name among `extra`. */
+bool is_extra_compiler(const char *name, const char *extra);
+
 /* True for a program that starts the real compiler when it is called by a compiler's name. */
 bool is_compiler_wrapper(const char *name);
+
+/* True for nvcc under any version. */
+bool is_nvcc(const char *name);
 
 /* True for a program that runs those of another architecture: qemu-x86_64. */
 bool is_emulator(const char *name);

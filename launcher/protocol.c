@@ -69,7 +69,9 @@ static void finish(struct line *line)
     append(line, '\n');
 }
 
-static const char *const KINDS[] = {[COMPILE] = "compile", [CUSTOM] = "custom", [REMOTE] = "remote"};
+static const char *const KINDS[] = {
+    [COMPILE] = "compile", [ONCE] = "once", [CUSTOM] = "custom", [REMOTE] = "remote",
+};
 
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command)

@@ -77,7 +77,6 @@ def governed_environment(
         **said,
         "LD_PRELOAD": _preload(base.get("LD_PRELOAD", ""), native.library),
         "STOKER_LAUNCHER": native.launcher,
-        "STOKER_GOVERN_CUSTOM": "1",
         "STOKER_JOBS": jobs,
         "STOKER_SLOTS": str(slots),
     }

@@ -38,10 +38,11 @@ def steps(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plain(launcher: Path) -> Iterator[Launch]:
+def plain(launcher: Path, tmp_path: Path) -> Iterator[Launch]:
     """Yield the launcher without a governor."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("STOKER_")}
-    launch = Launch(launcher, environment)
+    (tmp_path / "names").mkdir()
+    launch = Launch(launcher, environment, tmp_path / "names")
     yield launch
     launch.end()
 
