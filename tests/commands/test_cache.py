@@ -112,7 +112,7 @@ def test_a_wrapper_script_that_changes_compiles_again(
     folder = tmp_path / "bin"
     folder.mkdir()
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    objects = {}
+    objects: dict[str, bytes] = {}
     for flags in ("-g0", "-g3"):
         change(folder, need("g++"), flags)
         for expected in (Hits(misses=ALL), Hits(hits=ALL)):

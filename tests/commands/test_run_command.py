@@ -65,11 +65,32 @@ def test_settings_come_from_the_file_and_the_environment(build: Build) -> None:
     assert (summary.limit_bytes, summary.cpus, summary.policy) == (512 << 20, 3, "levels")
     summary = build.summary(options=["--cpus", "1"], STOKER_POLICY="fixed:2", STOKER_CPUS="2")
     assert (summary.cpus, summary.policy) == (1, "fixed:2")
-    assert build.run("true").err == ""
+    named = f"stoker: settings of {build.folder / 'stoker.toml'}\n"
+    assert build.run("true").err == named
+    assert build.run("true", options=["--progress", "quiet"]).err == ""
     (build.folder / "stoker.toml").write_text('[defaults]\nmemory = "8Q"\n')
     refused = build.run("true")
     assert refused.status == 2
     assert "stoker.toml:2: --memory 8Q: not an amount of memory" in refused.err
+
+
+def test_a_launcher_of_an_untrusted_file_is_not_started(build: Build) -> None:
+    evil = build.folder / "evil.sh"
+    evil.write_text(f'#!/bin/sh\ntouch {build.folder}/started\nexec "$@"\n')
+    evil.chmod(0o755)
+    file = build.folder / "stoker.toml"
+    file.write_text(f'[defaults]\ncompiler_launcher = "{evil}"\ncache = "none"\n')
+    (build.folder / "a.c").touch()
+    done = build.run("gcc", "-c", "a.c")
+    assert done.status == 0, done.err
+    assert "stoker.toml:2: ignored" in done.err
+    assert not (build.folder / "started").exists()
+    trusted = subprocess.run(
+        [STOKER, "plan", "--trust", file], env=build.environment, capture_output=True, check=True
+    )
+    assert f"stoker.toml:2: compiler_launcher = {evil}" in trusted.stdout.decode()
+    assert build.run("gcc", "-c", "a.c").status == 0
+    assert (build.folder / "started").exists()
 
 
 @pytest.mark.parametrize("progress", ["quiet", "json"])

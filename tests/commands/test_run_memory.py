@@ -140,7 +140,8 @@ def test_a_compile_of_a_stream_is_not_started_twice(
 ) -> None:
     """The second time it would read nothing, and make an empty object with success."""
     (build.folder / "hog.py").write_text(HOG)
-    compiler = f"'{build.launcher}' ./gcc -s -- -o made"  # a shell that reads its commands from stdin
+    # gcc is a shell here, which reads its commands from stdin.
+    compiler = f"'{build.launcher}' ./gcc -s -- -o made"
     start = {
         "pipe": f"cat source | {compiler}",
         "file": f"{compiler} < source",

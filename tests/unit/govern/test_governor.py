@@ -101,7 +101,7 @@ def test_a_compile_that_must_not_run_twice_gets_no_options_that_its_compiler_may
 def test_a_command_that_must_not_run_twice_is_not_repeated_without_memory(
     world: World, kind: str
 ) -> None:
-    world.ask(**{kind: True})
+    world.ask(custom=kind == "custom", once=kind == "once")
     world.governor.decide(1.0)
     world.read(kills=1)
     world.governor.ended(7, done(status=1, tail=KILLED), 2.0)

@@ -87,9 +87,7 @@ def test_it_ends_by_the_commands_signal(
     assert result(process) == (-number, b"before\n", b"")
 
 
-def test_what_the_command_is_given(
-    launch: Launch, governor: ScriptedGovernor, steps: Path
-) -> None:
+def test_what_the_command_is_given(launch: Launch, governor: ScriptedGovernor, steps: Path) -> None:
     script = (
         'sleep 0.1; echo $STOKER_STEP; echo "$TMPDIR";'
         ' stat -c %a "$TMPDIR"; cat /proc/self/oom_score_adj;'

@@ -47,14 +47,14 @@ def test_nothing_is_shown_before_it_counts(launch: Launch, governor: ScriptedGov
 
 def test_one_file_for_both_keeps_the_order(launch: Launch, governor: ScriptedGovernor) -> None:
     governor.permit_everything()
-    command = [launch.named("clang", sys.executable), "-I", "-S", "-c", MIXED, *REPEATABLE]
+    command = [str(launch.named("clang", sys.executable)), "-I", "-S", "-c", MIXED, *REPEATABLE]
     plain = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     assert result(launch(*command, stderr=subprocess.STDOUT))[1] == plain.stdout
 
 
 def test_two_streams_stay_apart(launch: Launch, governor: ScriptedGovernor) -> None:
     governor.permit_everything()
-    command = [launch.named("clang", sys.executable), "-I", "-S", "-c", MIXED, *REPEATABLE]
+    command = [str(launch.named("clang", sys.executable)), "-I", "-S", "-c", MIXED, *REPEATABLE]
     plain = subprocess.run(command, capture_output=True, check=True)
     assert result(launch(*command)) == (0, plain.stdout, plain.stderr)
 

@@ -315,7 +315,7 @@ def test_names_that_the_user_adds(preloaded: Preloaded, tmp_path: Path) -> None:
     assert preloaded.governed() == [[str(tmp_path / "swiftc"), "a.swift"]]
 
 
-def test_links_of_a_system(preloaded: Preloaded, tmp_path: Path, need: Need) -> None:
+def test_links_of_a_system(preloaded: Preloaded, need: Need) -> None:
     """cc is a link to a link."""
     preloaded.output("env", "cc", "-c", "a.c")
     assert [words[2] for words in preloaded.governed()] == [need("cc")]
