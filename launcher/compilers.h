@@ -31,6 +31,9 @@ bool is_emulator(const char *name);
 /* True for ninja and make, which start each command of a build. */
 bool is_build_tool(const char *name);
 
+/* True if a build tool is told to run one job at a time: the build may depend on that. */
+bool asks_one_job(char *const *arguments);
+
 /* Copies a build tool's command line with `jobs` (as in -j32) in place of its own number of jobs, and
  * a terminating NULL. `words` needs space for one more word than `arguments` has. A make without -j
  * still runs one job at a time: its Makefile may depend on that. */

@@ -118,7 +118,7 @@ void line_killed(struct line *line, const struct account *account);
 /* Asks whether the governor is alive. */
 void line_ping(struct line *line);
 
-/* Connects. Connecting, and later sending with `wait`, fail after `timeout_us`. */
+/* Connects, or returns false and sets errno. Connecting, and later sending with `wait`, fail after `timeout_us`. */
 bool channel_connect(struct channel *channel, const char *path, int64_t timeout_us);
 
 /* Sends immediately or, with `wait`, when the governor reads. Returns whether it was sent. */

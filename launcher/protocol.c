@@ -181,7 +181,9 @@ bool channel_connect(struct channel *channel, const char *path, int64_t timeout_
     setsockopt(channel->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(channel->socket, (struct sockaddr *)&address, sizeof address) == 0)
         return true;
+    int reason = errno;
     channel_close(channel);
+    errno = reason;
     return false;
 }
 

@@ -6,6 +6,7 @@
 #include "programs.h"
 #include "text.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -111,7 +112,7 @@ static void say(const char *text)
 
 static enum verdict judge_build_tool(const struct call *call, const char *path)
 {
-    if (!has_window(call))
+    if (!has_window(call) || asks_one_job(call->arguments))
         return UNCHANGED;
     if (is_dynamic(path) || is_set(call->environment, "STOKER_VIA_LAUNCHER"))
         return OPEN;
@@ -121,6 +122,14 @@ static enum verdict judge_build_tool(const struct call *call, const char *path)
         "jobs.\nstoker: use a dynamic one, or configure the build with "
         "`stoker run --via launcher -- cmake ...`\n");
     return UNCHANGED;
+}
+
+/* True for another user (su, setpriv), whom the governor does not serve and whose cache is another
+ * one: such a program builds as it would without us. */
+static bool is_of_another_user(const struct call *call)
+{
+    const char *socket = variable(call->environment, "STOKER_SOCKET");
+    return socket && syscall(SYS_faccessat, AT_FDCWD, socket, W_OK) < 0 && errno == EACCES;
 }
 
 enum verdict judge(const struct call *call, char *path)
@@ -134,7 +143,7 @@ enum verdict judge(const struct call *call, char *path)
         return UNCHANGED; /* the error is the real function's to find */
     if (variable(call->environment, "LD_TRACE_LOADED_OBJECTS"))
         return WITHOUT_US; /* ldd lists what the program loads by itself */
-    bool governs = call->launcher && call->launcher[0] == '/';
+    bool governs = call->launcher && call->launcher[0] == '/' && !is_of_another_user(call);
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
         return judge_compiler(call, path, extra);
     if (governs && is_remote_compile(program_name(path), call->arguments))

@@ -21,7 +21,11 @@ ALL = len(FILES)
 COMPILER = """
 #include <unistd.h>
 const char version[] = "%d";
-int main(int count, char **words) { return execv("%s", words); }
+int main(int count, char **words)
+{
+    words[0] = "%s";
+    return execv(words[0], words);
+}
 """
 
 

@@ -228,14 +228,14 @@ def together(build: Build) -> Build:
     "words",
     [
         ("ninja",),
-        ("ninja", "-j1"),
-        ("ninja", "-j", "1", "-d", "stats"),
+        ("ninja", "-j2"),
+        ("ninja", "-j", "2", "-d", "stats"),
         ("make", "-j2"),
         ("make", "--jobs=2"),
         ("make", "-j", "2", "all"),
         ("make", "through-ninja"),
         ("make", "-j2", "through-make"),
-        ("sh", "-c", "ninja -j1"),
+        ("sh", "-c", "ninja -j2"),
     ],
     ids=" ".join,
 )
@@ -253,6 +253,49 @@ def test_a_make_that_was_told_no_jobs_stays_serial(build: Build, need: Need) -> 
     need("make")
     (build.folder / "Makefile").write_text("all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n")
     done = build.run("make", options=AT_ONCE)
+    assert done.status == 0, done
+
+
+SERIAL = "all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (("make", "-j1"), ""),
+        (("make", "-j4", "--jobs=1"), ""),
+        (("make",), "-k -j1"),
+        (("sh", "-c", "make -j 1"), ""),
+        (("ninja", "-j1"), ""),
+        (("sh", "-c", "ninja -j 1"), ""),
+    ],
+)
+def test_one_job_stays_one_job(
+    build: Build, need: Need, words: tuple[str, ...], flags: str
+) -> None:
+    """Such a build may not be safe in parallel."""
+    need("make")
+    (build.folder / "Makefile").write_text(SERIAL)
+    (build.folder / "build.ninja").write_text(
+        "rule r\n command = $run\nbuild a: r\n run = sleep 0.2; touch a\n"
+        "build b: r\n run = test -e a && touch b\n"
+    )
+    done = build.run(*words, options=AT_ONCE, **({"MAKEFLAGS": flags} if flags else {}))
+    assert done.status == 0, done
+
+
+def test_respected_jobs_reach_nested_makes(build: Build, need: Need) -> None:
+    """Three jobs that run at once would meet."""
+    need("make")
+    meet = "mkdir lock && sleep 0.2 && rmdir lock"
+    (build.folder / "Makefile").write_text(
+        "all: ; $(MAKE) -f inner -j1 && ninja -j1\n.PHONY: all\n"
+    )
+    (build.folder / "inner").write_text(f"all: a b c\na b c: ; {meet}\n")
+    (build.folder / "build.ninja").write_text(
+        f"rule r\n command = {meet} && touch $out\n" + "".join(f"build x{n}: r\n" for n in "abc")
+    )
+    done = build.run("make", options=[*AT_ONCE, "--respect-jobs"])
     assert done.status == 0, done
 
 

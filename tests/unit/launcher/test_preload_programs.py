@@ -572,11 +572,15 @@ int main(int count, char **words)
 
 def test_a_build_tool_gets_the_window_of_jobs(preloaded: Preloaded, tmp_path: Path) -> None:
     ninja = build(tmp_path, "ninja", SAYS_ITS_WORDS)
-    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j1 all "
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j3 all") == "-j3 all "
     preloaded.environment["STOKER_JOBS"] = "48"
-    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j48 all "
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j3 all") == "-j48 all "
+    for one in ("-j1", "-j 1", "--jobs=1", "--jobs 1", "-j4 -j1"):
+        assert preloaded.output("sh", "-c", f"exec {ninja} {one} all") == f"{one} all "
+    for other in ("-j10", "-j1 -j4"):
+        assert preloaded.output("sh", "-c", f"exec {ninja} {other} all") == "-j48 all "
     preloaded.environment["MAKEFLAGS"] = " -j3 --jobserver-auth=3,4"
-    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j1 all "
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j3 all") == "-j3 all "
 
 
 def test_a_static_build_tool_keeps_its_jobs_and_says_so(
@@ -584,9 +588,9 @@ def test_a_static_build_tool_keeps_its_jobs_and_says_so(
 ) -> None:
     ninja = build(tmp_path, "ninja", SAYS_ITS_WORDS, "-static")
     preloaded.environment["STOKER_JOBS"] = "48"
-    done = preloaded.run("sh", "-c", f"exec {ninja} -j1 all")
-    assert done.stdout == "-j1 all "
+    done = preloaded.run("sh", "-c", f"exec {ninja} -j3 all")
+    assert done.stdout == "-j3 all "
     assert f"{ninja} is linked statically" in done.stderr
     assert "--via launcher" in done.stderr
     preloaded.environment["STOKER_VIA_LAUNCHER"] = "1"
-    assert preloaded.output("sh", "-c", f"exec {ninja} -j1 all") == "-j48 all "
+    assert preloaded.output("sh", "-c", f"exec {ninja} -j3 all") == "-j48 all "
