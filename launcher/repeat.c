@@ -59,7 +59,7 @@ static bool is_null_device(const struct stat *file)
 }
 
 /* True if reading stdin yields nothing, each time: the null device, the end of a file, a pipe that
- * nobody writes to any more (make and pip give their commands one), and the terminal, from whose
+ * no process writes to any more (make and pip give their commands one), and the terminal, from whose
  * background reading is an error. */
 static bool stdin_is_empty(void)
 {

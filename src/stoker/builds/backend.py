@@ -92,7 +92,7 @@ def configure_tree(
     settings: Mapping[str, str],
     editable: bool = False,
 ) -> None:
-    """Let scikit-build-core configure the tree. ``into`` is for files that nobody needs."""
+    """Let scikit-build-core configure the tree. ``into`` is for files that are not needed."""
     configured = False
 
     def configure(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:

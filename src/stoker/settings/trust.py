@@ -1,7 +1,7 @@
 """Files of settings that the user trusts, by their content.
 
-A stoker.toml is found in the current folder, in a folder above it, or in a source tree, so somebody
-else may have written it. One that another user owns or can write is ignored. Settings that start a
+A stoker.toml is found in the current folder, in a folder above it, or in a source tree, so another
+user may have written it. One that another user owns or can write is ignored. Settings that start a
 program or reach the network are taken only from a file that the user has trusted with
 ``stoker plan --trust FILE``, as git and direnv do. After a change the file is not trusted any more.
 """
@@ -23,12 +23,12 @@ def text_digest(text: str) -> str:
 
 
 def is_safe(path: Path) -> bool:
-    """Return whether nobody else can have written the file, or the user has trusted its content."""
+    """Return whether no other user can have written the file, or the user has trusted its content."""
     return not danger(path) or is_trusted(path, _digest_of(path))
 
 
 def danger(path: Path) -> str | None:
-    """Return who else can have written a file, for a message; None if that is nobody."""
+    """Return who else can have written a file, for a message; None if no other user can."""
     try:
         link, file = path.lstat(), path.stat()
     except OSError as error:

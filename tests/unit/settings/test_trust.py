@@ -1,4 +1,4 @@
-"""Files of settings that somebody else may have written."""
+"""Files of settings that another user may have written."""
 
 import os
 from pathlib import Path
