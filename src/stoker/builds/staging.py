@@ -14,7 +14,7 @@ from stoker.builds.backend import (
     clear_copies,
     configure_tree,
     make_wheel,
-    outside_the_tree,
+    setuptools_settings,
     surroundings,
 )
 from stoker.builds.finishing import (
@@ -338,7 +338,11 @@ class Staging:
         own = {}
         if self.tree.front_end is FrontEnd.SETUPTOOLS:
             clear_copies(self.route.build)
-            own = {} if self.route.in_tree else outside_the_tree(self._work.path, self.route.build)
+            own = setuptools_settings(
+                self._work.path,
+                None if self.route.in_tree else self.route.build,
+                self._subject.toolbox.python if self._isolation is Isolation.NONE else None,
+            )
         made = make_wheel(
             self.route.tree,
             self._work.wheel,
