@@ -367,6 +367,30 @@ def test_pytorch_by_scikit_build_core(stoker: Stoker, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_cmake_sees_what_the_back_end_gives_it(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Search paths that packages such as pybind11 announce, and options of pyproject.toml."""
+    package = tmp_path / "packages/given"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "GivenConfig.cmake").write_text("set(Given_FOUND TRUE)\n")
+    announced = tmp_path / "packages/given-1.0.dist-info"
+    announced.mkdir()
+    (announced / "METADATA").write_text("Metadata-Version: 2.1\nName: given\nVersion: 1.0\n")
+    (announced / "entry_points.txt").write_text("[cmake.prefix]\nany = given\n")
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    with (project.tree / "CMakeLists.txt").open("a") as stream:
+        stream.write("find_package(Given REQUIRED)\n")
+        stream.write('if(NOT SAID STREQUAL "so")\nmessage(FATAL_ERROR "no option")\nendif()\n')
+    with (project.tree / "pyproject.toml").open("a") as stream:
+        stream.write('[tool.scikit-build.cmake.define]\nSAID = "so"\n')
+    built = project.built()
+    assert built.compiled()
+    assert "ninja: no work to do." in built.log("wheel")
+
+
+@pytest.mark.slow
 def test_variants_with_the_same_file_name_do_not_replace_each_other(
     stoker: Stoker, project: Project
 ) -> None:

@@ -414,10 +414,14 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755], ids=["closed home", "open home"])
+@pytest.mark.parametrize("cache", ["none", "ccache"])
 def test_a_command_of_another_user_builds_without_a_word(
-    open_folder: Path, need: Need, mode: int
+    open_folder: Path, need: Need, mode: int, cache: str
 ) -> None:
-    """It can neither ask the governor nor, where the home is closed, load the library."""
+    """It can neither ask the governor nor use its cache nor, where the home is closed, load the
+    library.
+    """
+    need("ccache")
     if os.geteuid() != 0:
         pytest.skip("only root becomes another user")
     home, folder = open_folder / "home", open_folder / "source"
@@ -431,7 +435,10 @@ def test_a_command_of_another_user_builds_without_a_word(
     for name in ("a", "b"):
         (folder / f"{name}.c").write_text("int x;\n")
     words = [need("setpriv"), "--reuid=65534", "--clear-groups", need("make"), "-j2"]
-    done = own.run(*words, options=["--progress", "quiet"])
+    if cache == "ccache":
+        own.environment |= {"HOME": "/nonexistent", "CCACHE_DIR": str(open_folder / "closed")}
+        (open_folder / "closed").mkdir(mode=0o700)
+    done = own.run(*words, options=["--progress", "quiet", "--cache", cache])
     own.wait_for_end()
     assert (done.status, done.err) == (0, ""), done
     assert {file.name for file in folder.glob("*.o")} == {"a.o", "b.o"}
