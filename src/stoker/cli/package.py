@@ -57,7 +57,7 @@ def command(
     \b
     pypi    NVIDIA's libraries come from their PyPI packages, as with the official wheels
     bundle  the wheel contains all libraries that it needs
-    plain   only the platform tag is corrected
+    plain   only the platform tag and search paths of the build machine are corrected
 
     \b
     stoker package torch-2.15.0-cp312-cp312-linux_x86_64.whl --mode pypi

@@ -21,8 +21,8 @@ from stoker.plan.grammar import parse
 from stoker.wheel.closure import installed_path, resolve
 from stoker.wheel.engine import Member
 from stoker.wheel.runs_on import served_gpus
+from stoker.wheel.verify.checks import CHECKS, examine
 from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
-from stoker.wheel.verify.verifying import CHECKS, examine
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
 

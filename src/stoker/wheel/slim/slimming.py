@@ -129,11 +129,15 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
         if output.dry_run or not (changed(cuts) or (cuts and request.label)):
             return _report(cuts)
         _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=output.force)
-        made, become = in_wheel.write_wheel(wheel, cuts, request, into)
-        if made is None:
-            return _report(become)
+        written = in_wheel.write_wheel(wheel, cuts, request, into)
+        if written.path is None:
+            return _report(written.cuts)
         return _report(
-            become, before=path.stat().st_size, after=made.stat().st_size, output=str(made)
+            written.cuts,
+            before=path.stat().st_size,
+            after=written.path.stat().st_size,
+            output=str(written.path),
+            notes=written.notes,
         )
 
 
