@@ -103,7 +103,12 @@ CHECKS = {
             code.as_asked,
             lambda wheel: wheel.expected is not None,
         ),
-        Check("cpu", "no instruction exceeds the requested CPU level", code.cpu_level),
+        Check(
+            "cpu",
+            "no instruction exceeds the requested CPU level",
+            code.cpu_level,
+            lambda wheel: wheel.expected is not None and wheel.expected.cpu is not None,
+        ),
     ),
 }
 
