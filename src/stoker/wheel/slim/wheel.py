@@ -15,6 +15,7 @@ from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
+from stoker.outside.progress import stage
 from stoker.wheel.closure import portable_paths
 from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
@@ -75,12 +76,14 @@ def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Pat
         path = folder / str(number)
         try:
             with path.open("wb") as stream:
-                stream.writelines(wheel.stream(members[number]))
+                for chunk in wheel.stream(members[number]):
+                    advance(stream.write(chunk))
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         return members[number], path
 
-    with ThreadPoolExecutor(threads()) as pool:
+    total = sum(wheel.members[name].size for name in members)
+    with stage("unpacking libraries", total) as advance, ThreadPoolExecutor(threads()) as pool:
         return dict(pool.map(unpack, range(len(members))))
 
 
