@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from stoker.machine.python import own_install
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole
@@ -294,7 +295,7 @@ def _file_system() -> Any:
     try:
         import s3fs
     except ImportError:
-        hints = ["pip install 'stoker[s3]'"]
+        hints = [own_install("s3fs")]
         raise MissingError(
             "s3fs, which is needed for object stores, is not installed", hints=hints
         ) from None

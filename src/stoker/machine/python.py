@@ -281,6 +281,13 @@ def own_pip() -> tuple[str, ...] | None:
     return (sys.executable, "-P", "-m", "pip") if importlib.util.find_spec("pip") else None
 
 
+def own_install(*packages: str) -> str:
+    """Return the command that adds packages to the environment that stoker is installed in."""
+    pip = f"{sys.executable} -m pip install"
+    uv = f"uv pip install --python {sys.executable}"
+    return f"{pip if own_pip() else uv} {' '.join(packages)}"
+
+
 def _pip_for(python: str) -> tuple[str, ...] | None:
     """Return the command of a pip that installs for an interpreter: its own, or else ours."""
     asked = [python, "-c", "import sys; sys.path[:] = filter(None, sys.path); import pip"]
