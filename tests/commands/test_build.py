@@ -40,6 +40,11 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def methods(wheel: Path) -> set[int]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {info.compress_type for info in archive.infolist()}
+
+
 def ask(wheel: Path, folder: Path, expression: str) -> str:
     """What an unpacked wheel answers."""
     with zipfile.ZipFile(wheel) as archive:
@@ -294,6 +299,10 @@ def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     assert whole.ends["configure"] == "skipped"
     assert whole.compiled() == ["Operators.cpp", "sum.cpp"]
     assert whole.wheel.name.startswith("torch-2.6.0+cpu-")
+    # The back end only stores the files; packaging compresses them once, in parallel.
+    (stored,) = (Path(whole.record["work"]) / "wheel").iterdir()
+    assert methods(stored) == {zipfile.ZIP_STORED}
+    assert methods(whole.wheel) == {zipfile.ZIP_DEFLATED}
     assert (project.tree / "torch" / "share" / "Torch.cmake").is_file()
     again = project.built()
     assert again.ends == dict.fromkeys(whole.ends, "skipped")

@@ -170,7 +170,7 @@ def test_a_command_keeps_its_words_through_the_quoting_of_a_script(
 def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None:
     words = ["export", "dockerfile", SOURCE, "--variant", "laptop", *STOKER]
     assert "FROM " in stoker(*words).stdout
-    files = json.loads(stoker(*words, "--json").stdout)
+    files = json.loads(stoker(*words, "--json").stdout)["files"]
     assert [file["path"] for file in files] == ["Dockerfile"]
     for _ in range(2):  # the second time, the content is the same
         assert stoker(*words, "--out", str(folder)).returncode == 0

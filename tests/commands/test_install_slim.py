@@ -92,7 +92,7 @@ def test_slimmed_before_it_is_installed(
     assert "nvidia_old_cu12-1.0" in done.stderr
     assert (site / "grain/__init__.py").exists()
     assert (site / "chaff/__init__.py").exists(), "it is required by an extra"
-    rows = {row["name"]: row for row in msgspec.json.decode(done.stdout)}
+    rows = {row["name"]: row for row in msgspec.json.decode(done.stdout)["wheels"]}
     assert rows["torch"]["version"] == "2.9.1+sm90"
     assert rows["torch"]["after"] < rows["torch"]["before"]
     assert rows["nvidia-old-cu12"]["after"] == rows["nvidia-old-cu12"]["before"]

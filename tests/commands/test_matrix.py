@@ -181,7 +181,7 @@ def test_python_versions_of_the_file_and_of_the_command_line(project: Path, stok
     def jobs(*words: str) -> list[tuple[str, str | None]]:
         done = stoker("matrix", "--dry-run", "--json", *words)
         assert done.returncode == 0, done.stderr
-        return [(one["name"], one["python"]) for one in json.loads(done.stdout)]
+        return [(one["name"], one["python"]) for one in json.loads(done.stdout)["jobs"]]
 
     assert jobs("--only", "plain") == [("plain", "3.11"), ("plain", "3.12")]
     assert jobs("--only", "small") == [("small", None)]

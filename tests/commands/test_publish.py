@@ -102,7 +102,7 @@ def test_install(
     done = stoker(*words, "--json", timeout=120, **ALONE)
     assert done.returncode == 0, done.stderr
     assert installed(python) == "1.0+cu128.sm90 2.0+cpu"
-    assert [row["project"] for row in msgspec.json.decode(done.stdout)] == ["mill", "millstone"]
+    assert [row["project"] for row in msgspec.json.decode(done.stdout)["wheels"]] == ["mill", "millstone"]
     assert "native sm_90 code for H100 (9.0)" in done.stderr
     other = stoker(*words[:4], "rtx3090", *words[5:], timeout=120, **ALONE)
     assert other.returncode == 0, other.stderr
@@ -291,7 +291,8 @@ def test_broken_wheels(stoker: Stoker, tmp_path: Path, index: Path) -> None:
 def test_two_publishers_at_once(tmp_path: Path) -> None:
     """Each publishes several wheels, one command for each; none is lost."""
     wheels = [make_wheel(tmp_path / "dist", version=f"1.{number}") for number in range(8)]
-    script = 'for wheel; do "$0" publish "$wheel" --to index --variant cpu || exit 1; done'
+    publish = '"$0" catalogue publish "$wheel" --to index --variant cpu'
+    script = f"for wheel; do {publish} || exit 1; done"
     running = [
         subprocess.Popen(
             ["sh", "-c", script, COMMAND, *half], cwd=tmp_path, stderr=subprocess.DEVNULL

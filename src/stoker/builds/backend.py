@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from stoker.machine.python import pip_in
 from stoker.model.build import Isolation
 from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.machine import PythonInstallation
 from stoker.model.plan import Plan
 from stoker.outside import process
 from stoker.outside.files import write_whole
@@ -113,6 +114,10 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
         raise UsageError(str(error), where=str(tree)) from error
 
 
+# Versions of the package wheel that do not know --compression.
+_CANNOT_STORE = re.compile(r"0\.([0-2]?\d|3[0-3])\b")
+
+
 def clear_copies(build: Path) -> None:
     """Delete copies and links of setuptools, which treats an existing file as complete.
 
@@ -126,10 +131,19 @@ def clear_copies(build: Path) -> None:
             rmtree(folder, ignore_errors=True)
 
 
-def outside_the_tree(folder: Path, build: Path) -> dict[str, str]:
-    """Return variables that make setuptools build in ``build``."""
+def setuptools_settings(
+    folder: Path, build: Path | None, python: PythonInstallation | None
+) -> dict[str, str]:
+    """Return variables that make setuptools build in ``build``, and store the files of the wheel
+    uncompressed: packaging compresses them, on all CPUs. ``python`` is the one of the machine, if
+    the back end runs with its packages.
+    """
     path = folder / "distutils.cfg"
-    write_whole(path, f"[build]\nbuild_base = {build}\n")
+    lines = [f"[build]\nbuild_base = {build}\n"] if build else []
+    installed = python.packages.get("wheel", "") if python else ""
+    if not _CANNOT_STORE.match(installed):
+        lines.append("[bdist_wheel]\ncompression = stored\n")
+    write_whole(path, "".join(lines))
     return {"DIST_EXTRA_CONFIG": str(path)}
 
 

@@ -13,7 +13,7 @@ from stoker.builds.backend import (
     Isolated,
     clear_copies,
     make_wheel,
-    outside_the_tree,
+    setuptools_settings,
     surroundings,
 )
 from stoker.builds.finishing import (
@@ -317,7 +317,11 @@ class Staging:
         own = {}
         if self.tree.front_end is FrontEnd.SETUPTOOLS:
             clear_copies(self.route.build)
-            own = {} if self.route.in_tree else outside_the_tree(self._work.path, self.route.build)
+            own = setuptools_settings(
+                self._work.path,
+                None if self.route.in_tree else self.route.build,
+                self._subject.toolbox.python if self._isolation is Isolation.NONE else None,
+            )
         made = make_wheel(
             self.route.tree,
             self._work.wheel,

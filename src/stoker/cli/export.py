@@ -169,7 +169,7 @@ def command(
         files = render(export(build, request))
         wheel = origin_of_stoker(requirement, form).wheel
     if as_json:
-        print_json(files)
+        print_json(files, "files")
     if out is not None:
         write(files, out, wheel=wheel, force=force)
         for file in files:

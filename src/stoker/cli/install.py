@@ -96,7 +96,7 @@ def command(
     with shown(), stage("installing"):
         run_installer(line, _say)
     if as_json:
-        print_json(selection.wheels)
+        print_json(selection.wheels, "wheels")
 
 
 def _say(text: str) -> None:
@@ -118,6 +118,6 @@ def _slim_install(
         return
     done = slim_install(words, gpus, installer, say=_say)
     if as_json:
-        print_json(done)
+        print_json(done, "wheels")
     before, after = sum(one.before for one in done), sum(one.after for one in done)
     _say(f"wheels with device code: {size(before)} -> {size(after)}")

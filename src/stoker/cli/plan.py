@@ -76,7 +76,7 @@ def command(listed: bool, against: str | None, forms: tuple[str, ...], **options
         other = plan(read_request(options | {"variant": against, "words": ()}))
         differences = compare(planned, other)
         if form == "json":
-            print_json(differences)
+            print_json(differences, "differences")
         elif form:
             raise UsageError(f"--against cannot be printed as --{form}", hints=["use --json"])
         else:

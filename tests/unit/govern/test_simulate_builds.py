@@ -79,7 +79,6 @@ def project(heavy: int = 6, light: int = 60) -> tuple[StepRecord, ...]:
 # -- whatever the steps are like ----------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(
     steps=make.builds(largest=8 * GB),
     known=make.builds(largest=20 * GB),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import missing
+from conftest import made_once, missing
 from unit.launcher.preloaded import STAND_IN, Preloaded, build
 from unit.launcher.scripted import Launch, ScriptedGovernor, process_and_namespace
 
@@ -22,11 +22,13 @@ def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cmake = shutil.which("cmake")
     if not cmake or not shutil.which("cc"):
         missing("cmake and a C compiler")
-    folder = tmp_path_factory.mktemp("launcher")
     extra = shlex.split(os.environ.get("STOKER_LAUNCHER_CMAKE_ARGS", ""))
-    subprocess.run([cmake, "-S", ROOT, "-B", folder, *extra], check=True, capture_output=True)
-    subprocess.run([cmake, "--build", folder], check=True, capture_output=True)
-    return folder / "stoker-launcher"
+
+    def make(folder: Path) -> None:
+        subprocess.run([cmake, "-S", ROOT, "-B", folder, *extra], check=True, capture_output=True)
+        subprocess.run([cmake, "--build", folder], check=True, capture_output=True)
+
+    return made_once(tmp_path_factory, "launcher", make) / "stoker-launcher"
 
 
 @pytest.fixture
