@@ -148,10 +148,6 @@ def world_writable(workshop: Workshop) -> None:
     (workshop.folder / "mill" / "__init__.py").chmod(0o666)
 
 
-def no_plan(workshop: Workshop) -> None:
-    (workshop.folder / DIST_INFO / "stoker-plan.json").unlink()
-
-
 def wrong_hash(wheel: Path) -> None:
     """Change a hash after packing, because the engine writes only correct ones."""
     contents = unpacked(wheel)
@@ -172,5 +168,4 @@ DEFECTS: dict[str, Callable[[Workshop], None]] = {
     "second-openmp": second_openmp,
     "absolute-rpath": absolute_rpath,
     "world-writable": world_writable,
-    "missing-plan": no_plan,
 }

@@ -18,6 +18,7 @@ from conftest import Stoker
 from stoker.knowledge.export_targets import ClusterEngine, ExportFormat
 
 Need = Callable[[str], str]
+STOKER = ("--stoker", "stoker==1.2.3")
 SNAPSHOTS = Path(__file__).parents[1] / "exports"
 SOURCE = "https://example.org/pytorch/pytorch@v2.9.1"
 MATRIX = """\
@@ -154,7 +155,7 @@ def test_the_services_of_a_slurm_job_compile_and_ask_for_a_password(
 def test_a_command_keeps_its_words_through_the_quoting_of_a_script(
     folder: Path, stoker: Stoker
 ) -> None:
-    stoker("export", "slurm", SOURCE, "--matrix", "--only", "fleet", "--out", str(folder))
+    stoker("export", "slurm", SOURCE, "--matrix", "--only", "fleet", *STOKER, "--out", str(folder))
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
     program = venv / "bin" / "stoker"
@@ -169,7 +170,7 @@ def test_a_command_keeps_its_words_through_the_quoting_of_a_script(
 
 @pytest.mark.slow
 def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None:
-    words = ["export", "dockerfile", SOURCE, "--variant", "laptop"]
+    words = ["export", "dockerfile", SOURCE, "--variant", "laptop", *STOKER]
     assert "FROM " in stoker(*words).stdout
     files = json.loads(stoker(*words, "--json").stdout)["files"]
     assert [file["path"] for file in files] == ["Dockerfile"]
@@ -184,9 +185,28 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
     assert (folder / "Dockerfile").read_text() == files[0]["text"]
 
 
+def test_the_wheel_of_stoker_goes_along(folder: Path, stoker: Stoker, tmp_path: Path) -> None:
+    wheel = tmp_path / "made" / "stoker-0.1.0-py3-none-linux_x86_64.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"a wheel")
+    words = (SOURCE, "--variant", "cpu", "--stoker")
+    for form, file in (("dockerfile", "Dockerfile"), ("gitlab", ".gitlab-ci.yml")):
+        done = stoker("export", form, *words, str(wheel), "--out", str(folder / form))
+        assert done.returncode == 0, done.stderr
+        assert (folder / form / wheel.name).read_bytes() == b"a wheel"
+        text = (folder / form / file).read_text()
+        assert f"pip install {'--no-cache-dir ' * (form == 'dockerfile')}'./{wheel.name}[" in text
+        assert ("COPY" in text.partition("RUN")[0]) == (form == "dockerfile")
+    url = "https://example.org/stoker-0.1.0-py3-none-any.whl"
+    assert f"'stoker[tools] @ {url}'" in stoker("export", "kubernetes", *words, url).stdout
+    refused = stoker("export", "kubernetes", *words, str(wheel))
+    assert "cannot read a file of this machine" in refused.stderr
+
+
 @pytest.mark.parametrize("form", ["slurm", "nix", "flox"])
 def test_a_file_without_an_image_needs_none_to_be_known(stoker: Stoker, form: str) -> None:
-    done = stoker("export", form, SOURCE, "--variant", "cuda-sm90")
+    more = STOKER if form == "slurm" else ()  # the others build with nixpkgs alone
+    done = stoker("export", form, SOURCE, "--variant", "cuda-sm90", *more)
     assert (done.returncode, "sm90" in done.stdout) == (0, True), done.stderr
 
 
@@ -201,6 +221,8 @@ def test_a_file_without_an_image_needs_none_to_be_known(stoker: Stoker, form: st
         (["dockerfile", SOURCE, "--matrix", "--only", "flet"], "did you mean fleet"),
         (["dockerfile", SOURCE, "--variant", "cuda-sm90"], "no builder image"),
         (["dockerfile", SOURCE, "--variant", "cpu", "--image", "a b"], "not the name"),
+        (["dockerfile", SOURCE, "--variant", "cpu"], "stoker is not on PyPI"),
+        (["gitlab", SOURCE, "--variant", "cpu", "--stoker", "no.whl"], "not a wheel of stoker"),
         (["dockerfile", SOURCE, "--variant", "cpu", "--memory", "much"], "no amount of memory"),
         (["dockerfile", SOURCE, "--variant", "cpu", "--hours", "0"], "--hours"),
         (["nix", SOURCE, "--variant", "cpu-eigen"], "nixpkgs cannot"),

@@ -13,6 +13,7 @@ import pytest
 from catalogue_wheels import make_wheel
 from conftest import Stoker
 from slim_libraries import build_library, cubins, listed
+from stoker.model.value import size
 
 Need = Callable[[str], str]
 
@@ -58,6 +59,21 @@ def environment(folder: Path) -> str:
 def packages(python: str) -> Path:
     code = "import sysconfig; print(sysconfig.get_path('platlib'))"
     return Path(subprocess.check_output([python, "-c", code], text=True).strip())
+
+
+def test_the_sizes_are_shown_before_anything_is_downloaded(
+    stoker: Stoker, tmp_path: Path, index: dict[str, str]
+) -> None:
+    python = environment(tmp_path / "venv")
+    words = ["install", "torch==2.9.1", "--slim", "--for", "h100", "--python", python, "--dry-run"]
+    done = stoker(*words, timeout=240, **index)
+    assert done.returncode == 0, done.stderr
+    total = sum(path.stat().st_size for path in (tmp_path / "index").glob("[!c]*.whl"))
+    assert done.stdout.startswith(f"4 files, {size(total)} to download\n")
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()[2:]}
+    assert "is slimmed" in rows["nvidia-mill-cu12"]
+    assert "is slimmed" not in rows["grain"]
+    assert not (packages(python) / "torch").exists()
 
 
 @pytest.mark.slow

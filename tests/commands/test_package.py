@@ -13,6 +13,7 @@ import pytest
 
 from built_libraries import build
 from conftest import Stoker, missing
+from stoker.wheel.inspecting import inspect
 from wheel_files import record, unpacked, zipped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="wheels of Linux are packaged")
@@ -208,6 +209,34 @@ def test_plain_only_repairs_the_tag(stoker: Stoker, wheel: Path, tmp_path: Path)
     before, after = unpacked(wheel), unpacked(made)
     changed = {name for name in before if before[name] != after.get(name)}
     assert changed == {f"{DIST_INFO}/WHEEL", f"{DIST_INFO}/RECORD"}
+
+
+def test_plain_removes_search_paths_of_the_build_machine(
+    stoker: Stoker, need: Need, tmp_path: Path
+) -> None:
+    linked = build(need, tmp_path, "-Wl,-rpath,/opt/builder:$ORIGIN/more", name="libwarm.so")
+    wheel = make_wheel(tmp_path, linked.read_bytes())
+    before = stoker("verify", str(wheel))
+    assert "--mode plain" in before.stdout  # the fix that the error names
+    made = package(stoker, wheel, "--mode", "plain", "--out", tmp_path / "dist")
+    after = stoker("verify", str(made), "--json")
+    assert after.returncode == 0, after.stdout
+    (library,) = inspect(str(made)).libraries
+    assert library.runpath == ("$ORIGIN/more",)
+    install(tmp_path / "environment", made)
+
+
+def test_plain_says_what_is_missing_and_records_what_the_machine_provides(
+    stoker: Stoker, wheel: Path, tmp_path: Path
+) -> None:
+    plan = planned(stoker, wheel, "--mode", "plain")
+    assert any("provides libcudart.so.13, libfire.so.1" in note for note in plan["notes"])
+    words = ("--mode", "plain", "--exclude", "libfire*", "--exclude", "libcudart*")
+    made = package(stoker, wheel, *words, "--out", tmp_path / "dist")
+    done = stoker("verify", str(made), "--json")
+    found = {one["name"]: one["severity"] for one in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0
+    assert found["excluded-library"] == "note"
 
 
 def test_the_plan_says_everything_and_does_nothing(

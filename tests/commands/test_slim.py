@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from built_libraries import Need, build
 from conftest import Stoker, missing
 from slim_libraries import listed
 from slim_wheels import (
@@ -27,10 +28,12 @@ from stoker.model.errors import (
     StorageError,
     UsageError,
 )
-from stoker.wheel.engine import open_wheel
+from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from wheel_files import unpacked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
+
+GONE = 'extern "C" int gone() { return 7; }'
 
 
 def in_wheel(wheel: Path, member: str, folder: Path) -> Path:
@@ -270,3 +273,49 @@ def test_verify_understands_it(wheel: Path, tmp_path: Path, stoker: Stoker) -> N
     findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
     assert findings["missing-architecture"]["evidence"] == "9.0"
     assert done.returncode == ExitStatus.FAILED
+
+
+def test_what_was_wrong_before_is_told_apart(
+    need: Need, members: dict[str, bytes], tmp_path: Path, stoker: Stoker
+) -> None:
+    """The official torch 2.9.1 has such a path and such a library; slimming is not to blame."""
+    (tmp_path / "linked").mkdir()
+    build(need, tmp_path / "linked", "-Wl,-soname,libgone.so.7", source=GONE, name="libgone.so.7")
+    for name, flags in {
+        "libpath.so": ("-Wl,-rpath,/opt/builder",),
+        "libneeds.so": ("-Wl,-rpath,/opt/gone", "-Wl,--no-as-needed", "-L.", "-l:libgone.so.7"),
+    }.items():
+        library = build(need, tmp_path / "linked", *flags, source=GONE, name=name)
+        members[f"torch/lib/{name}"] = library.read_bytes()
+    original = make_wheel(tmp_path, members)
+    before = stoker("verify", str(original), "--json")
+    assert before.returncode == ExitStatus.FAILED
+    wrong = {one["name"]: one for one in json.loads(before.stdout)["findings"]}
+    assert wrong["absolute-rpath"]["severity"] == wrong["missing-library"]["severity"] == "error"
+    report = stoker("slim", str(original), "--for", "sm90", "-o", str(tmp_path / "out"))
+    assert "libpath.so no longer searches folders of the machine that built it" in report.stderr
+    (made,) = (tmp_path / "out").iterdir()
+    after = stoker("verify", str(made), "--json")
+    assert after.returncode == 0, after.stdout
+    found = {one["name"]: one for one in json.loads(after.stdout)["findings"]}
+    assert found["absolute-rpath"]["severity"] == "warning"
+    assert found["absolute-rpath"]["evidence"] == "torch/lib/libneeds.so: /opt/gone"
+    assert "as in the wheel that was slimmed" in found["missing-library"]["title"]
+    done = stoker("catalogue", "publish", str(made), "--to", str(tmp_path / "catalogue"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_fault_that_is_new_is_an_error(
+    wheel: Path, tmp_path: Path, stoker: Stoker, need: Need
+) -> None:
+    slim(wheel, "--for", "sm90", "-o", tmp_path / "out")
+    (made,) = (tmp_path / "out").iterdir()
+    library = build(need, tmp_path, "-Wl,-rpath,/opt/builder", name="libnew.so")
+    content = Content.of_file(library)
+    with open_wheel(made) as opened:
+        edit = Edit(contents={"torch/lib/libnew.so": content})
+        spoilt = rewrite(opened, edit, tmp_path)
+    done = stoker("verify", str(spoilt), "--json")
+    assert done.returncode == ExitStatus.FAILED
+    findings = json.loads(done.stdout)["findings"]
+    assert [one["name"] for one in findings if one["severity"] == "error"] == ["absolute-rpath"]

@@ -26,6 +26,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_nothing_advises_to_install_stoker_from_the_package_index() -> None:
+    """It is not there; extras are packages that are."""
+    texts = [*PAGES, *sorted((ROOT / "src").rglob("*.py")), *(ROOT / "src").rglob("*.toml")]
+    wrong = re.compile(r"(pip|uv tool|pipx) install[^\n`]* '?stoker(\[|==|\b(?![-/.]))")
+    assert [page.name for page in texts if wrong.search(page.read_text())] == []
+
+
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     assert [name for name in COMMANDS if f"stoker {name}" not in text] == []

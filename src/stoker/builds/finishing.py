@@ -27,6 +27,7 @@ from stoker.plan.grammar import name, parse
 from stoker.plan.subject import Subject
 from stoker.wheel.package.built_wheel import Mode, PackageRequest
 from stoker.wheel.package.packaging import package
+from stoker.wheel.verify.tested import shortened
 from stoker.wheel.verify.verifying import verify
 
 # Errors of doctor that do not prevent a build: the governor handles low memory, a full disk is
@@ -147,7 +148,7 @@ def check(wheel: Path, log: StageLog, mode: str) -> None:
     if not verification.ok:
         wrong = [one for one in verification.findings if one.severity is Severity.ERROR]
         hints = mending(
-            [replace(one, fix=()) for one in wrong]
+            [replace(shortened(one), fix=()) for one in wrong]
         )  # the wheel has not been delivered yet
         if mode != Mode.BUNDLE and any(one.name in _OF_BUNDLES for one in wrong):
             hints.append(_BUNDLE)

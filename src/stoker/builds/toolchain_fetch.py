@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from stoker.knowledge.packages import Kind, kinds
-from stoker.machine.python import install_failure, own_pip
+from stoker.machine.python import PROGRESS, install_failure, own_pip
 from stoker.model.distribution import read_version
 from stoker.model.errors import (
     CommandError,
@@ -25,7 +25,7 @@ from stoker.model.errors import (
     UsageError,
     unknown,
 )
-from stoker.model.value import Value
+from stoker.model.value import Value, size
 from stoker.outside import process
 
 _PINNED = re.compile(r"(?P<name>[a-z0-9_.-]+)(==(?P<version>\d{1,9}(\.\d{1,9})*))?", re.ASCII)
@@ -214,7 +214,6 @@ class Narrator:
     """Turns an installer's output into the few lines that a waiting user wants to read."""
 
     _FILE = re.compile(r"\s*(Downloading|Using cached|Processing) (\S+)(?: \((\d[^)]*)\))?(?: .*)?")
-    _PROGRESS = re.compile(r"Progress (\d{1,15}) of (\d{1,15})")
     _WAYS = {"Downloading": "downloading", "Using cached": "cached", "Processing": "local"}
 
     def __init__(self) -> None:
@@ -224,18 +223,18 @@ class Narrator:
     def hear(self, line: str) -> Iterator[str]:
         if match := self._FILE.fullmatch(line):
             yield from self._begin(*match.groups())
-        elif match := self._PROGRESS.fullmatch(line):
+        elif match := PROGRESS.fullmatch(line):
             yield from self._advance(int(match[1]), int(match[2]))
         elif line.startswith("Installing collected packages:"):
             yield f"unpacking{line.partition(':')[2]}"
         elif "Retrying (" in line:
             yield "the package index does not answer; trying again"
 
-    def _begin(self, verb: str, file: str, size: str | None) -> Iterator[str]:
+    def _begin(self, verb: str, file: str, told: str | None) -> Iterator[str]:
         if file.endswith(".metadata"):
             return
         self._file, self._tenths = _distribution(file), 0
-        yield f"{self._WAYS[verb]}: {self._file}{f' ({size})' if size else ''}"
+        yield f"{self._WAYS[verb]}: {self._file}{f' ({_in_bytes(told)})' if told else ''}"
 
     def _advance(self, done: int, total: int) -> Iterator[str]:
         if total < _NEEDS_STEPS:
@@ -243,7 +242,19 @@ class Narrator:
         tenths = 10 * done // total
         if self._tenths < tenths < 10:
             self._tenths = tenths
-            yield f"  {self._file}: {10 * tenths} % of {total / 1e6:.0f} MB"
+            yield f"  {self._file}: {10 * tenths} % of {size(total)}"
+
+
+_DECIMAL = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def _in_bytes(told: str) -> str:
+    """Return a size as stoker writes it, for one as pip does, such as ``59.2 MB``."""
+    number, _, unit = told.partition(" ")
+    try:
+        return size(float(number) * _DECIMAL[unit])
+    except (ValueError, KeyError):
+        return told
 
 
 def _distribution(file: str) -> str:

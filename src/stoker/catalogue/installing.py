@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -18,22 +19,27 @@ from stoker.catalogue.values import Choice, Fit, Host, HostGpu, PublishedWheel, 
 from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
 from stoker.knowledge.wheels import policies
 from stoker.machine.python import (
+    PROGRESS,
     Installer,
     InstallerKind,
+    InstallReport,
     Probe,
     ask_interpreter,
     find_installer,
     install_failure,
+    tells_progress,
 )
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
-from stoker.model.errors import UsageError
+from stoker.model.errors import MissingError, UsageError
 from stoker.model.machine import Machine
 from stoker.model.plan import GpuTarget, Platform
 from stoker.model.value import Value, size
 from stoker.outside import folders, process
-from stoker.outside.files import folder_of_process
+from stoker.outside.files import folder_of_process, read_json
+from stoker.outside.progress import Advance, stage
 from stoker.outside.terminal import Listing, whole
+from stoker.outside.web import Web, opened
 from stoker.plan.grammar import parse, squeeze
 from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.selection import is_nvidia_distribution
@@ -44,6 +50,7 @@ from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, s
 
 
 _TIMEOUT_S = 60.0
+_CONNECTIONS = 8
 _ASIDE = ".stoker-install-"
 
 
@@ -144,30 +151,117 @@ def run_installer(command: Sequence[str], say: Say) -> None:
 # -- without a catalogue ---------------------------------------------------------------------------
 
 
+class Download(Value, frozen=True, kw_only=True):
+    """A file that `stoker install --slim` downloads. ``size`` is None if the server does not tell
+    it; ``slims``: it may hold device code.
+    """
+
+    name: str
+    version: str
+    pin: str
+    size: int | None
+    slims: bool
+
+
+def resolve(words: Sequence[str], installer: Installer) -> tuple[Download, ...]:
+    """Return what pip would download for these requirements, largest first."""
+    named = [canonicalize_name(read_word(word).name) for word in words]
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
+        report = work / "report.json"
+        with stage("asking the package index"):
+            outcome = process.stream(installer.resolve(report, words), lambda _: None)
+        found = read_json(report, InstallReport)
+        if not outcome.ok or found is None:
+            raise install_failure(outcome.stdout, "the packages")
+    with stage("asking for sizes"), ThreadPoolExecutor(_CONNECTIONS) as pool:
+        sizes = list(pool.map(_size_of, (one.url for one in found.install)))
+    downloads = [
+        Download(
+            name=canonicalize_name(one.metadata.name),
+            version=one.metadata.version,
+            pin=one.pin,
+            size=size,
+            slims=holds_code(canonicalize_name(one.metadata.name), named),
+        )
+        for one, size in zip(found.install, sizes, strict=True)
+    ]
+    return tuple(sorted(downloads, key=lambda one: -(one.size or 0)))
+
+
+def _size_of(url: str) -> int | None:
+    try:
+        with opened(url, Web(certificates=os.environ.get("PIP_CERT"))) as answer:
+            return answer.size
+    except MissingError:
+        return None
+
+
+def downloads_page(downloads: Sequence[Download]) -> RenderableType:
+    """Return what would be downloaded; the total comes first."""
+    table = Listing("package", "version", ">size", "")
+    for one in downloads:
+        told = "unknown" if one.size is None else size(one.size)
+        table.add(one.name, one.version, told, "is slimmed" if one.slims else "")
+    return Group(Text(downloads_text(downloads), style="bold"), Text(), table)
+
+
+def downloads_text(downloads: Sequence[Download]) -> str:
+    files = f"{len(downloads)} file{'s'[: len(downloads) != 1]}"
+    total = f"{files}, {size(sum(one.size or 0 for one in downloads))} to download"
+    unknown = sum(one.size is None for one in downloads)
+    return f"{total}; the size of {unknown} is unknown" if unknown else total
+
+
+class _PipLines:
+    """Turns the output of `pip download` into an amount that has been downloaded."""
+
+    def __init__(self, advance: Advance):
+        self._advance = advance
+        self._done = 0  # of the current file
+
+    def hear(self, line: str) -> None:
+        if found := PROGRESS.fullmatch(line):
+            done = int(found[1])
+            self._advance(done - self._done if done >= self._done else done)
+            self._done = done
+
+
+def _download(downloads: Sequence[Download], installer: Installer, wheels: Path) -> None:
+    pins = [one.pin for one in downloads]
+    command = installer.download(wheels, pins, tells=tells_progress(installer.pip))
+    with stage("downloading", sum(one.size or 0 for one in downloads)) as advance:
+        outcome = process.stream(command, _PipLines(advance).hear)
+    if not outcome.ok:
+        raise install_failure(outcome.stdout, "the packages")
+
+
 def slim_install(
     words: Sequence[str], gpu_words: str, installer: Installer, *, say: Say
 ) -> tuple[SlimInstalled, ...]:
     """Download what is asked for and all it requires, slim it, and install the result."""
-    named = [canonicalize_name(read_word(word).name) for word in words]
     request = SlimRequest(gpus=gpu_targets(gpu_words), nvidia=True)
+    downloads = resolve(words, installer)
+    say(downloads_text(downloads))
+    named = [one.name for one in downloads if one.slims]
     with folder_of_process(folders.cache() / "install", _ASIDE) as work:
         wheels = work / "wheels"
-        run_installer(installer.download(wheels, words), say)
+        _download(downloads, installer, wheels)
         done = [
             slim_wheel(path, request, say)
             for path in sorted(wheels.glob("*.whl"))
-            if may_hold_code(path, named)
+            if parse_wheel_filename(path.name)[0] in named
         ]
         pins = [f"{one.name}=={one.version}" for one in done]
         alone = all(path.suffix == ".whl" for path in wheels.iterdir())
         # The pins name the slimmed versions; the words may ask for extras.
         command = installer.install_from(wheels, [*pins, *words], alone=alone)
-        run_installer(command, say)
+        with stage("installing"):
+            run_installer(command, say)
     return tuple(done)
 
 
-def may_hold_code(path: Path, named: Sequence[str]) -> bool:
-    project = parse_wheel_filename(path.name)[0]
+def holds_code(project: str, named: Sequence[str]) -> bool:
+    """Return whether a project may hold device code: torch, what was named, and NVIDIA's."""
     return project == "torch" or project in named or is_nvidia_distribution(project)
 
 

@@ -31,6 +31,7 @@ from stoker.model.plan import Backend
 from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
+from stoker.outside.progress import stage
 from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from stoker.wheel.metadata import Headers
 from stoker.wheel.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
@@ -183,7 +184,7 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
     status = path.stat()
     identity = Identity(
         file=path.name,
-        sha256=sha256_of(path),
+        sha256=_hashed(path),
         size=status.st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
@@ -198,6 +199,11 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
         make_entry(identity, tested.facts, recorded), published=_moment(datetime.now(UTC))
     )
     return Upload(wheel=entry, source=path, metadata=metadata), verification
+
+
+def _hashed(path: Path) -> str:
+    with stage(f"hashing {path.name}"):
+        return sha256_of(path)
 
 
 def _moment(time: datetime) -> str:

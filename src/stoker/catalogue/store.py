@@ -12,10 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from stoker.machine.python import own_install
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole
+from stoker.outside.progress import stage
 
+_BLOCK = 1 << 20
 OWN = ".stoker"  # what belongs to publishing itself, not to the catalogue
 
 Say = Callable[[str], None]
@@ -102,8 +105,11 @@ class FolderStore:
         self.write(path, content)
 
     def upload(self, path: str, source: Path) -> None:
-        with self._made(path) as stream, source.open("rb") as original:
-            shutil.copyfileobj(original, stream, 1 << 20)
+        total = source.stat().st_size
+        title = f"copying {source.name}"
+        with self._made(path) as stream, source.open("rb") as original, stage(title, total) as done:
+            while block := original.read(_BLOCK):
+                done(stream.write(block))
 
     def _made(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Give a file to write; it takes its place only if nothing failed."""
@@ -222,7 +228,7 @@ class S3Store:
             self._files.pipe_file(self._key(path), content, **_headers(path), **condition)
 
     def upload(self, path: str, source: Path) -> None:
-        with self._explained(path):
+        with self._explained(path), stage(f"uploading {source.name}"):
             self._files.put_file(str(source), self._key(path))
 
     def has(self, path: str, size: int) -> bool:
@@ -289,7 +295,7 @@ def _file_system() -> Any:
     try:
         import s3fs
     except ImportError:
-        hints = ["pip install 'stoker[s3]'"]
+        hints = [own_install("s3fs")]
         raise MissingError(
             "s3fs, which is needed for object stores, is not installed", hints=hints
         ) from None

@@ -21,7 +21,9 @@ def command() -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    from stoker.outside import progress
+
+    progress.say(text)
 
 
 @command.command(short_help="Add wheels to a catalogue.")
@@ -57,10 +59,12 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     """
     from stoker.catalogue import publishing
     from stoker.catalogue.installing import wheels_page
+    from stoker.outside.progress import shown
     from stoker.outside.terminal import print_json, show
 
     wanted = publishing.PublishOptions(**options)
-    report = publishing.publish(wheels, place, wanted, people=publishing.people_page, say=_say)
+    with shown():
+        report = publishing.publish(wheels, place, wanted, people=publishing.people_page, say=_say)
     for note in report.notes:
         _say(f"note: {note}")
     if as_json:

@@ -77,8 +77,8 @@ from stoker.model.value import byte_count
 @click.option(
     "--stoker",
     "requirement",
-    metavar="REQUIREMENT",
-    help="What pip installs to get stoker there.  [default: stoker[tools]==VERSION]",
+    metavar="WHEEL|URL",
+    help="The wheel of stoker that the other machine installs; a file is copied to --out.",
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the files to a folder.")
 @click.option("--force", is_flag=True, help="Replace files that exist already.")
@@ -112,18 +112,26 @@ def command(
     `source` of stoker.toml. Without --out the files are printed.
 
     \b
-    stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant cu128-sm90
-    stoker export github-actions flash-attn==2.8.3 --matrix --out .
+    stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant cu128-sm90 \
+        --stoker dist/stoker-0.1.0-py3-none-manylinux_2_17_x86_64.whl --out image
+    stoker export github-actions flash-attn==2.8.3 --matrix --stoker URL --out .
     stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
     """
-    from stoker import __version__
     from stoker.export.cluster import render_cluster
-    from stoker.export.exporting import ClusterWanted, ExportWanted, export, export_cluster, write
+    from stoker.export.exporting import (
+        ClusterWanted,
+        ExportWanted,
+        export,
+        export_cluster,
+        origin_of_stoker,
+        write,
+    )
     from stoker.export.files import render
     from stoker.outside.terminal import print_json
 
     request, form = read_request(options), ExportFormat(format)
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
+    wheel = None
     if cluster:
         if source or matrix or only or requirement or request.options:
             raise UsageError(
@@ -155,14 +163,15 @@ def command(
             matrix=matrix,
             only=only,
             size=size,
-            requirement=requirement or f"stoker[tools]=={__version__}",
+            stoker=requirement,
             image=image,
         )
         files = render(export(build, request))
+        wheel = origin_of_stoker(requirement, form).wheel
     if as_json:
         print_json(files, "files")
     if out is not None:
-        write(files, out, force=force)
+        write(files, out, wheel=wheel, force=force)
         for file in files:
             click.echo(str(out / file.path), err=as_json)
     elif not as_json:

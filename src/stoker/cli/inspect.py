@@ -22,9 +22,11 @@ def command(target: str, against: str | None, as_json: bool) -> None:
     stoker inspect mine.whl --against official.whl
     """
     from stoker.model.errors import StokerError
+    from stoker.outside.progress import shown
     from stoker.wheel.inspecting import inspect
 
-    facts = [inspect(word) for word in (target, against) if word is not None]
+    with shown():
+        facts = [inspect(word) for word in (target, against) if word is not None]
     if against is None:
         _print(facts[0], as_json)
     else:

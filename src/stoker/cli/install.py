@@ -7,7 +7,7 @@ import click
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.catalogue.installing import SlimInstalled
+    from stoker.machine.python import Installer
 
 
 @click.command()
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 @click.option(
     "--installer", type=click.Choice(["pip", "uv"]), help="Default: the one that is available."
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Only show what would be chosen, or downloaded with --slim."
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the command, and install nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was installed as JSON.")
 def command(
@@ -39,6 +42,7 @@ def command(
     wished: str | None,
     python: str | None,
     installer: str | None,
+    dry_run: bool,
     only_print: bool,
     as_json: bool,
 ) -> None:
@@ -51,10 +55,12 @@ def command(
     \b
     stoker install https://wheels.example.org torch flash-attn
     stoker install /srv/wheels torch==2.9.1 --print
-    stoker install torch==2.9.1 --slim --for h100
+    stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
     from stoker.catalogue.installing import installer_for
     from stoker.machine.python import target_python
+    from stoker.outside.progress import shown, stage
+    from stoker.outside.terminal import print_json, show
 
     chosen = installer_for(target := target_python(python), installer)
     if slim:
@@ -62,37 +68,55 @@ def command(
             raise UsageError(
                 "--print cannot be used with --slim, which needs more than one command"
             )
-        from stoker.catalogue.installing import slim_install
-
-        _show_slimmed(slim_install(words, wished or "native", chosen, say=_say), as_json)
+        with shown():
+            _slim_install(words, wished or "native", chosen, dry_run=dry_run, as_json=as_json)
         return
     if len(words) < 2:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name a catalogue and what to install from it", hints=hints)
-    from stoker.catalogue.installing import command_line, install_command, run_installer, select
-    from stoker.outside.terminal import print_json
+    from stoker.catalogue.installing import (
+        command_line,
+        install_command,
+        run_installer,
+        select,
+        selection_page,
+    )
 
     located, selection = select(words[0], words[1:], python=target, wished=wished)
     line = install_command(located, selection, chosen)
     if only_print:
         click.echo(command_line(line))
         return
+    if dry_run:
+        print_json(selection) if as_json else show(selection_page(selection))
+        return
     for wheel in selection.wheels:
         _say(f"{wheel.file} of {wheel.variant}")
     _say(selection.reason)
-    run_installer(line, _say)
+    with shown(), stage("installing"):
+        run_installer(line, _say)
     if as_json:
         print_json(selection.wheels, "wheels")
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    from stoker.outside import progress
+
+    progress.say(text)
 
 
-def _show_slimmed(done: "tuple[SlimInstalled, ...]", as_json: bool) -> None:
+def _slim_install(
+    words: tuple[str, ...], gpus: str, installer: "Installer", *, dry_run: bool, as_json: bool
+) -> None:
+    from stoker.catalogue.installing import downloads_page, resolve, slim_install
     from stoker.model.value import size
-    from stoker.outside.terminal import print_json
+    from stoker.outside.terminal import print_json, show
 
+    if dry_run:
+        downloads = resolve(words, installer)
+        print_json(downloads) if as_json else show(downloads_page(downloads))
+        return
+    done = slim_install(words, gpus, installer, say=_say)
     if as_json:
         print_json(done, "wheels")
     before, after = sum(one.before for one in done), sum(one.after for one in done)

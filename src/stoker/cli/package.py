@@ -57,22 +57,25 @@ def command(
     \b
     pypi    NVIDIA's libraries come from their PyPI packages, as with the official wheels
     bundle  the wheel contains all libraries that it needs
-    plain   only the platform tag is corrected
+    plain   only the platform tag and search paths of the build machine are corrected
 
     \b
     stoker package torch-2.15.0-cp312-cp312-linux_x86_64.whl --mode pypi
     stoker package mill-1.2-cp312-cp312-linux_x86_64.whl --mode bundle --library-folder nvidia
     """
+    from stoker.outside.progress import shown
     from stoker.outside.terminal import print_json, show
     from stoker.wheel.package.built_wheel import Mode, PackageRequest
     from stoker.wheel.package.packaging import package, package_page, packaged_lines, plan_package
 
     request = PackageRequest(mode=Mode(wishes.pop("mode")), **wishes)
     if dry_run:
-        plan = plan_package(wheel, request)
+        with shown():
+            plan = plan_package(wheel, request)
         print_json({"plan": plan}) if as_json else show(package_page(plan))
         return
-    plan, packaged = package(wheel, request, out, force=force)
+    with shown():
+        plan, packaged = package(wheel, request, out, force=force)
     for note in plan.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(packaged_lines(packaged), err=True)

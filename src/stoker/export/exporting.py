@@ -1,6 +1,7 @@
 """Decides how many compiles a worker of a distributed compiler runs, and in how much memory."""
 
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -112,6 +113,8 @@ _PYTHON = "3.12"  # where the variant names none
 _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
 _CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
 _WITHOUT_IMAGE = (ExportFormat.SLURM, ExportFormat.NIX, ExportFormat.FLOX)
+_WITHOUT_STOKER = (ExportFormat.NIX, ExportFormat.FLOX)  # they build with their own recipes
+_BY_URL = "--stoker https://HOST/stoker-VERSION.whl names a wheel on a server"
 _EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
 
 
@@ -130,6 +133,13 @@ class ClusterWanted(Value, frozen=True, kw_only=True):
     trust_network: bool = False
 
 
+class StokerOrigin(Value, frozen=True, kw_only=True):
+    """``wheel`` has to be in the folder of the exported files."""
+
+    requirement: str
+    wheel: Path | None = None
+
+
 class ExportWanted(Value, frozen=True, kw_only=True):
     """What the command line asks for. ``image`` replaces the usual one of each variant."""
 
@@ -138,7 +148,7 @@ class ExportWanted(Value, frozen=True, kw_only=True):
     matrix: bool = False  # all variants of stoker.toml whose name contains ``only``
     only: str = ""
     size: BuilderSize
-    requirement: str
+    stoker: str | None  # a wheel, a URL or a requirement
     image: str | None = None
 
 
@@ -162,7 +172,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
     return Export(
         format=wanted.format,
         source=source,
-        requirement=wanted.requirement,
+        requirement=origin_of_stoker(wanted.stoker, wanted.format).requirement,
         size=wanted.size,
         jobs=tuple(
             _job(planned, [source, *_defines(one)], _image(wanted, planned))
@@ -290,8 +300,38 @@ def _defines(request: CommandLine) -> list[str]:
     return [word for name, found in defines.items() for word in ("-D", f"{name}={found.value}")]
 
 
-def write(files: tuple[ExportedFile, ...], folder: Path, *, force: bool) -> None:
-    """Write all files below a folder. Without ``force``, refuse to replace a file that differs."""
+def origin_of_stoker(given: str | None, form: ExportFormat) -> StokerOrigin:
+    """Return where the other machine gets stoker from: a URL, a wheel that goes along with the
+    files, or a requirement that the user's own package index has.
+    """
+    if form in _WITHOUT_STOKER:
+        return StokerOrigin(requirement="")
+    if given is None:
+        raise UsageError(
+            "an export installs stoker on the other machine, and stoker is not on PyPI",
+            hints=["`make dist` builds its wheel: --stoker dist/stoker-VERSION.whl", _BY_URL],
+        )
+    if "://" in given:
+        return StokerOrigin(requirement=f"stoker[tools] @ {given}")
+    if not given.endswith(".whl"):
+        return StokerOrigin(requirement=given)
+    wheel = Path(given)
+    if not wheel.is_file() or not wheel.name.startswith("stoker-"):
+        raise UsageError(f"--stoker {given} is not a wheel of stoker", hints=[_BY_URL])
+    if form is ExportFormat.KUBERNETES:
+        raise UsageError("a Kubernetes job cannot read a file of this machine", hints=[_BY_URL])
+    if form is ExportFormat.SLURM:  # its nodes share the file system
+        return StokerOrigin(requirement=f"{wheel.resolve()}[tools]")
+    return StokerOrigin(requirement=f"./{wheel.name}[tools]", wheel=wheel)
+
+
+def write(
+    files: tuple[ExportedFile, ...], folder: Path, *, wheel: Path | None = None, force: bool
+) -> None:
+    """Write all files below a folder. Without ``force``, refuse to replace a file that differs.
+
+    ``wheel`` is copied to the folder, where the files expect it.
+    """
     changed = [
         file
         for file in files
@@ -307,3 +347,5 @@ def write(files: tuple[ExportedFile, ...], folder: Path, *, force: bool) -> None
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, file.text)
+    if wheel and wheel.resolve() != (folder / wheel.name).resolve():
+        shutil.copyfile(wheel, folder / wheel.name)

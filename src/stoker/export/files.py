@@ -47,6 +47,7 @@ def fill(name: str, values: Mapping[str, object]) -> str:
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
     size = export.size
     common = {
+        "bring": _bring(export.requirement),
         "own_python": OWN_PYTHON,
         "cpus": size.cpus,
         "memory_mb": size.memory_bytes >> 20,
@@ -55,6 +56,12 @@ def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
         "minutes": -(-size.seconds // 60),
     }
     return fill(name, {**common, **values})
+
+
+def _bring(requirement: str) -> str:
+    """Return the Dockerfile line that copies a wheel which lies beside it; none for a URL."""
+    file = requirement.removeprefix("./").partition("[")[0]
+    return f"COPY {docker_words([file, './'])}\n" if requirement.startswith("./") else ""
 
 
 def _of_job(job: ExportJob) -> dict[str, object]:

@@ -193,7 +193,7 @@ def installed(part: str) -> Path:
             return folder / part
     raise MissingError(
         f"{Path(part).name} is not installed",
-        hints=["install stoker again: `pip install --force-reinstall stoker`, or `make venv`"],
+        hints=["install stoker again from its wheel or checkout: `uv tool install --force .`"],
     )
 
 

@@ -166,6 +166,48 @@ _UNREACHABLE = re.compile(
 _TAIL = 20  # lines of an installer's output in an error
 
 
+PROGRESS = re.compile(r"Progress (\d{1,15}) of (\d{1,15})")  # of pip's `--progress-bar raw`
+_PIP_VERSION = re.compile(r"pip (\d+)\.(\d+)")
+
+
+def tells_progress(pip: Sequence[str]) -> bool:
+    """Return whether a pip knows `--progress-bar raw`."""
+    found = _PIP_VERSION.match(process.run([*pip, "--version"], timeout=_PROBE_TIMEOUT_S).stdout)
+    return found is not None and (int(found[1]), int(found[2])) >= (24, 1)
+
+
+class ResolvedMetadata(Value, frozen=True, kw_only=True):
+    name: str
+    version: str
+
+
+class DownloadInfo(Value, frozen=True, kw_only=True):
+    url: str
+
+
+class Resolved(Value, frozen=True, kw_only=True):
+    """A distribution that pip would install. ``is_direct``: it was required by its address."""
+
+    metadata: ResolvedMetadata
+    download_info: DownloadInfo
+    is_direct: bool = False
+
+    @property
+    def pin(self) -> str:
+        name = self.metadata.name
+        return f"{name} @ {self.url}" if self.is_direct else f"{name}=={self.metadata.version}"
+
+    @property
+    def url(self) -> str:
+        return self.download_info.url
+
+
+class InstallReport(Value, frozen=True, kw_only=True):
+    """The part of pip's installation report that is used."""
+
+    install: tuple[Resolved, ...]
+
+
 class InstallerKind(StrEnum):
     PIP = "pip"
     UV = "uv"
@@ -186,8 +228,15 @@ class Installer(Value, frozen=True, kw_only=True):
         options = ["--no-index"] if alone else []
         return [*self.words, *options, "--find-links", str(folder), *requirements]
 
-    def download(self, folder: Path, requirements: Sequence[str]) -> list[str]:
-        return [*self.pip, "download", "--dest", str(folder), *requirements]
+    def resolve(self, report: Path, requirements: Sequence[str]) -> list[str]:
+        """Write what would be downloaded to a file, as an `InstallReport`; install nothing."""
+        options = ["--dry-run", "--ignore-installed", "--report", str(report)]
+        return [*self.pip, "install", *options, *requirements]
+
+    def download(self, folder: Path, requirements: Sequence[str], *, tells: bool) -> list[str]:
+        """Download exactly these; with ``tells``, pip prints lines that `PROGRESS` matches."""
+        options = ["--no-deps", "--progress-bar", "raw" if tells else "off"]
+        return [*self.pip, "download", *options, "--dest", str(folder), *requirements]
 
     def download_wheel(
         self, folder: Path, requirement: str, *, python: str, platforms: Sequence[str]
@@ -230,6 +279,13 @@ def own_pip() -> tuple[str, ...] | None:
     that a folder called pip is imported instead.
     """
     return (sys.executable, "-P", "-m", "pip") if importlib.util.find_spec("pip") else None
+
+
+def own_install(*packages: str) -> str:
+    """Return the command that adds packages to the environment that stoker is installed in."""
+    pip = f"{sys.executable} -m pip install"
+    uv = f"uv pip install --python {sys.executable}"
+    return f"{pip if own_pip() else uv} {' '.join(packages)}"
 
 
 def _pip_for(python: str) -> tuple[str, ...] | None:

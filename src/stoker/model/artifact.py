@@ -163,6 +163,18 @@ class FactDifference(Value, frozen=True, kw_only=True):
     after: str | None
 
 
+# -- package -------------------------------------------------------------------------------------
+# The record that `stoker package` leaves in a wheel.
+
+PACKAGE_MEMBER = "stoker-package.json"  # in dist-info: a PackageRecord
+
+
+class PackageRecord(Value, frozen=True, kw_only=True):
+    """``excluded`` are the patterns of --exclude: libraries that the target machine provides."""
+
+    excluded: tuple[str, ...] = ()
+
+
 # -- slim ----------------------------------------------------------------------------------------
 # The values of `stoker slim`: what happens to each library, and the record in a wheel.
 
@@ -208,11 +220,13 @@ class SlimRecord(Value, frozen=True, kw_only=True):
     """The record that a slimmed distribution carries in its dist-info folder.
 
     ``private``: it holds modified libraries whose licence forbids redistributing them.
+    ``inherited``: what `stoker verify` finds wrong in the original, as lines by the finding's name.
     """
 
     targets: tuple[Annotated[str, Meta(pattern=r"^\d{1,3}\.\d[af]?(\+ptx)?$")], ...]
     label: str
     private: bool = False
+    inherited: dict[str, tuple[str, ...]] = {}
 
     @property
     def gpus(self) -> tuple[GpuTarget, ...]:

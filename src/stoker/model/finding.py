@@ -13,13 +13,16 @@ class Severity(StrEnum):
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """``name`` is stable and in kebab case; ``fix`` holds commands to paste, one for each line."""
+    """``name`` is stable and in kebab case; ``fix`` holds commands to paste, one for each line.
+    ``advice`` says what to do where no command does it.
+    """
 
     name: str
     severity: Severity
     title: str
     evidence: str = ""
     fix: tuple[str, ...] = ()
+    advice: str = ""
 
 
 def ok(name: str, title: str, evidence: str = "") -> Finding:

@@ -59,11 +59,16 @@ def size(amount: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as text: ``1 h 36 min``, ``12 min``, ``8 s``."""
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    """Return a duration as text: ``1 h 36 min``, ``2 min 9 s``, ``8 s``.
+
+    It is rounded down, so that the parts of a sum never exceed it.
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    parts = [f"{minutes} min"] if minutes else []
+    return " ".join([*parts, f"{rest} s"] if rest or not minutes else parts)
 
 
 def second_count(text: str) -> float | None:

@@ -188,4 +188,6 @@ def finding_lines(finding: Finding) -> list[RenderableType]:
         return lines
     if finding.evidence:
         lines.append(Indented(evidence, _FINDING_INDENT))
+    if finding.advice:
+        lines.append(Indented(finding.advice, _FINDING_INDENT))
     return lines + [whole(" " * _FINDING_INDENT, ("$ ", "dim"), command) for command in finding.fix]

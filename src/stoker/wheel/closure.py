@@ -55,6 +55,25 @@ def search_folders(library: LibraryFacts) -> list[str]:
     ]
 
 
+def portable_paths(
+    libraries: Sequence[LibraryFacts], dependencies: Sequence[Dependency]
+) -> dict[str, tuple[str, ...]]:
+    """Return the search paths that become portable without the folders of the build machine.
+
+    A path stays as it is if its library needs one that nothing else provides: it may be in one of
+    these folders.
+    """
+    missing = (row for row in dependencies if row.origin is LibraryOrigin.MISSING)
+    lacking = {path for row in missing for path in row.wanted_by}
+    found: dict[str, tuple[str, ...]] = {}
+    for library in libraries:
+        present = library.runpath or library.rpath
+        kept = tuple(folder for folder in present if _ORIGIN.match(folder))
+        if kept != present and library.path not in lacking:
+            found[library.path] = kept
+    return found
+
+
 def _in_here(
     name: str, folders: Sequence[str], holds: Callable[[str], bool], known: Collection[str]
 ) -> LibraryOrigin | None:

@@ -211,9 +211,12 @@ Entries = list[tuple[int, int]]  # tags and values
 
 
 class ElfEdit(Value, frozen=True, kw_only=True):
-    """``rpath`` becomes DT_RPATH; None leaves the search path as it is, empty removes it."""
+    """``rpath`` is the new search path, as DT_RPATH or, with ``as_runpath``, as DT_RUNPATH. None
+    leaves the search path as it is, empty removes it.
+    """
 
     rpath: str | None = None
+    as_runpath: bool = False
     needed: dict[str, str] = {}
     soname: str | None = None
 
@@ -289,7 +292,8 @@ def _entries(file: Elf, edit: ElfEdit, strings: _Strings) -> Entries:
             value = strings.place(edit.soname)
         entries.append((tag, value))
     if edit.rpath:
-        entries.append((elf.RPATH, strings.place(edit.rpath)))
+        kind = elf.RUNPATH if edit.as_runpath else elf.RPATH
+        entries.append((kind, strings.place(edit.rpath)))
     return entries
 
 

@@ -14,6 +14,7 @@ from stoker.model.distribution import read_requirement
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.value import size as in_words
 from stoker.outside import process
+from stoker.outside.progress import stage
 from stoker.wheel.elf import MAGIC
 from stoker.wheel.engine import archive
 from stoker.wheel.engine.archive import dist_info_of
@@ -85,8 +86,16 @@ def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFact
     """Read the largest first, to keep all threads busy; return the facts by name."""
     found = [member for member in members if _is_elf(file, member)]
     found.sort(key=lambda member: -member.size)
-    with ThreadPoolExecutor(min(_MOST_THREADS, process.threads())) as pool:
-        libraries = list(pool.map(lambda member: _library(file, member), found))
+
+    def read(member: Member) -> LibraryFacts:
+        facts = _library(file, member)
+        advance(member.size)
+        return facts
+
+    total = sum(member.size for member in found)
+    workers = min(_MOST_THREADS, process.threads())
+    with stage("reading libraries", total) as advance, ThreadPoolExecutor(workers) as pool:
+        libraries = list(pool.map(read, found))
     return tuple(sorted(libraries, key=lambda library: library.path))
 
 

@@ -256,13 +256,15 @@ _LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
 
 def check_codecs() -> None:
     """Raise a MissingError if a package is not installed."""
+    from stoker.machine.python import own_install
+
     try:
         import lz4.block  # noqa: F401
         import zstandard  # noqa: F401
     except ImportError as error:
         raise MissingError(
             f"recompression needs the package {error.name}, which is not installed",
-            hints=["run pip install 'stoker[recompress]'"],
+            hints=[own_install("lz4", "zstandard")],
         ) from None
 
 

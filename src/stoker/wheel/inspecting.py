@@ -68,7 +68,13 @@ def inspect(target: str, environment: Mapping[str, str] = os.environ) -> Artifac
 def _wheel(path: Path) -> ArtifactFacts:
     from stoker.wheel.facts import read_wheel
 
-    wheel, libraries, members = read_wheel(path)
+    return wheel_artifact(path, *read_wheel(path))
+
+
+def wheel_artifact(
+    path: Path, wheel: WheelFacts, libraries: tuple[LibraryFacts, ...], members: Sequence[str]
+) -> ArtifactFacts:
+    """Return the facts of a wheel whose libraries have been read."""
     places = {installed_path(member) for member in members}
     return _assemble(
         path=path,

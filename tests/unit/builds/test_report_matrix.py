@@ -65,6 +65,6 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     show(results_page(rows))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "name Python time size cache verify wheel"
-    assert lines[1] == "fleet done 90 s 3.0 MiB 75% of 8 ok a.whl"
-    assert lines[2] == "fleet done 90 s 3.0 MiB (25%) 2 of the original b.whl"
+    assert lines[1] == "fleet done 1 min 30 s 3.0 MiB 75% of 8 ok a.whl"
+    assert lines[2] == "fleet done 1 min 30 s 3.0 MiB (25%) 2 of the original b.whl"
     assert lines[3] == "fleet failed 5 s compile failed"

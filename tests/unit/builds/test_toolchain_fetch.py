@@ -48,10 +48,10 @@ def told(output: str) -> list[str]:
 def test_pip_is_cut_to_what_helps() -> None:
     assert told(PIP) == [
         "local: cuda_toolkit 13.0.3.0",
-        "downloading: nvidia_nvvm 13.0.88 (59.2 MB)",
-        "  nvidia_nvvm 13.0.88: 10 % of 59 MB",
-        "  nvidia_nvvm 13.0.88: 70 % of 59 MB",
-        "cached: nvidia_cuda_crt 13.0.88 (134 kB)",
+        "downloading: nvidia_nvvm 13.0.88 (56.5 MiB)",
+        "  nvidia_nvvm 13.0.88: 10 % of 56.5 MiB",
+        "  nvidia_nvvm 13.0.88: 70 % of 56.5 MiB",
+        "cached: nvidia_cuda_crt 13.0.88 (131 KiB)",
         "unpacking cuda-toolkit, nvidia-nvvm",
     ]
 

@@ -117,7 +117,14 @@ def test_sizes_in_words(amount: float, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0 s"), (8.4, "8 s"), (720, "12 min"), (3600, "1 h 0 min"), (5760, "1 h 36 min")],
+    [
+        (0, "0 s"),
+        (8.9, "8 s"),
+        (129, "2 min 9 s"),
+        (720, "12 min"),
+        (3600, "1 h 0 min"),
+        (5760, "1 h 36 min"),
+    ],
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words

@@ -21,10 +21,11 @@ from stoker.plan.grammar import parse
 from stoker.wheel.closure import installed_path, resolve
 from stoker.wheel.engine import Member
 from stoker.wheel.runs_on import served_gpus
+from stoker.wheel.verify.checks import CHECKS, examine
 from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
-from stoker.wheel.verify.verifying import CHECKS, examine
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
+CUBLAS = ("$ORIGIN", "$ORIGIN/../nvidia/cu13/lib")
 
 
 def library(path: str = "mill/libmill.so", **changes: Any) -> LibraryFacts:
@@ -100,11 +101,30 @@ def found(judged: WheelUnderTest, name: str) -> Finding:
     return next(one for one in examine(judged) if one.name == name)
 
 
-def test_a_wheel_in_order_hears_of_every_check() -> None:
-    findings = examine(case(library(), plan=PlanRecord(variant=parse("cpu-avx2"))))
-    heard = {one.name for one in findings if one.severity is Severity.OK}
-    assert heard == {check.name for topic in CHECKS.values() for check in topic} - {"cpu"}
+def passed(judged: WheelUnderTest) -> set[str]:
+    return {one.name for one in examine(judged) if one.severity is Severity.OK}
+
+
+def test_a_wheel_hears_of_the_checks_of_what_it_has() -> None:
+    libraries = (
+        library(needed=("libgrain.so", "libcublas.so.13"), rpath=CUBLAS),
+        library("mill/libgrain.so"),
+    )
+    plan = PlanRecord(variant=parse("cpu-avx2"))
+    full = case(*libraries, plan=plan, requires=("nvidia-cublas",))
+    everything = {check.name for topic in CHECKS.values() for check in topic}
+    assert passed(full) == everything - {"cpu", "slimmed"}  # neither sampled nor slimmed
+    bare = {"readable", "symbols", "portability", "closure", "bundled", "openmp"}
+    always = {"record", "permissions", "tags", "plan", "as-asked"}
+    assert passed(case(library())) == bare | always
+    assert passed(case(plan=None)) == always - {"plan", "as-asked"}
+
+
+def test_what_a_plan_would_allow_to_check_is_said_once() -> None:
+    notes = [one.name for one in examine(case(library(), plan=None)) if one.severity != "ok"]
+    assert notes == ["missing-plan"]
     assert found(case(library()), "cpu-level-unchecked").severity is Severity.NOTE
+    assert {one.severity for one in examine(case(plan=None))} == {Severity.OK}
 
 
 def test_the_worst_comes_first() -> None:
@@ -382,7 +402,7 @@ def test_what_pytorch_adds_by_itself_is_no_finding() -> None:
     main = library("torch/lib/libtorch_cuda.so", device_code=tuple(map(code, OFFICIAL.split())))
     linalg = library("torch/lib/libtorch_cuda_linalg.so", device_code=(code("sm_50"),))
     torch = case(main, linalg, name="torch", **asked("7.5;8.0;8.6;9.0;10.0;12.0"))
-    assert bad(torch) == {"missing-plan": Severity.WARNING}
+    assert bad(torch) == {}
     other = case(main, linalg, **asked("7.5;8.0;8.6;9.0;10.0;12.0"))
     assert "extra-architecture" in bad(other)
 
@@ -395,7 +415,7 @@ def test_what_linking_left_over_does_not_count() -> None:
 def test_nvidias_own_libraries_have_their_own_architectures() -> None:
     cublas = library("mill/libcublas.so.13", device_code=(code("sm_75"),))
     wheel = case(library(device_code=(code("sm_90"),)), cublas, **asked("9.0"))
-    assert bad(wheel) == {"missing-plan": Severity.WARNING}
+    assert bad(wheel) == {}
 
 
 def test_a_library_that_lacks_what_another_has_is_told() -> None:
@@ -415,7 +435,6 @@ def test_a_library_that_lacks_what_another_has_is_told() -> None:
 
 def test_nothing_is_said_of_what_is_not_read() -> None:
     assert found(case(**asked("rocm")), "architectures-unchecked").severity is Severity.NOTE
-    assert found(case(plan=None), "architectures-unchecked").severity is Severity.NOTE
 
 
 def test_cuda_and_python_are_those_asked_for() -> None:

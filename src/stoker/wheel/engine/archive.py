@@ -19,6 +19,7 @@ from stoker.model.errors import ArtifactError, StorageError, nearest
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.outside import process
+from stoker.outside.progress import Advance, stage
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.directory import Limits, Member, read_directory
 from stoker.wheel.reader import FileReader, open_file
@@ -289,16 +290,21 @@ class Wheel:
         """Yield the members whose content differs from their hash in RECORD."""
         listed = [member for name, member in self.members.items() if self._digest(name)]
         listed.sort(key=lambda member: -member.size)  # the largest first, to keep all threads busy
-        with ThreadPoolExecutor(workers or process.threads()) as pool:
-            for mismatch in pool.map(self._hashed, listed):
+        title, total = "comparing files with RECORD", sum(member.size for member in listed)
+        with (
+            stage(title, total) as advance,
+            ThreadPoolExecutor(workers or process.threads()) as pool,
+        ):
+            for mismatch in pool.map(lambda member: self._hashed(member, advance), listed):
                 if mismatch is not None:
                     yield mismatch
 
-    def _hashed(self, member: Member) -> Mismatch | None:
+    def _hashed(self, member: Member, advance: Advance) -> Mismatch | None:
         told = self._digest(member.name)
         digest = hashlib.new(told.partition("=")[0])
         for chunk in self.archive.stream(member):
             digest.update(chunk)
+            advance(len(chunk))
         if written(digest.name, digest.digest()) == told:
             return None
         return Mismatch(member=member.name, problem="the hash in RECORD is wrong")

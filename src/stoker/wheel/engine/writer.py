@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ from zlib_ng import zlib_ng
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
+from stoker.outside.progress import stage
 from stoker.wheel.engine import directory
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.archive import (
@@ -182,7 +183,7 @@ Task = tuple[OutputMember, Chunk | CopiedMember]
 
 
 def write(
-    entries: Iterable[OutputMember], record_name: str, target: Path, workers: int | None
+    entries: Collection[OutputMember], record_name: str, target: Path, workers: int | None
 ) -> None:
     """Write all members in the given order, then RECORD. ``target`` appears when complete."""
     moment = _moment()
@@ -190,12 +191,15 @@ def write(
         output = ZipOutput(stream, moment)
         batches = _batches(_tasks(entries, record_name))
         done = process.in_order(_deflate, batches, workers or process.threads())
-        with closing(done):
+        total = sum(entry.size for entry in entries)
+        with closing(done), stage("writing the wheel", total) as advance:
             for (entry, part), block in chain.from_iterable(done):
                 if isinstance(part, CopiedMember):
                     output.keep(entry, part)
+                    advance(entry.size)
                 else:
                     _put(output, entry, part, block)
+                    advance(len(part.data))
         output.close()
 
 

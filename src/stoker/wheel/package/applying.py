@@ -11,6 +11,7 @@ from threading import Lock
 
 import msgspec
 
+from stoker.model.artifact import PACKAGE_MEMBER, PackageRecord
 from stoker.model.errors import CommandError, MissingError, StorageError, UsageError
 from stoker.outside import files, process
 from stoker.outside.process import threads
@@ -326,7 +327,12 @@ def _libraries(
     def content(change: LibraryChange) -> Content:
         own = Source(file=str(wheel.path), member=change.path)
         source = change.source or stripped.get(change.path, own)
-        edit = ElfEdit(rpath=change.rpath, needed=change.needed, soname=change.soname)
+        edit = ElfEdit(
+            rpath=change.rpath,
+            as_runpath=change.as_runpath,
+            needed=change.needed,
+            soname=change.soname,
+        )
         edited = sources.edited(source, edit)
         return msgspec.structs.replace(edited, mode=_MODE if change.source else None)
 
@@ -345,7 +351,8 @@ def _metadata(plan: PackagePlan, wheel: Wheel) -> dict[str, Content]:
         requires=plan.requires_added,
         licences=[text.path for text in plan.licences],
     )
-    return {
-        metadata: Content.of_bytes(edited),
-        kind: Content.of_bytes(edited_wheel(wheel.read(kind), plan.tags)),
-    }
+    texts = {metadata: edited, kind: edited_wheel(wheel.read(kind), plan.tags)}
+    if plan.excluded:
+        record = PackageRecord(excluded=plan.excluded)
+        texts[f"{wheel.dist_info}/{PACKAGE_MEMBER}"] = msgspec.json.encode(record) + b"\n"
+    return {name: Content.of_bytes(text) for name, text in texts.items()}

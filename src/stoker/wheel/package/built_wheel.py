@@ -20,7 +20,7 @@ class Mode(StrEnum):
 
     PYPI = "pypi"  # from NVIDIA's own packages, which it requires
     BUNDLE = "bundle"  # from itself
-    PLAIN = "plain"  # unchanged: only the tags are corrected
+    PLAIN = "plain"  # unchanged: only tags and search paths are corrected
 
 
 class PackageRequest(Value, frozen=True, kw_only=True):
@@ -50,11 +50,13 @@ class Source(Value, frozen=True, kw_only=True, order=True):
 class LibraryChange(Value, frozen=True, kw_only=True):
     """The changes to an ELF file of the new wheel.
 
-    ``rpath`` None keeps the search path, empty removes it. ``source`` is set for bundled files.
+    ``rpath`` None keeps the search path, empty removes it; ``as_runpath`` writes it as DT_RUNPATH.
+    ``source`` is set for bundled files.
     """
 
     path: str
     rpath: str | None = None
+    as_runpath: bool = False
     needed: dict[str, str] = {}
     soname: str | None = None
     strip: bool = False
@@ -80,6 +82,7 @@ class PackagePlan(Value, frozen=True, kw_only=True):
     added: tuple[LibraryChange, ...] = ()
     requires_added: tuple[str, ...] = ()
     requires_dropped: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()  # patterns of libraries that the target machine provides
     licences: tuple[Licence, ...] = ()
     notes: tuple[str, ...] = ()
 

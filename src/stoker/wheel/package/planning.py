@@ -2,16 +2,17 @@
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 import msgspec
 from packaging.version import InvalidVersion
 
 from stoker.knowledge.wheels import Policy, folders, known_cuda, policies, torch_search_path
-from stoker.model.artifact import ElfKind, LibraryFacts
+from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.wheel.closure import installed_path, search_folders
+from stoker.wheel.closure import installed_path, portable_paths, resolve, search_folders
 from stoker.wheel.engine.edit import identify
 from stoker.wheel.metadata import edited_metadata, edited_wheel
 from stoker.wheel.package.built_wheel import (
@@ -210,9 +211,32 @@ def make_plan(
         added=tuple(_added(paths, bundled)) if paths else (),
         requires_added=tuple(line for line in added if line not in gone),
         requires_dropped=tuple(line for line in gone if line not in added),
+        excluded=request.exclude,
         licences=tuple(licences),
-        notes=(*closure.notes, *notes, *tag_notes),
+        notes=(*closure.notes, *notes, *tag_notes, *_lacking(built, request)),
     )
+
+
+def _dependencies(built: BuiltWheel) -> tuple[Dependency, ...]:
+    return resolve(
+        built.libraries,
+        holds={installed_path(member) for member in built.members}.__contains__,
+        files={PurePosixPath(member).name for member in built.members},
+        requires=built.facts.requires,
+    )
+
+
+def _lacking(built: BuiltWheel, request: PackageRequest) -> Iterator[str]:
+    """Yield a note on what a plain wheel needs and nothing provides: `stoker verify` rejects it."""
+    if request.mode is not Mode.PLAIN:
+        return
+    names = [row.name for row in _dependencies(built) if row.origin is LibraryOrigin.MISSING]
+    names = [name for name in names if not any(fnmatchcase(name, p) for p in request.exclude)]
+    if names:
+        yield (
+            f"nothing in the wheel or its requirements provides {', '.join(names)}: use --mode "
+            "pypi or bundle, or --exclude what the target machine provides"
+        )
 
 
 def _search_paths(
@@ -251,15 +275,22 @@ def _package_folders(
 def _changed(
     built: BuiltWheel, request: PackageRequest, paths: SearchPaths | None, bundled: BundledLibraries
 ) -> Iterator[LibraryChange]:
+    repaired = {} if paths else portable_paths(built.libraries, _dependencies(built))
     for library in built.libraries:
+        portable = repaired.get(library.path)
         change = LibraryChange(
             path=library.path,
-            rpath=paths.new(library) if paths else None,
+            rpath=paths.new(library) if paths else _joined(portable),
+            as_runpath=bool(portable and library.runpath),
             needed=bundled.renamed(library.needed),
             strip=request.strip and not library.stripped,
         )
         if change != LibraryChange(path=library.path):
             yield change
+
+
+def _joined(folders: tuple[str, ...] | None) -> str | None:
+    return None if folders is None else ":".join(folders)
 
 
 def _added(paths: SearchPaths, bundled: BundledLibraries) -> Iterator[LibraryChange]:

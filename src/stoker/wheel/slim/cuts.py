@@ -19,6 +19,7 @@ from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.plan import GpuTarget
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside.process import threads
+from stoker.outside.progress import stage
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import Reader, open_file, printable
@@ -151,9 +152,12 @@ def plan_cuts(
     """Plan ELF files, given by name, with PyTorch's list of architectures."""
 
     def plan(name: str) -> Cut:
-        return plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
+        cut = plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
+        advance(cut.summary.before)
+        return cut
 
-    with ThreadPoolExecutor(threads()) as pool:
+    total = sum(_size(file) for file in files.values())
+    with stage("reading device code", total) as advance, ThreadPoolExecutor(threads()) as pool:
         cuts = list(pool.map(plan, sorted(files)))
     summaries = [cut.summary for cut in cuts]
     return tuple(
@@ -162,6 +166,13 @@ def plan_cuts(
         else cut
         for cut in cuts
     )
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}") from error
 
 
 def _soname(reader: Reader) -> str | None:
@@ -199,9 +210,19 @@ def write_cuts(cuts: Collection[Cut], target: Callable[[Cut], Path]) -> tuple[Cu
     A file that does not pass its check stays unchanged. The list of architectures is written last;
     it stays unchanged if the code that it describes does.
     """
-    with ThreadPoolExecutor(threads()) as pool:
+
+    def write(cut: Cut) -> Cut:
+        made = _written(cut, target)
+        advance(cut.summary.before if cut.changes else 0)
+        return made
+
+    total = sum(cut.summary.before for cut in changed(cuts))
+    with (
+        stage("writing and comparing libraries", total) as advance,
+        ThreadPoolExecutor(threads()) as pool,
+    ):
         plain = [cut for cut in cuts if cut.listing is None]
-        become = list(pool.map(lambda cut: _written(cut, target), plain))
+        become = list(pool.map(write, plain))
     summaries = [cut.summary for cut in become]
     for cut in cuts:
         if cut.listing is not None:

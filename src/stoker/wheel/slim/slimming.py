@@ -129,11 +129,15 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
         if output.dry_run or not (changed(cuts) or (cuts and request.label)):
             return _report(cuts)
         _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=output.force)
-        made, become = in_wheel.write_wheel(wheel, cuts, request, into)
-        if made is None:
-            return _report(become)
+        written = in_wheel.write_wheel(wheel, cuts, request, into)
+        if written.path is None:
+            return _report(written.cuts)
         return _report(
-            become, before=path.stat().st_size, after=made.stat().st_size, output=str(made)
+            written.cuts,
+            before=path.stat().st_size,
+            after=written.path.stat().st_size,
+            output=str(written.path),
+            notes=written.notes,
         )
 
 
@@ -281,16 +285,17 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
 
 def slim_page(report: SlimReport) -> RenderableType:
     """Return the page of a dry run: what would be kept and removed."""
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(line, style="bold") for line in _total(report)]
     if report.libraries:
-        parts += [_libraries(report.libraries), Text(), _architectures(report.libraries), Text()]
+        parts += [Text(), _libraries(report.libraries), Text(), _architectures(report.libraries)]
+        parts.append(Text())
     parts += [
         Text.assemble(("unchanged", "yellow"), f"  {library.path}: {library.skipped_because}")
         for library in report.libraries
         if library.skipped_because
     ]
     parts += [Text.assemble(("note ", "cyan"), " ", note) for note in report.notes]
-    return Group(*parts, *(Text(line, style="bold") for line in _total(report)))
+    return Group(*parts)
 
 
 def slim_lines(report: SlimReport) -> str:
@@ -301,7 +306,7 @@ def slim_lines(report: SlimReport) -> str:
         if library.skipped_because
     ]
     lines += [f"note: {note}" for note in report.notes]
-    return "\n".join([*lines, *_total(report)])
+    return "\n".join([*_total(report), *lines])
 
 
 def _total(report: SlimReport) -> list[str]:
@@ -313,7 +318,7 @@ def _total(report: SlimReport) -> list[str]:
 
 
 def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
-    table = Listing("library", ">before", ">after", ">", ">kept", ">dropped", ">stubs", "layout")
+    table = Listing("library", ">before", ">after", ">", ">kept", ">dropped", "")
     for row in sorted(libraries, key=lambda library: -library.before):
         table.add(
             row.path,
@@ -322,8 +327,7 @@ def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
             f"{100 * row.after / row.before:.0f} %" if row.before else "",
             str(row.kept),
             str(row.dropped),
-            str(row.stubs) if row.stubs else "",
-            "unchanged" if row.skipped_because else row.layout or "",
+            "unchanged" if row.skipped_because else "",
         )
     return table
 

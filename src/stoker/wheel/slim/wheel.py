@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
@@ -13,10 +15,16 @@ from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
-from stoker.wheel.elf import MAGIC
+from stoker.outside.progress import stage
+from stoker.wheel.closure import portable_paths
+from stoker.wheel.elf import MAGIC, Elf
+from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
 from stoker.wheel.engine import Content, Edit, Wheel, rewrite
 from stoker.wheel.engine.edit import identify
+from stoker.wheel.facts import read_file, wheel_facts
+from stoker.wheel.inspecting import wheel_artifact
 from stoker.wheel.metadata import Headers
+from stoker.wheel.reader import open_file, printable
 from stoker.wheel.slim.cuts import (
     Cut,
     SlimRequest,
@@ -29,6 +37,9 @@ from stoker.wheel.slim.cuts import (
     write_cuts,
 )
 from stoker.wheel.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
+from stoker.wheel.verify.checks import inherited
+from stoker.wheel.verify.tested import WheelUnderTest
+from stoker.wheel.verify.verifying import under_test
 
 ASIDE = ".stoker-slim-"  # prefix of temporary folders
 
@@ -65,12 +76,14 @@ def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Pat
         path = folder / str(number)
         try:
             with path.open("wb") as stream:
-                stream.writelines(wheel.stream(members[number]))
+                for chunk in wheel.stream(members[number]):
+                    advance(stream.write(chunk))
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         return members[number], path
 
-    with ThreadPoolExecutor(threads()) as pool:
+    total = sum(wheel.members[name].size for name in members)
+    with stage("unpacking libraries", total) as advance, ThreadPoolExecutor(threads()) as pool:
         return dict(pool.map(unpack, range(len(members))))
 
 
@@ -100,36 +113,113 @@ def _wheel_file(wheel: Wheel) -> bytes:
     return bytes(headers)
 
 
+class WrittenWheel(NamedTuple):
+    """``path`` is None if no library passed its check; ``cuts`` are as they were made."""
+
+    path: Path | None
+    cuts: tuple[Cut, ...]
+    notes: tuple[str, ...] = ()
+
+
 def write_wheel(
     wheel: Wheel, cuts: Collection[Cut], request: SlimRequest, into: Path
-) -> tuple[Path | None, tuple[Cut, ...]]:
+) -> WrittenWheel:
     """Write the slimmed wheel to the folder ``into``, where it appears when it is complete.
 
-    Return its path, or None if no library passed its check, and the cuts as they were made. With a
-    label, a wheel that has nothing to remove is written as well, with only its version changed.
+    With a label, a wheel that has nothing to remove is written as well, with only its version
+    changed.
     """
     become = write_cuts(cuts, _slimmed_file)
     written = changed(become)
     if not written and (changed(cuts) or not request.label):
-        return None, become
+        return WrittenWheel(None, become)
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
-    contents |= _metadata(wheel, written, request)
+    original = _original(wheel, become)
+    repairs = search_paths(original, request)
+    contents |= dict(_repaired(become, repairs))
+    contents |= _metadata(wheel, written, request, inherited(_with_paths(original, repairs)))
     # Written next to the libraries, so that a killed process leaves only the temporary folder.
     made = rewrite(wheel, Edit(contents=contents), become[0].file.parent)
+    notes = tuple(_repair_note(path, original) for path in repairs)
     try:
-        return made.replace(into / made.name), become
+        return WrittenWheel(made.replace(into / made.name), become, notes)
     except OSError as error:
         raise StorageError(f"cannot write {into / made.name}: {error.strerror}") from error
+
+
+def _original(wheel: Wheel, cuts: Collection[Cut]) -> WheelUnderTest:
+    """Return the wheel before it is slimmed, as `stoker verify` sees it."""
+    facts = wheel_facts(
+        wheel.read(f"{wheel.dist_info}/METADATA"),
+        wheel.read(f"{wheel.dist_info}/WHEEL"),
+        members=len(wheel.members),
+        unpacked=sum(member.size for member in wheel.members.values()),
+    )
+    libraries = (read_file(cut.file, printable(cut.name)) for cut in cuts)
+    known = tuple(library for library in libraries if library)
+    return under_test(wheel, wheel_artifact(wheel.path, facts, known, tuple(wheel.members)))
+
+
+def search_paths(wheel: WheelUnderTest, request: SlimRequest) -> dict[str, ElfEdit]:
+    """Return the search paths that lose folders of the build machine, which other machines lack.
+
+    NVIDIA's own libraries stay unchanged unless the user allows it.
+    """
+    own = wheel.libraries if request.nvidia else wheel.own_libraries
+    as_runpath = {library.path: bool(library.runpath) for library in own}
+    return {
+        path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
+        for path, folders in portable_paths(own, wheel.facts.dependencies).items()
+    }
+
+
+def _repaired(
+    cuts: Collection[Cut], repairs: Mapping[str, ElfEdit]
+) -> Iterator[tuple[str, Content]]:
+    for cut in cuts:
+        if edit := repairs.get(printable(cut.name)):
+            file = _slimmed_file(cut) if cut.changes else cut.file
+            with open_file(file) as reader:
+                patch = make_patch(Elf(reader), edit)
+            yield cut.name, _patched(patch, Content.of_file(file))
+
+
+def _repair_note(path: str, wheel: WheelUnderTest) -> str:
+    library = next(one for one in wheel.libraries if one.path == path)
+    gone = (folder for folder in library.runpath or library.rpath if "ORIGIN" not in folder)
+    return f"{path} no longer searches folders of the machine that built it: {', '.join(gone)}"
+
+
+def _patched(patch: Patch, content: Content) -> Content:
+    return Content(size=patch.size, chunks=lambda: patch.applied(content.chunks()))
+
+
+def _with_paths(wheel: WheelUnderTest, repairs: Mapping[str, ElfEdit]) -> WheelUnderTest:
+    """Return the wheel with repaired search paths."""
+    libraries = tuple(
+        msgspec.structs.replace(library, rpath=(), runpath=tuple((edit.rpath or "").split(":")))
+        if (edit := repairs.get(library.path))
+        else library
+        for library in wheel.facts.libraries
+    )
+    facts = msgspec.structs.replace(wheel.facts, libraries=libraries)
+    return msgspec.structs.replace(wheel, facts=facts)
 
 
 def _slimmed_file(cut: Cut) -> Path:
     return cut.file.with_suffix(".slim")
 
 
-def _metadata(wheel: Wheel, written: Iterable[Cut], request: SlimRequest) -> Mapping[str, Content]:
+def _metadata(
+    wheel: Wheel,
+    written: Iterable[Cut],
+    request: SlimRequest,
+    inherited: Mapping[str, tuple[str, ...]] | None = None,
+) -> Mapping[str, Content]:
     metadata, note = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/{SLIM_MEMBER}"
     before = _previous(wheel)
     record = make_record(request, written, before)
+    record = msgspec.structs.replace(record, inherited=dict(inherited or {}))
     headers = Headers(wheel.read(metadata))
     said = headers.values("Version")
     if request.label:

@@ -27,9 +27,11 @@ def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
     if wheel.slimmed_for:  # `slimmed` checks it by what runs on each GPU, as `stoker slim` cuts
         return
     variant = wheel.expected
+    if variant is None:
+        return
     if why := _why_unchecked(variant):
         yield note("architectures-unchecked", "GPU architectures were not checked", [why])
-    if variant is None or variant.backend not in _CHECKED:
+    if variant.backend not in _CHECKED:
         return
     if variant.backend is Backend.CUDA and not variant.gpus:
         return
@@ -71,9 +73,7 @@ def _uncut(library: LibraryFacts, gpus: Sequence[GpuTarget]) -> list[str]:
     return [f"{library.path}: {', '.join(sorted(extra))}"] if extra else []
 
 
-def _why_unchecked(variant: Variant | None) -> str | None:
-    if variant is None:
-        return "the wheel includes no plan: name the expected variant with --variant"
+def _why_unchecked(variant: Variant) -> str | None:
     if variant.backend not in _CHECKED:
         return f"stoker cannot read device code for {variant.backend}"
     if variant.backend is Backend.CUDA and not variant.gpus:
@@ -164,8 +164,9 @@ def cpu_level(wheel: WheelUnderTest) -> Iterator[Finding]:
     """Check the CPU level by compilers' notes in the libraries and by the code itself."""
     cpu = wheel.expected.cpu if wheel.expected else None
     if cpu is None:
-        why = "no CPU level was requested" if wheel.libraries else "there is no machine code"
-        yield note("cpu-level-unchecked", "the CPU level of the code was not checked", [why])
+        if wheel.expected:  # without a plan, one note says that nothing was compared
+            title = "the CPU level of the code was not checked"
+            yield note("cpu-level-unchecked", title, ["the variant names none"])
         return
     family = cpu_family(cpu)
     other = [one.path for one in wheel.libraries if one.machine != family]

@@ -21,7 +21,7 @@ from stoker.model.artifact import ElfKind
 from stoker.model.distribution import read_tag, read_version
 from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, Variant
-from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
+from stoker.wheel.verify.tested import WheelUnderTest, error, note
 
 _WORLD_WRITABLE = 0o002
 _MANYLINUX = re.compile(r"(manylinux(?:_(\d+)_(\d+)|\d+))_(.+)")
@@ -54,8 +54,10 @@ def permissions(wheel: WheelUnderTest) -> Iterator[Finding]:
 
 def plan(wheel: WheelUnderTest) -> Iterator[Finding]:
     if wheel.plan is None:
-        lines = [] if wheel.asked else ["device code and CPU level were not checked: use --variant"]
-        yield warning("missing-plan", f"the wheel includes no plan ({PLAN_MEMBER})", lines)
+        if wheel.libraries and not wheel.asked:
+            code = "the CPU level was" if wheel.slimmed_for else "device code and CPU level were"
+            title = f"{code} not checked: the wheel includes no plan"
+            yield note("missing-plan", title, ["name the expected variant with --variant"])
     elif wheel.plan.problem:
         yield error("unreadable-plan", f"{PLAN_MEMBER} cannot be read", [wheel.plan.problem])
     elif (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from stoker.knowledge.wheels import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding
-from stoker.wheel.closure import search_folders
-from stoker.wheel.verify.tested import WheelUnderTest, error, milder
+from stoker.wheel.closure import portable_paths, search_folders
+from stoker.wheel.verify.tested import WheelUnderTest, error, milder, note
 
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 _SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")
@@ -16,20 +16,22 @@ _STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages
 
 
 def missing_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
-    rows = [row for row in wheel.facts.dependencies if row.origin is LibraryOrigin.MISSING]
-    if rows:
+    missing = [row for row in wheel.facts.dependencies if row.origin is LibraryOrigin.MISSING]
+    if left_out := [row for row in missing if wheel.leaves_out(row.name)]:
+        title = "the machine has to provide libraries that were excluded from the wheel"
+        yield note("excluded-library", title, [_missing(row) for row in left_out])
+    if rows := [row for row in missing if row not in left_out]:
         finding = error(
             "missing-library",
             "required libraries are missing",
             [_missing(row) for row in rows],
-            (_packaging(wheel, rows),),
+            (_packaging(wheel, {row.package for row in rows}),),
         )
         yield _as_bad_as(wheel, finding, (path for row in rows for path in row.wanted_by))
 
 
-def _packaging(wheel: WheelUnderTest, rows: Iterable[Dependency]) -> str:
-    """Return the command that bundles the missing libraries or requires their packages."""
-    packages = {row.package for row in rows}
+def _packaging(wheel: WheelUnderTest, packages: Collection[str | None]) -> str:
+    """Return the command that bundles libraries of no package or requires their packages."""
     mode = "bundle" if None in packages else "pypi"
     torch = " --torch VERSION" if "torch" in packages else ""
     return f"stoker package {shlex.quote(wheel.file_name)} --mode {mode}{torch}"
@@ -86,7 +88,10 @@ def _unreached(
         if path in by_path and not is_fine(by_path[path], row.name)
     ]
     if found:
-        finding = error(name, title, [f"{path} needs {wanted}" for path, wanted in found])
+        names = {wanted for _, wanted in found}
+        packages = {row.package for row in wheel.facts.dependencies if row.name in names}
+        lines = [f"{path} needs {wanted}" for path, wanted in found]
+        finding = error(name, title, lines, (_packaging(wheel, packages),))
         yield _as_bad_as(wheel, finding, (path for path, _ in found))
 
 
@@ -180,7 +185,24 @@ def _bad_folders(
     found = {library.path: folders for library in wheel.libraries if (folders := bad(library))}
     if found:
         lines = [f"{path}: {', '.join(folders)}" for path, folders in found.items()]
-        yield _as_bad_as(wheel, error(name, title, lines), found)
+        finding = error(name, title, lines, (_repair(wheel, found),))
+        # A library that was left out may be in such a folder of the target machine.
+        expected = set(_needing(wheel, wheel.leaves_out)).issuperset(found)
+        yield milder(finding) if expected else _as_bad_as(wheel, finding, found)
+
+
+def _needing(wheel: WheelUnderTest, matches: Callable[[str], bool]) -> Iterator[str]:
+    return (one.path for one in wheel.libraries if any(map(matches, one.needed)))
+
+
+def _repair(wheel: WheelUnderTest, paths: Collection[str]) -> str:
+    """Return the command that makes search paths portable, by the least change that does it."""
+    if set(portable_paths(wheel.libraries, wheel.facts.dependencies)).issuperset(paths):
+        return f"stoker package {shlex.quote(wheel.file_name)} --mode plain"
+    rows = wheel.facts.dependencies
+    wanted = [row for row in rows if not set(paths).isdisjoint(row.wanted_by)]
+    lacking = [row for row in wanted if row.origin is LibraryOrigin.MISSING]
+    return _packaging(wheel, {row.package for row in lacking} or {None})
 
 
 def runpaths(wheel: WheelUnderTest) -> Iterator[Finding]:
@@ -203,6 +225,7 @@ def runpaths(wheel: WheelUnderTest) -> Iterator[Finding]:
             "runpath-instead-of-rpath",
             "NVIDIA's packages are found by DT_RUNPATH, which LD_LIBRARY_PATH overrides",
             [library.path for library in found],
+            (_packaging(wheel, ["nvidia"]),),
         )
 
 

@@ -1,5 +1,7 @@
 """The wheel that is checked, with what is expected of it, and the findings that checks return."""
 
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 
 import msgspec
@@ -17,7 +19,7 @@ from stoker.wheel.engine import Member
 from stoker.wheel.engine.archive import Mismatch
 from stoker.wheel.metadata import required_name
 
-_MOST_LINES = 8
+_MOST_LINES = 8  # of evidence that a page shows
 
 
 class PlanRecord(Value, frozen=True, kw_only=True):
@@ -75,6 +77,7 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
     plan: PlanRecord | None = None
     slim: SlimNote | None = None
     asked: Variant | None = None
+    excluded: tuple[str, ...] = ()  # patterns of libraries that the target machine provides
     samples: tuple[CodeSample, ...] = ()
 
     @property
@@ -88,6 +91,14 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
         if record is None:
             return ()
         return (self.asked.gpus if self.asked else ()) or record.gpus
+
+    @property
+    def expected_gpus(self) -> tuple[GpuTarget, ...]:
+        return self.slimmed_for or (self.expected.gpus if self.expected else ())
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether the wheel was packaged for machines that provide a library."""
+        return any(fnmatchcase(name, pattern) for pattern in self.excluded)
 
     @property
     def project(self) -> str:
@@ -139,13 +150,35 @@ def milder(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARNING)
 
 
+def shortened(finding: Finding) -> Finding:
+    """Return the finding with as many lines of its evidence as a page has room for."""
+    lines = finding.evidence.splitlines()
+    if not lines[_MOST_LINES:]:
+        return finding
+    shown = [*lines[:_MOST_LINES], f"and {len(lines) - _MOST_LINES} more"]
+    return msgspec.structs.replace(finding, evidence="\n".join(shown))
+
+
+def told_apart(findings: Iterable[Finding], record: SlimRecord | None) -> Iterator[Finding]:
+    """Return the findings, with errors that the original wheel has as well as warnings."""
+    for finding in findings:
+        known = set(record.inherited.get(finding.name, ())) if record else set()
+        lines = finding.evidence.splitlines()
+        old, new = ([line for line in lines if (line in known) is side] for side in (True, False))
+        if finding.severity is not Severity.ERROR or not old:
+            yield finding
+            continue
+        inherited = f"{finding.title}, as in the wheel that was slimmed"
+        evidence = "\n".join(old)
+        yield msgspec.structs.replace(milder(finding), title=inherited, evidence=evidence)
+        if new:
+            yield msgspec.structs.replace(finding, evidence="\n".join(new))
+
+
 def _finding(
     severity: Severity, name: str, title: str, lines: list[str], fix: tuple[str, ...] = ()
 ) -> Finding:
-    shown = lines[:_MOST_LINES]
-    if lines[_MOST_LINES:]:
-        shown.append(f"and {len(lines) - _MOST_LINES} more")
-    return Finding(name=name, severity=severity, title=title, evidence="\n".join(shown), fix=fix)
+    return Finding(name=name, severity=severity, title=title, evidence="\n".join(lines), fix=fix)
 
 
 error = partial(_finding, Severity.ERROR)

@@ -1,16 +1,22 @@
 """`stoker verify`: all checks of a wheel, from reading it to showing the findings."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.artifact import SLIM_MEMBER, SlimRecord
+from stoker.model.artifact import (
+    PACKAGE_MEMBER,
+    SLIM_MEMBER,
+    ArtifactFacts,
+    PackageRecord,
+    SlimRecord,
+)
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER, Variant
@@ -21,78 +27,16 @@ from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
-from stoker.wheel.verify import code, contents, linking
+from stoker.wheel.verify.checks import CHECKS, examine, with_fix, worst_first
 from stoker.wheel.verify.tested import (
     CodeSample,
     PlanRecord,
     SlimNote,
     Verification,
     WheelUnderTest,
+    shortened,
+    told_apart,
 )
-
-# -- checks ----------------------------------------------------------------------------------------
-# All checks of a wheel, by topic. Pure: facts in, findings out.
-
-
-class Check(NamedTuple):
-    """``name`` and ``title`` become a finding of severity ok if the check finds nothing."""
-
-    name: str
-    title: str
-    findings: Callable[[WheelUnderTest], Iterator[Finding]]
-
-
-CHECKS = {
-    "files": (
-        Check("readable", "all libraries are readable", contents.unreadable),
-        Check("record", "all files match RECORD", contents.record),
-        Check("permissions", "no file is writable by everyone", contents.permissions),
-    ),
-    "tags": (
-        Check("tags", "file name, metadata and libraries agree", contents.tags),
-        Check("symbols", "the system named by the tag has all symbols", contents.symbols),
-        Check("portability", "the tag names the supported systems", contents.portability),
-    ),
-    "libraries": (
-        Check("closure", "all required libraries are available", linking.missing_libraries),
-        Check("own-libraries", "bundled libraries are found", linking.unreachable_libraries),
-        Check("packages", "libraries of packages are found", linking.unreachable_packages),
-        Check("bundled", "no part of the driver or glibc is bundled", contents.bundled),
-        Check("openmp", "only one OpenMP runtime is loaded", contents.openmp),
-    ),
-    "search paths": (
-        Check("rpath-kind", "NVIDIA's packages are found by DT_RPATH", linking.runpaths),
-        Check("rpath-absolute", "none is absolute", linking.absolute_paths),
-        Check("rpath-origin", "all start at $ORIGIN", linking.relative_paths),
-        Check("rpath-inside", "none leaves the environment", linking.outside_paths),
-    ),
-    "code": (
-        Check("plan", "the plan it was built from is included", contents.plan),
-        Check("slimmed", "a slimmed wheel holds what its record says", code.slimmed),
-        Check("as-asked", "device code, CUDA and Python are as requested", code.as_asked),
-        Check("cpu", "no instruction exceeds the requested CPU level", code.cpu_level),
-    ),
-}
-
-
-def examine(wheel: WheelUnderTest) -> tuple[Finding, ...]:
-    """Return all findings, worst first; a check that finds nothing gives one of severity ok."""
-    checks = (check for topic in CHECKS.values() for check in topic)
-    return worst_first([finding for check in checks for finding in _run(check, wheel)])
-
-
-def _run(check: Check, wheel: WheelUnderTest) -> list[Finding]:
-    fine = Finding(name=check.name, severity=Severity.OK, title=check.title)
-    return list(check.findings(wheel)) or [fine]
-
-
-def worst_first(findings: list[Finding]) -> tuple[Finding, ...]:
-    order = list(Severity)
-    return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))
-
-
-# -- verifying -------------------------------------------------------------------------------------
-# Reads a wheel, compares it with its metadata and its variant, and tries it if asked to.
 
 
 class _Recorded(Value, frozen=True, kw_only=True):
@@ -136,9 +80,11 @@ def read_and_verify(
             wrong_hashes=tuple(wheel.wrong_hashes()),
             samples=_samples(wheel, tested),
         )
-    findings = list(examine(tested))
+    record = tested.slim.record if tested.slim else None
+    findings = list(told_apart(examine(tested), record))
     if python:
-        findings += _tried(path, tested, python, environment)
+        tried = _tried(path, tested, python, environment)
+        findings += [with_fix(tested, finding) for finding in tried]
     return tested, Verification(
         wheel=str(path),
         name=tested.metadata.name,
@@ -153,7 +99,11 @@ def _read(wheel: Wheel, asked: Variant | None) -> WheelUnderTest:
         raise UsageError(
             f"'{wheel.path}' is not named like a wheel", hints=["rename it so that it ends in .whl"]
         )
-    facts = inspect(str(wheel.path))
+    return under_test(wheel, inspect(str(wheel.path)), asked)
+
+
+def under_test(wheel: Wheel, facts: ArtifactFacts, asked: Variant | None = None) -> WheelUnderTest:
+    """Return a wheel with its metadata and its records, but without what needs all its bytes."""
     assert facts.wheel is not None
     slim = _slim(wheel)
     return WheelUnderTest(
@@ -164,7 +114,18 @@ def _read(wheel: Wheel, asked: Variant | None) -> WheelUnderTest:
         plan=_plan(wheel, slim),
         slim=slim,
         asked=asked,
+        excluded=_excluded(wheel),
     )
+
+
+def _excluded(wheel: Wheel) -> tuple[str, ...]:
+    member = f"{wheel.dist_info}/{PACKAGE_MEMBER}"
+    if member not in wheel.members:
+        return ()
+    try:
+        return msgspec.json.decode(wheel.read(member), type=PackageRecord).excluded
+    except (*UNDECODABLE, ArtifactError):
+        return ()
 
 
 def _slim(wheel: Wheel) -> SlimNote | None:
@@ -231,7 +192,7 @@ def verification_page(verification: Verification) -> RenderableType:
         if one.severity is not Severity.OK or one.name not in grouped
     ]
     findings = [*alone, *_by_topic(verification.findings)]
-    lines = [line for finding in findings for line in finding_lines(finding)]
+    lines = [line for finding in findings for line in finding_lines(shortened(finding))]
     return Group(head, *lines, Text(), Text(verdict(verification), style="bold"))
 
 
@@ -285,6 +246,8 @@ def _test_case(suite: ElementTree.Element, finding: Finding) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname="stoker.verify", name=finding.name)
     title, evidence = xml_text(finding.title), xml_text(finding.evidence)
     if finding.severity is Severity.ERROR:
+        what_to_do = (finding.advice, *finding.fix)
+        evidence = "\n".join(filter(None, (evidence, *map(xml_text, what_to_do))))
         ElementTree.SubElement(case, "failure", message=title).text = evidence
     elif finding.severity is Severity.NOTE:
         ElementTree.SubElement(case, "skipped", message=title).text = evidence

@@ -1,0 +1,158 @@
+"""Shows on standard error how far long work has come: the amount done, the total and the time left.
+
+Work announces itself with `stage`; nothing is shown unless the command has switched it on with
+`shown`. A terminal gets one line that is overwritten, any other stream a line now and then. Nothing
+is said about work that ends at once.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
+from typing import TextIO
+
+from stoker.model.value import duration, size
+
+_TICK_S = 0.25
+_QUIET_S = {True: 0.5, False: 2.0}  # of a stage, on a terminal and elsewhere
+_BETWEEN_S = {True: 0.25, False: 10.0}  # from one line to the next
+_GUESS_S = 1.0  # before there is an estimate
+
+Advance = Callable[[int], None]
+
+
+class Stage:
+    """A part of the work. A total of zero means that the amount is unknown."""
+
+    def __init__(self, title: str, total: int, now: float):
+        self.title = title
+        self.total = total
+        self.start = self.told = now
+        self.done = 0
+
+
+def progress_line(title: str, done: int, total: int, elapsed_s: float) -> str:
+    """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB, 12 s left``."""
+    if not total:
+        return f"{title}: {duration(elapsed_s)}"
+    done = min(done, total)
+    line = f"{title}: {size(done)} of {size(total)}"
+    if not done or elapsed_s < _GUESS_S:
+        return f"{line}, {duration(elapsed_s)} so far"
+    return f"{line}, {duration(elapsed_s * (total - done) / done)} left"
+
+
+class _Meter:
+    """Writes about the innermost stage; a thread of its own notices when nothing advances."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        self._live = stream.isatty()
+        self._stages: list[Stage] = []
+        self._drawn = False
+        self._lock = Lock()
+        self._over = Event()
+        self._thread = Thread(target=self._tick, daemon=True, name="stoker-progress")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        with self._lock:
+            self._erase()
+
+    def begin(self, title: str, total: int) -> Stage:
+        stage = Stage(title, total, time.monotonic())
+        with self._lock:
+            self._stages.append(stage)
+        return stage
+
+    def end(self, stage: Stage) -> None:
+        with self._lock:
+            self._stages.remove(stage)
+            self._erase()
+
+    def advance(self, stage: Stage, amount: int) -> None:
+        with self._lock:  # several threads work on one stage
+            stage.done += amount
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            self._erase()
+            self._write(f"{text}\n")
+
+    def _tick(self) -> None:
+        while not self._over.wait(_TICK_S):
+            with self._lock:
+                self._tell(time.monotonic())
+
+    def _tell(self, now: float) -> None:
+        if not self._stages:
+            return
+        stage = self._stages[-1]
+        elapsed = now - stage.start
+        if elapsed < _QUIET_S[self._live]:
+            return
+        if stage.told > stage.start and now - stage.told < _BETWEEN_S[self._live]:
+            return
+        stage.told = now
+        line = progress_line(stage.title, stage.done, stage.total, elapsed)
+        if self._live:
+            self._erase()
+            self._drawn = True
+            self._write(line)
+        else:
+            self._write(f"{line}\n")
+
+    def _erase(self) -> None:
+        if self._drawn:
+            self._write("\r\033[K")
+            self._drawn = False
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+_meter: _Meter | None = None  # of this process: there is one standard error
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Show the stages of the work inside on standard error."""
+    global _meter  # noqa: PLW0603
+    if _meter is not None or sys.stderr is None:
+        yield
+        return
+    _meter = _Meter(sys.stderr)
+    _meter.start()
+    try:
+        yield
+    finally:
+        _meter.close()
+        _meter = None
+
+
+@contextmanager
+def stage(title: str, total: int = 0) -> Iterator[Advance]:
+    """Announce work of ``total`` bytes; yield the function that counts those that are done."""
+    meter = _meter
+    if meter is None:
+        yield lambda _: None
+        return
+    begun = meter.begin(title, total)
+    try:
+        yield lambda amount: meter.advance(begun, amount)
+    finally:
+        meter.end(begun)
+
+
+def say(text: str) -> None:
+    """Print a line to standard error that stays, also while a stage is shown."""
+    if _meter is not None:
+        _meter.say(text)
+    else:
+        sys.stderr.write(f"{text}\n")

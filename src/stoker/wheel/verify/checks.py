@@ -1,0 +1,193 @@
+"""All checks of a wheel by topic, and what to do about each error. Pure: facts in, findings out."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.model.artifact import LibraryOrigin
+from stoker.model.finding import Finding, Severity
+from stoker.plan.grammar import name
+from stoker.wheel.verify import code, contents, linking
+from stoker.wheel.verify.tested import WheelUnderTest
+
+
+def _always(_: WheelUnderTest) -> bool:
+    return True
+
+
+def _has_libraries(wheel: WheelUnderTest) -> bool:
+    return bool(wheel.libraries)
+
+
+def _has_search_paths(wheel: WheelUnderTest) -> bool:
+    return any(library.rpath or library.runpath for library in wheel.libraries)
+
+
+def _needs(*origins: LibraryOrigin) -> Callable[[WheelUnderTest], bool]:
+    return lambda wheel: any(row.origin in origins for row in wheel.facts.dependencies)
+
+
+_needs_packages = _needs(LibraryOrigin.PACKAGE)
+
+
+class Check(NamedTuple):
+    """``name`` and ``title`` become a finding of severity ok if the check finds nothing in a wheel
+    that it ``applies`` to: nothing is said about what a wheel does not have.
+    """
+
+    name: str
+    title: str
+    findings: Callable[[WheelUnderTest], Iterator[Finding]]
+    applies: Callable[[WheelUnderTest], bool] = _has_libraries
+
+
+CHECKS = {
+    "files": (
+        Check("readable", "all libraries are readable", contents.unreadable),
+        Check("record", "all files match RECORD", contents.record, _always),
+        Check("permissions", "no file is writable by everyone", contents.permissions, _always),
+    ),
+    "tags": (
+        Check("tags", "file name, metadata and libraries agree", contents.tags, _always),
+        Check("symbols", "the system named by the tag has all symbols", contents.symbols),
+        Check("portability", "the tag names the supported systems", contents.portability),
+    ),
+    "libraries": (
+        Check("closure", "all required libraries are available", linking.missing_libraries),
+        Check(
+            "own-libraries",
+            "bundled libraries are found",
+            linking.unreachable_libraries,
+            _needs(LibraryOrigin.FOUND, LibraryOrigin.BESIDE),
+        ),
+        Check(
+            "packages",
+            "libraries of packages are found",
+            linking.unreachable_packages,
+            _needs_packages,
+        ),
+        Check("bundled", "no part of the driver or glibc is bundled", contents.bundled),
+        Check("openmp", "only one OpenMP runtime is loaded", contents.openmp),
+    ),
+    "search paths": (
+        Check(
+            "rpath-kind",
+            "NVIDIA's packages are found by DT_RPATH",
+            linking.runpaths,
+            _needs_packages,
+        ),
+        Check("rpath-absolute", "none is absolute", linking.absolute_paths, _has_search_paths),
+        Check("rpath-origin", "all start at $ORIGIN", linking.relative_paths, _has_search_paths),
+        Check(
+            "rpath-inside", "none leaves the environment", linking.outside_paths, _has_search_paths
+        ),
+    ),
+    "code": (
+        Check(
+            "plan",
+            "the plan it was built from is included",
+            contents.plan,
+            lambda wheel: wheel.plan is not None,
+        ),
+        Check(
+            "slimmed",
+            "a slimmed wheel holds what its record says",
+            code.slimmed,
+            lambda wheel: wheel.slim is not None,
+        ),
+        Check(
+            "as-asked",
+            "device code, CUDA and Python are as requested",
+            code.as_asked,
+            lambda wheel: wheel.expected is not None,
+        ),
+        Check(
+            "cpu",
+            "no instruction exceeds the requested CPU level",
+            code.cpu_level,
+            lambda wheel: wheel.expected is not None and wheel.expected.cpu is not None,
+        ),
+    ),
+}
+
+
+def examine(wheel: WheelUnderTest) -> tuple[Finding, ...]:
+    """Return all findings, worst first; a check that finds nothing gives one of severity ok."""
+    checks = (check for topic in CHECKS.values() for check in topic)
+    return worst_first([finding for check in checks for finding in _run(check, wheel)])
+
+
+def _run(check: Check, wheel: WheelUnderTest) -> list[Finding]:
+    found = [with_fix(wheel, finding) for finding in check.findings(wheel)]
+    if found or not check.applies(wheel):
+        return found
+    return [Finding(name=check.name, severity=Severity.OK, title=check.title)]
+
+
+# Checks of what slimming leaves as it is: an error is one of the wheel that was slimmed.
+_UNTOUCHED = ("permissions", "symbols", "closure", "own-libraries", "packages", "bundled", "openmp")
+_UNTOUCHED_TOPIC = "search paths"
+
+
+def inherited(wheel: WheelUnderTest) -> dict[str, tuple[str, ...]]:
+    """Return what is wrong with a wheel and stays so when it is slimmed, for its slim record."""
+    checks = [check for topic in CHECKS.values() for check in topic if check.name in _UNTOUCHED]
+    checks += CHECKS[_UNTOUCHED_TOPIC]
+    found = (finding for check in checks for finding in check.findings(wheel))
+    return {
+        finding.name: tuple(finding.evidence.splitlines())
+        for finding in found
+        if finding.severity is Severity.ERROR
+    }
+
+
+_AGAIN = "Download the wheel again, or build it again: it was damaged, or changed after its build."
+_BUILD = "stoker build SOURCE --variant {variant}"
+_PACKAGE = "stoker package {wheel} --mode plain"
+
+# What to do about each error, in words or as a command. Checks that know more give their own fix.
+FIXES = {
+    "unreadable-library": _AGAIN,
+    "wrong-record": _AGAIN,
+    "wrong-hash": _AGAIN,
+    "world-writable": "Run `chmod -R o-w` in the source tree, and build the wheel again.",
+    "wrong-tag": _PACKAGE,
+    "too-new-symbols": _PACKAGE,
+    "bundled-driver": "Leave them out of what the build installs: every machine has its own.",
+    "bundled-glibc": "Leave them out of what the build installs: every machine has its own.",
+    "second-openmp": "Link with the OpenMP runtime of torch or of the system, and bundle none.",
+    "unreadable-plan": "Build the wheel again with `stoker build`, which writes the plan.",
+    "other-plan": _BUILD,
+    "unreadable-slim-note": "Slim the original wheel again with `stoker slim`.",
+    "missing-architecture": _BUILD,
+    "extra-architecture": "stoker slim {wheel} --for {gpus}",
+    "wrong-cuda": _BUILD,
+    "wrong-python": _BUILD,
+    "wrong-cpu-family": _BUILD,
+    "cpu-level-marked": _BUILD,
+    "cpu-level": _BUILD,
+    "trial-install": "Let pip find the requirements (PIP_INDEX_URL, PIP_FIND_LINKS).",
+    "trial-gpu": "Build or slim it for this GPU: `stoker inspect WHEEL` lists what it serves.",
+    "trial": "`stoker inspect WHEEL` shows what its libraries need and where they search it.",
+}
+
+
+def with_fix(wheel: WheelUnderTest, finding: Finding) -> Finding:
+    """Return an error with what to do about it."""
+    if finding.severity is not Severity.ERROR or finding.fix:
+        return finding
+    text = FIXES.get(finding.name) or FIXES[finding.name.partition("-")[0]]
+    if not text.startswith("stoker "):
+        return msgspec.structs.replace(finding, advice=text)
+    gpus = ",".join(f"{gpu.arch}{'+PTX' if gpu.ptx else ''}" for gpu in wheel.expected_gpus)
+    variant = name(wheel.expected) if wheel.expected else "VARIANT"
+    path = shlex.quote(wheel.file_name)
+    command = text.format(wheel=path, variant=shlex.quote(variant), gpus=gpus or "GPUS")
+    return msgspec.structs.replace(finding, fix=(command,))
+
+
+def worst_first(findings: list[Finding]) -> tuple[Finding, ...]:
+    order = list(Severity)
+    return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))
