@@ -78,6 +78,8 @@ def command(
 
     form = _only(forms)
     if trust is not None:
+        if form:
+            raise UsageError(f"--trust cannot be printed as --{form}")
         _trust(Path(trust))
         return
     if listed:
