@@ -351,6 +351,7 @@ def test_pytorch_by_scikit_build_core(stoker: Stoker, tmp_path: Path) -> None:
         assert "torch/lib/libc10.so" in archive.namelist()
 
 
+@pytest.mark.slow
 def test_cmake_sees_what_the_back_end_gives_it(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
