@@ -43,6 +43,7 @@ STOKER = str(Path(sys.executable).with_name("stoker"))
 LIMIT = 600_000_000  # two of the largest steps hardly fit at once
 EDGE = 400_000_000  # one of them does
 DEADLINE_S = 150.0  # a run that takes longer hangs: undisturbed it takes 10 to 20 seconds
+ODD_DEADLINE_S = 900.0  # of all odd compiles together
 GRACE_S = 15.0  # for the governor and killed commands to disappear
 ATTEMPTS = 3  # runs to complete a build after its fault
 
@@ -362,7 +363,7 @@ class Torture:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            return _wait(started)
+            return _wait(started, ODD_DEADLINE_S)
 
         wrong = odd_compiles.check(place, sources, HEAVY, expected=self.odd, run=run)
         return [*wrong, *self._remains(case)]
@@ -434,9 +435,9 @@ class Torture:
             self.group.drop()
 
 
-def _wait(run: subprocess.Popen[bytes]) -> int | None:
+def _wait(run: subprocess.Popen[bytes], deadline_s: float = DEADLINE_S) -> int | None:
     try:
-        return run.wait(DEADLINE_S)
+        return run.wait(deadline_s)
     except subprocess.TimeoutExpired:
         run.kill()
         return None

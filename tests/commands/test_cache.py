@@ -105,6 +105,7 @@ def changed_link(folder: Path, real: str, flags: str) -> None:
     (folder / "g++").symlink_to(f"{flags}/g++")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [changed_text, changed_file_beside, changed_link])
 def test_a_wrapper_script_that_changes_compiles_again(
     project: CachedProject,

@@ -54,6 +54,17 @@ def test_shell_lines_give_the_same_environment(stoker: Stoker, tmp_path: Path) -
     assert {name: sourced.get(name) for name in environment} == environment
 
 
+@pytest.mark.parametrize("command", ["plan", "doctor"])
+def test_the_settings_file_is_named_once(
+    stoker: Stoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "stoker.toml").write_text('[defaults]\ncache_remote = "redis://there"\n')
+    monkeypatch.chdir(tmp_path)
+    said = stoker(command, "cpu", "--source", MINI).stderr
+    assert said.count(f"stoker: settings of {tmp_path / 'stoker.toml'}") == 1
+    assert said.count("stoker.toml:2: ignored") == 1
+
+
 def test_difference_of_two_plans(stoker: Stoker) -> None:
     done = stoker("plan", "cu130-sm90", "--against", "cu130-sm80", "--source", MINI, "--json")
     differences = json.loads(done.stdout)["differences"]

@@ -114,6 +114,33 @@ def test_stdin_is_the_commands_own(build: Build) -> None:
     assert done.stdout == b"\0 to be read"
 
 
+ODD_COMPILES = (
+    "ulimit -v 20000; gcc -c a.c -o o",
+    "ulimit -f 0; gcc -c a.c -o o",
+    "ulimit -d 2000; gcc -c a.c -o o",
+    "gcc -c bad.c -o o 2>&-",
+    "gcc -c a.c -o o >&- 2>&-",
+    "gcc -c bad.c -o o 2>/dev/full",
+    "echo old > f; gcc -S a.c -o /dev/stdout >> f",
+    "echo old > f; gcc -S a.c -o /dev/stdout > f",
+    "echo old > f; gcc -S a.c -o /dev/fd/3 3>> f",
+    "gcc -S -x c - -o f < a.c",
+    "cat a.c | gcc -S -x c - -o f",
+)
+
+
+def test_compiles_with_limits_and_strange_streams_end_as_they_would(build: Build) -> None:
+    """The same status, messages and files as without stoker."""
+    (build.folder / "a.c").write_text("int main(void) { return 0; }\n")
+    (build.folder / "bad.c").write_text("int main(void) { return missing; }\n")
+    lines = (f"rm -f o f; ( {each} ); echo status $?; cat f" for each in ODD_COMPILES)
+    (build.folder / "odd.sh").write_text("exec 2>&1\n" + "\n".join(lines) + "\n")
+    plain = subprocess.run(["sh", "odd.sh"], cwd=build.folder, capture_output=True, check=False)
+    done = build.run("sh", "odd.sh", options=["--progress", "quiet"])
+    assert plain.stdout.count(b"status") == len(ODD_COMPILES)
+    assert done.out == plain.stdout
+
+
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&-"])
 def test_streams_that_cannot_be_used(build: Build, redirection: str) -> None:
     build.step("one", "true")

@@ -135,6 +135,7 @@ def test_a_kill_in_another_group_than_the_governors_is_a_retry(
     assert finished(first).status == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["pipe", "file", "fifo"])
 def test_a_compile_of_a_stream_is_not_started_twice(
     build: Build, group: MemoryGroup, way: str

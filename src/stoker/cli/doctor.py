@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from stoker.cli.request import read_request, request_options, variant_words
+from stoker.cli.request import request_options, told_request, variant_words
 from stoker.model.errors import ExitStatus
 
 
@@ -27,7 +27,7 @@ def command(as_json: bool, **options: Any) -> int:
     from stoker.plan.shown import doctor_page
     from stoker.plan.survey import doctor
 
-    planned, findings = doctor(read_request(options))
+    planned, findings = doctor(told_request(options))
     runs = can_run(findings)
     if as_json:
         value = {"variant": planned.name, "can_run": runs, "findings": findings}

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stoker.cli.request import read_request, request_options
+from stoker.cli.request import request_options, told_request
 from stoker.knowledge.export_targets import BuilderSize, ClusterEngine, ExportFormat
 from stoker.model.errors import UsageError
 from stoker.model.value import byte_count
@@ -129,7 +129,7 @@ def command(
     from stoker.export.files import render
     from stoker.outside.terminal import print_json
 
-    request, form = read_request(options), ExportFormat(format)
+    request, form = told_request(options), ExportFormat(format)
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
     wheel = None
     if cluster:

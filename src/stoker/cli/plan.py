@@ -8,9 +8,9 @@ import click
 
 from stoker.cli.request import (
     chain_options,
-    read_request,
     request_options,
     setting_options,
+    told_request,
     variant_words,
     with_settings,
 )
@@ -78,14 +78,16 @@ def command(
 
     form = _only(forms)
     if trust is not None:
+        if form:
+            raise UsageError(f"--trust cannot be printed as --{form}")
         _trust(Path(trust))
         return
     if listed:
         _list(options["words"], as_json=form == "json")
         return
-    planned = plan(read_request(options))
+    planned = plan(told_request(options))
     if against is not None:
-        other = plan(read_request(options | {"variant": against, "words": ()}))
+        other = plan(told_request(options | {"variant": against, "words": ()}))
         differences = compare(planned, other)
         if form == "json":
             print_json(differences, "differences")

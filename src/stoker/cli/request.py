@@ -23,6 +23,7 @@ _RECORDED = ("source", "mode", "isolation", "label")
 
 
 _SHOW_ALL = "stoker.show-all"
+_TOLD = "stoker.told"  # the settings that a command has named; it names them once
 
 
 class Option(click.Option):
@@ -183,6 +184,15 @@ def read_request(arguments: dict[str, Any]) -> CommandLine:
     )
 
 
+def told_request(arguments: dict[str, Any]) -> CommandLine:
+    """Return the values of these flags, and name the stoker.toml that completes them."""
+    from stoker.settings.user_options import read_user_options
+
+    said = read_request(arguments)
+    _tell(read_user_options(said))
+    return said
+
+
 def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[str, Any]:
     """Return the arguments with each setting that the command line leaves open filled in from
     STOKER_ variables, stoker.toml and the defaults. Settings of the plan are left as they are.
@@ -204,7 +214,8 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
 def _tell(chosen: "UserOptions") -> None:
     """Name the stoker.toml in force, and what of it is ignored. A file cannot hide itself."""
     progress = chosen.text("progress")
-    if progress == "json":
+    context = click.get_current_context(silent=True)
+    if progress == "json" or (context and context.meta.setdefault(_TOLD, chosen) is not chosen):
         return
     for warning in chosen.warnings:
         click.echo(f"stoker: {warning}", err=True)
