@@ -102,7 +102,10 @@ def test_install(
     done = stoker(*words, "--json", timeout=120, **ALONE)
     assert done.returncode == 0, done.stderr
     assert installed(python) == "1.0+cu128.sm90 2.0+cpu"
-    assert [row["project"] for row in msgspec.json.decode(done.stdout)["wheels"]] == ["mill", "millstone"]
+    assert [row["project"] for row in msgspec.json.decode(done.stdout)["wheels"]] == [
+        "mill",
+        "millstone",
+    ]
     assert "native sm_90 code for H100 (9.0)" in done.stderr
     other = stoker(*words[:4], "rtx3090", *words[5:], timeout=120, **ALONE)
     assert other.returncode == 0, other.stderr
