@@ -1,8 +1,8 @@
 """Shows on standard error how far long work has come: the amount done, the total and the time left.
 
-Work announces itself with `stage`, whichever command it is part of; nothing is shown unless the command has
-switched it on with `shown`. A terminal gets one line that is overwritten, any other stream a line
-now and then. Nothing is said about work that ends at once.
+Work announces itself with `stage`, whichever command it is part of; nothing is shown unless the
+command has switched it on with `shown`. A terminal gets one line that is overwritten, any other
+stream a line now and then. Nothing is said about work that ends at once.
 """
 
 import sys
