@@ -61,13 +61,13 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     from stoker.catalogue.installing import wheels_page
     from stoker.model.value import counted
     from stoker.outside.progress import shown
-    from stoker.outside.terminal import print_json, show
+    from stoker.outside.terminal import print_json, show, tell
 
     wanted = publishing.PublishOptions(**options)
     with shown():
         report = publishing.publish(wheels, place, wanted, people=publishing.people_page, say=_say)
     for note in report.notes:
-        _say(f"note: {note}")
+        tell(f"note: {note}")
     if as_json:
         print_json(report)
         return
