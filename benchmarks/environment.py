@@ -23,7 +23,9 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "environment.json"
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
-from stoker.catalogue.installing import may_hold_code, slim_wheel  # noqa: E402
+from packaging.utils import parse_wheel_filename  # noqa: E402
+
+from stoker.catalogue.installing import holds_code, slim_wheel  # noqa: E402
 from stoker.model.value import size as in_words  # noqa: E402
 from stoker.wheel.slim.cuts import SlimRequest  # noqa: E402
 from stoker.wheel.slim.slimming import gpu_targets  # noqa: E402
@@ -58,7 +60,7 @@ def slimmed(wheels: list[Path], gpu: str, folder: Path) -> list[Path]:
     for wheel in wheels:
         (folder / wheel.name).hardlink_to(wheel)
     for wheel in wheels:
-        if may_hold_code(wheel, []):
+        if holds_code(parse_wheel_filename(wheel.name)[0], []):
             slim_wheel(folder / wheel.name, request, print)
     return sorted(folder.glob("*.whl"))
 

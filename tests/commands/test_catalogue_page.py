@@ -119,7 +119,7 @@ def test_what_is_inside_and_copying(opened: Opened) -> None:
     page.find("#list summary").click()
     page.settle()
     assert page.texts("#list th") == ["sm_120", "compute_120"]
-    pip, uv = page.texts("#list code")
+    stoker, pip, uv = page.texts("#list code")
     base = page.driver.current_url.rpartition("/")[0]
     assert pip.startswith(
         f"pip install 'torch @ {base}/files/{'0' * 64}/torch-2.9.1%2Bcu128.sm120.ptx-"
@@ -133,7 +133,7 @@ def test_what_is_inside_and_copying(opened: Opened) -> None:
     )
     page.find("#list .command button").click()
     page.settle()
-    assert page.script("return window.copied") == [pip]
+    assert page.script("return window.copied") == [stoker]
     assert page.find("#list .command button").text == "Copied"
 
 
@@ -251,3 +251,27 @@ def test_a_thousand_wheels(opened: Opened) -> None:
     assert [line.partition(":")[0] for line in shown(page)] == ["torch 2.7.3+cu128.sm90"]
     choose(page, "gpu", "T4")
     assert page.find("#count").text == "0 of 1000 wheels"
+
+
+def test_the_filters_are_in_the_address(opened: Opened) -> None:
+    page = opened()
+    page.find("#search").send_keys("flash")
+    choose(page, "gpu", "H100")
+    page.settle()
+    assert page.script("return location.hash") == "#q=flash&gpu=9.0"
+    page.script("location.hash = '#q=2.10&order=new'")
+    page.settle()
+    assert [line.partition(":")[0] for line in shown(page)] == ["torch 2.10.0+cpu.avx2"]
+    assert page.script("return document.getElementById('gpu').value") == ""
+    page.script("location.hash = '#gpu=unknown'")
+    page.settle()
+    assert len(shown(page)) == len(WHEELS)
+
+
+def test_a_wheel_names_the_command_of_stoker(opened: Opened, tmp_path: Path) -> None:
+    page = opened(WHEELS[1])
+    page.find("#list summary").click()
+    page.settle()
+    commands = page.texts("#list .command code")
+    assert commands[0] == f"stoker install {tmp_path}/ torch==2.9.1"
+    assert page.texts("#count") == ["1 of 1 wheel"]

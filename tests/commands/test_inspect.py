@@ -150,12 +150,25 @@ def test_against_another(stoker: Stoker, tmp_path: Path, libraries: dict[str, by
     (tmp_path / "less").mkdir()
     part = {"mill/grind.so": libraries["mill/grind.so"]}
     less = _wheel(tmp_path / "less", part, METADATA)
-    rows = _json(stoker, str(whole), "--against", str(less))
+    rows = _json(stoker, str(whole), "--against", str(less))["differences"]
     found = {(row["subject"], row["name"]): (row["before"], row["after"]) for row in rows}
-    assert found["mill/lib/libmill.so", "sm_90a"][1] is None
-    assert found["", "requires nvidia-cublas-cu12"][1] is None
-    assert _json(stoker, str(whole), "--against", str(whole)) == []
+    assert found["mill/lib/libmill.so", "sm_90a"][0] is None  # the other one is "before"
+    assert found["", "requires nvidia-cublas-cu12"][0] is None
+    assert _json(stoker, str(whole), "--against", str(whole))["differences"] == []
     assert "sm_90a" in stoker("inspect", str(whole), "--against", str(less)).stdout
+
+
+def test_one_library_against_another(
+    stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]
+) -> None:
+    """Their names differ, and what they have in common is not called removed and added."""
+    for name in ("old.so", "new.so"):
+        (tmp_path / name).write_bytes(libraries["mill/grind.so"])
+    words = (str(tmp_path / "new.so"), "--against", str(tmp_path / "old.so"))
+    assert _json(stoker, *words)["differences"] == []
+    (tmp_path / "new.so").write_bytes(libraries["mill/lib/libmill.so"])
+    rows = _json(stoker, *words)["differences"]
+    assert {row["subject"] for row in rows} == {"", "library"}
 
 
 # -- bad input -------------------------------------------------------------------------------------

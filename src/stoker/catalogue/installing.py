@@ -34,7 +34,7 @@ from stoker.model.artifact import TargetKind
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.machine import Machine
 from stoker.model.plan import GpuTarget, Platform
-from stoker.model.value import Value, size
+from stoker.model.value import Value, counted, size
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process, read_json
 from stoker.outside.progress import Advance, stage
@@ -206,8 +206,8 @@ def downloads_page(downloads: Sequence[Download]) -> RenderableType:
 
 
 def downloads_text(downloads: Sequence[Download]) -> str:
-    files = f"{len(downloads)} file{'s'[: len(downloads) != 1]}"
-    total = f"{files}, {size(sum(one.size or 0 for one in downloads))} to download"
+    amount = size(sum(one.size or 0 for one in downloads))
+    total = f"{counted(len(downloads), 'file')}, {amount} to download"
     unknown = sum(one.size is None for one in downloads)
     return f"{total}; the size of {unknown} is unknown" if unknown else total
 
@@ -342,5 +342,8 @@ def wheels_page(wheels: Sequence[PublishedWheel]) -> RenderableType:
 
 def pruned_text(pruned: Pruned, *, dry_run: bool) -> str:
     verb = "would remove" if dry_run else "removed"
-    listed = f"{len(pruned.wheels)} wheels from the index" if pruned.wheels else "no wheel"
-    return f"{verb} {listed}; {len(pruned.files)} unused files, {size(pruned.bytes)}"
+    listed = (
+        counted(len(pruned.wheels), "wheel") + " from the index" if pruned.wheels else "no wheel"
+    )
+    files = counted(len(pruned.files), "unused file")
+    return f"{verb} {listed}; {files}, {size(pruned.bytes)}"

@@ -145,17 +145,18 @@ def prune(place: str, *, keep: int | None, dry_run: bool, people: PeoplePage, sa
 @contextmanager
 def serving(
     place: str, *, host: str, port: int, log: Say
-) -> Iterator[tuple[ThreadingHTTPServer, str]]:
-    """Yield a listening server of a catalogue and its address."""
+) -> Iterator[tuple[ThreadingHTTPServer, str, PublishedCatalogue]]:
+    """Yield a listening server of a catalogue, its address and what it has now."""
     store = open_store(place)
     index.check_is_catalogue(store)
+    catalogue, _ = index.read_catalogue(store)
     if not isinstance(store, FolderStore):
         raise UsageError(
             f"{place} has a server of its own", hints=["name the folder of a catalogue"]
         )
     with make_server(store.root, host=host, port=port, log=log) as server:
         name = f"[{host}]" if ":" in host else host
-        yield server, f"http://{name}:{server.server_address[1]}/"
+        yield server, f"http://{name}:{server.server_address[1]}/", catalogue
 
 
 def _files(words: Sequence[str]) -> list[Path]:

@@ -59,14 +59,15 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     """
     from stoker.catalogue import publishing
     from stoker.catalogue.installing import wheels_page
+    from stoker.model.value import counted
     from stoker.outside.progress import shown
-    from stoker.outside.terminal import print_json, show
+    from stoker.outside.terminal import print_json, show, tell
 
     wanted = publishing.PublishOptions(**options)
     with shown():
         report = publishing.publish(wheels, place, wanted, people=publishing.people_page, say=_say)
     for note in report.notes:
-        _say(f"note: {note}")
+        tell(f"note: {note}")
     if as_json:
         print_json(report)
         return
@@ -74,7 +75,9 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     count = len(report.added)
     there = len(report.wheels) - count
     done = "would be published" if options["dry_run"] else "published"
-    _say(f"{count} {done} to {place}" + (f"; {there} were there already" if there else ""))
+    were = "was" if there == 1 else "were"
+    told = f"{counted(count, 'wheel')} {done} to {place}"
+    _say(told + (f"; {there} {were} there already" if there else ""))
 
 
 @command.command(short_help="Remove wheels from a catalogue.")
@@ -194,8 +197,11 @@ def serve(index: str, port: int, host: str, quiet: bool) -> None:
         if not quiet:
             _say(line)
 
-    with serving(index, host=host, port=port, log=log) as (running, url):
+    with serving(index, host=host, port=port, log=log) as (running, url, catalogue):
         click.echo(url)
-        _say(f"install from it: stoker install {url} torch")
+        names = sorted({wheel.project for wheel in catalogue.own.wheels})
+        if names:
+            name = "torch" if "torch" in names else names[0]
+            _say(f"install from it: stoker install {url} {name}")
         with suppress(KeyboardInterrupt):
             running.serve_forever()

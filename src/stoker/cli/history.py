@@ -29,6 +29,15 @@ _FEW = 20  # steps that are shown without --all
     metavar="FILE",
     help="Learn from a trace that was exported on another machine.",
 )
+@click.option(
+    "--chart", is_flag=True, help="Show how builds of this folder changed, and which step did."
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the chart as a web page.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     run: str | None,
@@ -36,6 +45,8 @@ def command(
     step: str | None,
     target: Path | None,
     source: Path | None,
+    chart: bool,
+    page: Path | None,
     as_json: bool,
 ) -> None:
     """List governed runs; with RUN, list its steps and what each needed.
@@ -45,6 +56,8 @@ def command(
     stoker history 12
     stoker history 12 --step RegisterCUDA.cpp
     stoker history 12 --export build.json
+    stoker history --chart
+    stoker history --page trend.html
 
     RUN is a number from the list or the run folder of a build.
     """
@@ -57,6 +70,8 @@ def command(
     if source is not None:
         learned, steps = past_runs.import_trace(source)
         click.echo(f"learned {steps} steps from {source} as run {learned}", err=True)
+    elif chart or page:
+        _show_trends(page, as_json)
     elif run is None:
         if target is not None or step is not None:
             raise click.UsageError("--export and --step need a run: stoker history RUN")
@@ -74,3 +89,23 @@ def command(
             show(steps_page(attempts, len(attempts) if everything else _FEW))
             if summary := past_runs.summary_of(run):
                 click.echo(summary_text(summary), nl=False)
+
+
+def _show_trends(page: Path | None, as_json: bool) -> None:
+    from stoker.govern import past_runs
+    from stoker.outside.files import write_page
+    from stoker.outside.folders import current_folder
+    from stoker.outside.terminal import print_json, show
+    from stoker.report.trends import costs_of, trends, trends_html, trends_page
+
+    here = str(current_folder())
+    runs = [run for run in past_runs.runs() if f"{run.directory}/".startswith(f"{here}/")]
+    measured = past_runs.attempts_of_runs(run.id for run in runs)
+    found = trends(runs, {run: costs_of(attempts) for run, attempts in measured.items()})
+    if as_json:
+        print_json(found, "trends")
+    elif page:
+        write_page(page, trends_html(found))
+        click.echo(page)
+    else:
+        show(trends_page(found))

@@ -32,7 +32,8 @@ def command(target: str, against: str | None, as_json: bool) -> None:
     else:
         from stoker.wheel.facts import compare
 
-        _print(compare(*facts), as_json)
+        new, old = facts
+        _print(compare(old, new), as_json)  # as with `stoker report --against`
     problems = [problem for each in facts for problem in each.problems]
     if problems:
         more = [f"{len(problems) - 1} more could not be read"] if problems[1:] else []
@@ -45,7 +46,7 @@ def _print(value: Any, as_json: bool) -> None:
     from stoker.wheel import inspecting as report
 
     if as_json:
-        print_json(value)
+        print_json(value, "differences")
     elif isinstance(value, ArtifactFacts):
         show(report.inspection_page(value))
     else:

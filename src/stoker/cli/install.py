@@ -114,7 +114,7 @@ def _slim_install(
 
     if dry_run:
         downloads = resolve(words, installer)
-        print_json(downloads) if as_json else show(downloads_page(downloads))
+        print_json(downloads, "downloads") if as_json else show(downloads_page(downloads))
         return
     done = slim_install(words, gpus, installer, say=_say)
     if as_json:

@@ -64,7 +64,7 @@ def command(
     stoker package mill-1.2-cp312-cp312-linux_x86_64.whl --mode bundle --library-folder nvidia
     """
     from stoker.outside.progress import shown
-    from stoker.outside.terminal import print_json, show
+    from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.package.built_wheel import Mode, PackageRequest
     from stoker.wheel.package.packaging import package, package_page, packaged_lines, plan_package
 
@@ -77,7 +77,7 @@ def command(
     with shown():
         plan, packaged = package(wheel, request, out, force=force)
     for note in plan.notes:
-        click.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
     click.echo(packaged_lines(packaged), err=True)
     if as_json:
         print_json({"plan": plan, "packaged": packaged})

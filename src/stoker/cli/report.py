@@ -24,6 +24,7 @@ from stoker.model.errors import UsageError
     default=True,
     help="Simulate the build on other machines. Default: yes.",
 )
+@click.option("--force", is_flag=True, help="Also replace a file that is not a page of stoker.")
 @click.option("--json", "as_json", is_flag=True, help="Print the data of the page as JSON.")
 def command(
     run: str | None,
@@ -31,6 +32,7 @@ def command(
     out: Path | None,
     trace: bool,
     what_if: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Write a page about a governed run: timeline, memory, critical path, every step.
@@ -46,7 +48,7 @@ def command(
     what compilers recorded of their own phases (clang with -ftime-trace, nvcc with --time or
     -fdevice-time-trace); open it in Perfetto's UI, or in chrome://tracing.
     """
-    from stoker.outside.files import write_named
+    from stoker.outside.files import write_named, write_page
     from stoker.outside.terminal import print_json
     from stoker.report.page import page_data, report_page
     from stoker.report.reporting import analyse_run, find_phases, make_report
@@ -70,5 +72,5 @@ def command(
         print_json(page_data(report))
         return
     out = out or Path("report.html")
-    write_named(out, report_page(report))
+    write_page(out, report_page(report), force=force)
     click.echo(out)

@@ -5,6 +5,7 @@ import click
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.model.value import byte_count, whole_number
 
+_LEAST_BYTES = 1 << 20
 _MOST_DIGITS = 6  # of a number of CPUs
 
 
@@ -17,9 +18,12 @@ def _counts(_: click.Context, parameter: click.Parameter, value: str) -> tuple[i
 
 def _sizes(_: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
     sizes = [byte_count(word) for word in value.split(",")]
-    if not all(sizes):
-        raise UsageError(f"--{parameter.name} {value}: not amounts", hints=["try 8G,16G"])
-    return tuple(size for size in sizes if size)
+    found = [size for size in sizes if size and size >= _LEAST_BYTES]
+    if len(found) < len(sizes):
+        raise UsageError(
+            f"--{parameter.name} {value}: not amounts of memory from 1M on", hints=["try 8G,16G"]
+        )
+    return tuple(found)
 
 
 def _distributions(

@@ -87,7 +87,7 @@ def _slim(
 ) -> None:
     from stoker.model.errors import UsageError
     from stoker.outside.progress import shown
-    from stoker.outside.terminal import print_json, show
+    from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.slim.cuts import SlimRequest
     from stoker.wheel.slim.library import SlimOptions
     from stoker.wheel.slim.slimming import (
@@ -112,6 +112,6 @@ def _slim(
     elif dry_run:
         show(slim_page(report))
     else:
-        click.echo(slim_lines(report), err=True)
+        tell(slim_lines(report))
         if report.output:
             click.echo(report.output)

@@ -169,15 +169,16 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         for name in _variants(wanted, request, chosen)
     ]
     plans = [plan(one) for one in requests]
+    jobs = tuple(
+        _job(planned, [source, *_defines(one)], _image(wanted, planned))
+        for planned, one in zip(plans, requests, strict=True)
+    )
     return Export(
         format=wanted.format,
         source=source,
         requirement=origin_of_stoker(wanted.stoker, wanted.format).requirement,
         size=wanted.size,
-        jobs=tuple(
-            _job(planned, [source, *_defines(one)], _image(wanted, planned))
-            for planned, one in zip(plans, requests, strict=True)
-        ),
+        jobs=jobs,
     )
 
 

@@ -195,7 +195,10 @@ def find_build(place: Path) -> Path:
     if not built:
         raise UsageError(
             f"there is no build.ninja in {place}, and stoker has not built this tree",
-            hints=[f"`stoker build {place}`", "or configure it: `cmake -G Ninja -S . -B build`"],
+            hints=[
+                "name a folder that ninja builds in, or a tree that `stoker build` has built",
+                f"`cmake -G Ninja -S {place} -B build` makes one for a CMake project",
+            ],
         )
     if built[0] == candidates[0]:
         return built[0]

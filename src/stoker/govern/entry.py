@@ -24,6 +24,7 @@ from stoker.model.events import (
     StepWaits,
 )
 from stoker.model.govern import (
+    Basis,
     Collector,
     ModeChoice,
     ModeEffect,
@@ -290,6 +291,7 @@ class Entry:
         self, record: StepRecord, outcome: Outcome, status: int, effect: ModeEffect | None
     ) -> Attempt:
         """Return the attempt that ends, with its explanation. ``effect`` is that of its mode."""
+        prediction = self.request.prediction
         return Attempt(
             record=record,
             started=self.running.started,
@@ -297,8 +299,8 @@ class Entry:
             status=status,
             explanation=Explanation(
                 asked=self.clock.began,
-                needs=self.request.prediction.peak,
-                basis=self.request.prediction.basis,
+                needs=prediction.peak,
+                basis=Basis.ATTEMPT if prediction.raised else prediction.basis,
                 waits=self.clock.seconds,
                 pauses=tuple(self._pauses[-_MOST_PAUSES:]),
                 killed=self.killed,

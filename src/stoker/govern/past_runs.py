@@ -1,5 +1,6 @@
 """`stoker history`: the measured runs, their export as traces, and the import of traces."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -48,6 +49,11 @@ def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
         hint = f"`stoker history {run} --all` lists the steps"
         raise UsageError(f"no step of run {run} has '{step}' in its name", hints=[hint])
     return matching
+
+
+def attempts_of_runs(runs: Iterable[int]) -> dict[int, tuple[Attempt, ...]]:
+    with History() as history:
+        return {run: history.attempts(run) for run in runs}
 
 
 def export(run: str, path: Path) -> int:

@@ -290,4 +290,6 @@ def _raised(prediction: Prediction, least: int) -> Prediction:
     profile.
     """
     peak = max(prediction.peak, least)
-    return replace(prediction, peak=peak, high=max(prediction.high, peak), profile=())
+    high = max(prediction.high, peak)
+    raised = prediction.raised or peak > prediction.peak
+    return replace(prediction, peak=peak, high=high, profile=(), raised=raised)

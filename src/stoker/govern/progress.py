@@ -5,6 +5,7 @@ scrolls, like a package manager's progress bar. Everything goes to stderr.
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -30,7 +31,7 @@ from stoker.model.events import (
 )
 from stoker.model.govern import Mode, Reason
 from stoker.model.runs import RunSummary
-from stoker.model.value import duration, size
+from stoker.model.value import counted, duration, size
 
 _ROWS = 3
 _LEAST_LINES = 6  # of a window; a smaller one is left to the command
@@ -407,6 +408,10 @@ def _paused(step: RunningStep) -> str:
     return " (paused)" if step.paused else ""
 
 
+_BY_SIGNAL = 128  # what a shell adds to the number of a signal
+_NOTABLE_SHARE = 0.1  # of the CPUs
+
+
 def unseen_text(cpu_seconds: float) -> str:
     return (
         f"stoker: {duration(cpu_seconds)} of CPU time went to programs that it did not govern.\n"
@@ -469,7 +474,8 @@ def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
     if not (summary.steps or summary.cache_hits or summary.oom_kills):
         return f"stoker: 0 steps in {duration(summary.wall_s)}: no compile or link was governed\n"
-    took = f"{_steps(summary.steps)} in {duration(summary.wall_s)} on {summary.cpus} CPUs"
+    cpus = counted(summary.cpus, "CPU")
+    took = f"{_steps(summary.steps)} in {duration(summary.wall_s)} on {cpus}"
     if summary.remote_steps:
         took += f", {summary.remote_steps} of them compiled by workers"
     limit = size(summary.limit_bytes)
@@ -478,19 +484,39 @@ def summary_text(summary: RunSummary) -> str:
         f"peak {size(summary.peak_bytes)} of {limit}" if summary.peak_bytes else f"limit {limit}"
     )
     lost = (
-        f"{summary.oom_kills} OOM kills, {summary.preemptions} preemptions, "
-        f"{summary.retries} attempts repeated"
+        f"{counted(summary.oom_kills, 'OOM kill')}, {counted(summary.preemptions, 'preemption')}, "
+        f"{counted(summary.retries, 'attempt')} repeated"
     )
     if summary.pauses:
-        lost += f", {summary.pauses} pauses"
-    lines = [f"stoker: {took} ({summary.policy})", f"  memory: {memory}; {lost}"]
+        lost += f", {counted(summary.pauses, 'pause')}"
+    end = f"; {_how_it_ended(summary.status)}" if summary.status else ""
+    lines = [f"stoker: {took} ({summary.policy}){end}", f"  memory: {memory}; {lost}"]
     if summary.cache and summary.cache.languages:
         lines.append(f"  cache: {cache_text(summary.cache)}")
     lines += _mode_lines(summary)
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
-    if summary.lower_bound_s and summary.wall_s:
+    # A build that has not reached its end has no minimum.
+    if summary.lower_bound_s and summary.wall_s and not summary.status:
         share = summary.lower_bound_s / summary.wall_s
         bound = duration(summary.lower_bound_s)
         lines.append(f"  theoretical minimum {bound} ({share:.0%} of the actual time)")
+    if others := _share_of_others(summary):
+        took = duration(summary.other_cpu_s or 0.0)
+        lines.append(
+            f"  other programs used {others:.0%} of the CPUs meanwhile ({took} of CPU time)"
+        )
     return "\n".join(lines) + "\n"
+
+
+def _how_it_ended(status: int) -> str:
+    stopped = status - _BY_SIGNAL in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return "interrupted" if stopped else f"the command failed with status {status}"
+
+
+def _share_of_others(summary: RunSummary) -> float:
+    """Return the share of the CPUs that programs outside the run used; 0 if it is small."""
+    if not summary.other_cpu_s or not summary.wall_s:
+        return 0.0
+    share = min(1.0, summary.other_cpu_s / (summary.wall_s * summary.cpus))
+    return share if share >= _NOTABLE_SHARE else 0.0

@@ -13,13 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
 from stoker.govern.broadcast import Broadcast
 from stoker.govern.session import CompilerChain, RunOptions, Show, session
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
-from stoker.outside.process import children_cpu_s
+from stoker.outside.process import busy_cpu_s, children_cpu_s
 
 _STREAMS = (1, 2)
 
@@ -82,12 +84,12 @@ def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show:
     ):
         try:
             environment = governed.environment(os.environ)
-            before = children_cpu_s()
+            before, busy = children_cpu_s(), busy_cpu_s()
             status = governed.run(command, env=environment)
         except StorageError:
             governed.finish(1)
             raise
-        summary = governed.finish(status)
+        summary = _with_others(governed.finish(status), busy, children_cpu_s() - before)
         broadcast.end(summary)
         # A cache and a compile on a worker cost CPU time here that is no step's.
         spared = (summary and summary.cache) or options.chain.distribute != "none"
@@ -98,6 +100,14 @@ def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show:
             summary=summary,
             unseen_cpu_seconds=unseen,
         )
+
+
+def _with_others(summary: RunSummary | None, busy: float | None, own: float) -> RunSummary | None:
+    """Add the CPU time of programs outside the run, given the machine's before it and its own."""
+    now = busy_cpu_s()
+    if summary is None or busy is None or now is None:
+        return summary
+    return replace(summary, other_cpu_s=max(0.0, now - busy - own - summary.governor_cpu_s))
 
 
 def jobs_of(command: Sequence[str]) -> int | None:

@@ -105,6 +105,14 @@ class CompilerChain(Protocol):
         """Stop what would outlive the run."""
 
 
+def _commit_here() -> str | None:
+    from stoker.source.git_state import head_commit  # a run starts sooner without it
+
+    with suppress(OSError):  # the folder may be gone
+        return head_commit(Path.cwd())
+    return None
+
+
 class Session:
     """Runs commands one after another as one run of the governor.
 
@@ -235,7 +243,8 @@ class Session:
             linker_why=self._chain.linkers.why,
         )
         if summary and summary.run is not None:
-            self._complete_history(summary.run, summary)
+            run, summary = summary.run, replace(summary, commit=_commit_here())
+            self._complete_history(run, summary)
         return summary
 
     def _complete_history(self, run: int, summary: RunSummary) -> None:

@@ -214,11 +214,14 @@ class InstallerKind(StrEnum):
 
 
 class Installer(Value, frozen=True, kw_only=True):
-    """``words`` start a command that installs; ``pip`` starts one that only pip has."""
+    """``words`` start a command that installs; ``pip`` starts one that only pip has. ``resolver``
+    is a pip that is new enough to resolve requirements without downloading the wheels.
+    """
 
     kind: InstallerKind
     words: tuple[str, ...]
     pip: tuple[str, ...]
+    resolver: tuple[str, ...]
 
     def install(self, requirements: Sequence[str]) -> list[str]:
         return [*self.words, *requirements]
@@ -231,7 +234,7 @@ class Installer(Value, frozen=True, kw_only=True):
     def resolve(self, report: Path, requirements: Sequence[str]) -> list[str]:
         """Write what would be downloaded to a file, as an `InstallReport`; install nothing."""
         options = ["--dry-run", "--ignore-installed", "--report", str(report)]
-        return [*self.pip, "install", *options, *requirements]
+        return [*self.resolver, "install", *options, *requirements]
 
     def download(self, folder: Path, requirements: Sequence[str], *, tells: bool) -> list[str]:
         """Download exactly these; with ``tells``, pip prints lines that `PROGRESS` matches."""
@@ -255,13 +258,19 @@ def find_installer(
     """
     uv = shutil.which("uv", path=environment.get("PATH"))
     pip = _pip_for(python)
+    current = (uv, "tool", "run", "pip", "--python", python) if uv else ()
+    ours = own_pip()
+    resolver = (*ours, "--python", python) if ours else current or pip or ()
     if wanted is not InstallerKind.UV and pip and (wanted or pip[0] == python or not uv):
-        return Installer(kind=InstallerKind.PIP, words=(*pip, "install"), pip=pip)
+        return Installer(
+            kind=InstallerKind.PIP, words=(*pip, "install"), pip=pip, resolver=resolver
+        )
     if wanted is not InstallerKind.PIP and uv:
         return Installer(
             kind=InstallerKind.UV,
             words=(uv, "pip", "install", "--python", python),
-            pip=pip or (uv, "tool", "run", "pip", "--python", python),
+            pip=pip or current,
+            resolver=resolver,
         )
     raise MissingError(
         f"there is no {wanted or 'pip or uv'} to install with",

@@ -208,6 +208,7 @@ class Basis(StrEnum):
     KNOWN = "shipped figures for this source"
     FOLDER = "its folder and rule"
     PRIOR = "shipped figures"
+    ATTEMPT = "an earlier attempt in this run"
 
 
 # A constant, because to look up a member of an enum takes longer than the comparison.
@@ -223,6 +224,7 @@ class Prediction(Value, frozen=True, kw_only=True):
     seconds: float | None = None
     waves: int = 1  # how often its memory climbs to the peak: GPU targets one after another
     basis: Basis = Basis.PRIOR
+    raised: bool = False  # by what an earlier attempt of the step used
 
     @property
     def learned(self) -> bool:

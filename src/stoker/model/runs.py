@@ -117,6 +117,9 @@ class RunSummary(Value, frozen=True, kw_only=True):
     written_bytes: int | None = None  # to disks; None if the system does not count it
     cache_hits: int | None = None  # compiles whose result a cache had
     cache: CacheUse | None = None  # None if no cache was used
+    # CPU time of programs outside the run; None if the system does not count it.
+    other_cpu_s: float | None = None
+    commit: str | None = None  # of the git tree that the run's folder is in
     run: int | None = None  # its id in the history; None if the history does not have it
 
 

@@ -71,6 +71,11 @@ def duration(seconds: float) -> str:
     return " ".join([*parts, f"{rest} s"] if rest or not minutes else parts)
 
 
+def counted(number: int, what: str) -> str:
+    """Return ``1 step`` or ``2 steps``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def second_count(text: str) -> float | None:
     """Return the seconds of ``30d``, ``12h``, ``2w`` or ``0``; ``None`` for any other text."""
     found = _TIME.fullmatch(text.strip().lower())

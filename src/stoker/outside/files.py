@@ -11,7 +11,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from stoker.model.errors import StokerError, StorageError
+from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
 from stoker.outside.folders import nearest_existing, unwritable
@@ -58,6 +58,26 @@ def write_named(path: Path, content: bytes | str) -> None:
             stream.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+_OWN_PAGE = b'<meta name="generator" content="stoker">'
+_HEAD = 4096  # bytes in which a page names what made it
+
+
+def write_page(path: Path, page: str, *, force: bool = False) -> None:
+    """Write a page as `write_named` does, but replace only a page of stoker, or with ``force``."""
+    if not force and path.is_file():
+        try:
+            with path.open("rb") as stream:
+                is_own = _OWN_PAGE in (head := stream.read(_HEAD)) or not head
+        except OSError as error:
+            raise unwritable(path, error) from error
+        if not is_own:
+            raise UsageError(
+                f"{path} exists and is not a page of stoker",
+                hints=["choose another file with -o", "or delete it first"],
+            )
+    write_named(path, page)
 
 
 def _opened_through(path: Path) -> BinaryIO | None:

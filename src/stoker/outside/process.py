@@ -36,6 +36,17 @@ def children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def busy_cpu_s() -> float | None:
+    """Return the CPU seconds that all programs of the machine have used since it started."""
+    try:
+        with Path("/proc/stat").open(encoding="ascii") as stream:
+            fields = stream.readline().split()[1:]
+        user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
+    except (OSError, ValueError):
+        return None
+    return float(user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 class CommandResult(Value, frozen=True, kw_only=True):
     """How a program ended. ``status`` is negative for a signal, and ``None`` after a timeout."""
 

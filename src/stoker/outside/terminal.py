@@ -28,10 +28,19 @@ _WORD = re.compile(r"\s*\S+\s*")
 
 def show(page: RenderableType) -> None:
     """Print a page to standard output."""
-    console = _Console(highlight=False)
+    _console().print(page, crop=False)
+
+
+def tell(text: str) -> None:
+    """Print lines to standard error, broken between words as the terminal requires."""
+    _console(stderr=True).print(Text(text), crop=False)
+
+
+def _console(*, stderr: bool = False) -> "_Console":
+    console = _Console(highlight=False, stderr=stderr)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        console = _Console(highlight=False, width=_UNLIMITED)
-    console.print(page, crop=False)
+        return _Console(highlight=False, stderr=stderr, width=_UNLIMITED)
+    return console
 
 
 class _Console(Console):

@@ -223,7 +223,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
             name="no-source",
             severity=Severity.NOTE,
             title="no source tree given: planned for PyTorch, option names checked only roughly",
-            fix=("stoker plan ... --source DIR",),
+            advice="Name the source tree with --source DIR.",
         )
     for note in subject.tree.notes if subject.tree else ():
         yield Finding(name="source-unreadable", severity=Severity.WARNING, title=note)

@@ -73,7 +73,7 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
             name="option-unchecked",
             severity=Severity.WARNING,
             title=f"{setting.name} cannot be checked without a source tree",
-            fix=("stoker plan ... --source DIR",),
+            advice="Name the source tree with --source DIR.",
         )
 
 

@@ -439,6 +439,7 @@ def graph_html(graph: BuildGraph) -> str:
         (
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="generator" content="stoker">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stoker.model.errors import UsageError, unknown
+from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.plan import Origin, OriginKind
 from stoker.model.value import Value, byte_count, whole_number
 from stoker.outside.folders import current_folder
@@ -25,6 +25,32 @@ from stoker.settings.toml import (
 )
 from stoker.settings.trust import danger, is_trusted
 
+_PREFIX = "STOKER_"
+# Variables that are not settings: of the user, and of the programs of a governed build.
+_OWN_VARIABLES = frozenset(
+    [
+        "COMPILERS",
+        "CUSTOM",
+        "GIT_PASSWORD",
+        "GIT_USER",
+        "GOVERNOR_TIMEOUT",
+        "GOVERN_CUSTOM",
+        "HOME",
+        "LAUNCHER",
+        "LOCKS",
+        "PROCESS",
+        "RUN",
+        "SCRATCH",
+        "SLOTS",
+        "SOCKET",
+        "STEP",
+        "VIA_LAUNCHER",
+        "WORK",
+        "WRAPPED",
+        "WRAPPER",
+    ]
+)
+_MISSPELT = 0.8  # similarity from which a name is taken for a misspelt one
 _MOST_DIGITS = 6  # of a count
 _SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
     ("0", "false", "no", "off"), False
@@ -160,6 +186,7 @@ def gather(
         for option in OPTIONS.values()
         if option.default is not None
     }
+    _check_names(environment)
     chosen = UserOptions(values=values)
     if file:
         chosen = replace(
@@ -189,6 +216,21 @@ def gather(
         defines=chosen.defines
         | {name: OptionValue(value=value, origin=origin) for name, value in defines.items()},
     )
+
+
+def _check_names(environment: Mapping[str, str]) -> None:
+    """Refuse a variable whose name is almost that of a setting. stoker itself uses others."""
+    settings = {option.variable.removeprefix(_PREFIX): option for option in OPTIONS.values()}
+    for variable in environment:
+        name = variable.removeprefix(_PREFIX)
+        if name == variable or name in settings or name in _OWN_VARIABLES:
+            continue
+        if near := nearest(name, settings, count=1, cutoff=_MISSPELT):
+            raise UsageError(
+                f"there is no setting {variable}",
+                hints=[f"did you mean {settings[near[0]].variable}? Else unset {variable}"],
+                where="environment",
+            )
 
 
 def _with_values(chosen: UserOptions, values: Mapping[str, OptionValue]) -> UserOptions:

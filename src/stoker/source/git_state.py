@@ -106,6 +106,16 @@ def _opened(tree: Path) -> Iterator[_View | None]:
         yield _View(tree=tree, commit=commit, settings=settings, environment=environment)
 
 
+def head_commit(folder: Path) -> str | None:
+    """Return the commit of the tree that a folder is in, read from git's files alone."""
+    for tree in (folder, *folder.parents):
+        if found := _git_folder(tree):
+            named = _line(found / "commondir")
+            common = found / named if named else found
+            return _commit(_line(found / "HEAD") or "", common)
+    return None
+
+
 def _git_folder(tree: Path) -> Path | None:
     """Return the git folder. In a submodule or a second work tree, the file .git names it."""
     place = tree / ".git"

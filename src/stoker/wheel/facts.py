@@ -9,7 +9,14 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from zlib_ng import zlib_ng
 
-from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, RunsOn, WheelFacts
+from stoker.model.artifact import (
+    ArtifactFacts,
+    FactDifference,
+    LibraryFacts,
+    RunsOn,
+    TargetKind,
+    WheelFacts,
+)
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.model.value import size as in_words
@@ -229,8 +236,10 @@ def _content(path: Path) -> bytes:
 def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
     """Return all facts that differ: of the whole artifact first, then of each library."""
     old, new = {"": _whole(before)}, {"": _whole(after)}
-    old |= {library.path: _library_rows(library) for library in before.libraries}
-    new |= {library.path: _library_rows(library) for library in after.libraries}
+    alone = before.kind is after.kind is TargetKind.LIBRARY  # its name says nothing
+    name = "library" if alone else None
+    old |= {name or library.path: _library_rows(library) for library in before.libraries}
+    new |= {name or library.path: _library_rows(library) for library in after.libraries}
     return tuple(
         difference
         for subject in sorted(old | new)

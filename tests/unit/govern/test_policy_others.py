@@ -201,6 +201,7 @@ def test_out_of_memory_means_twice_as_much_then_alone_then_never() -> None:
     first = after_oom(make.running(make.request(1, GB), peak=GB), observed=round(1.5 * GB))
     assert first is not None
     assert (first.prediction.high, first.slots, first.ooms) == (2 * GB, 1, 1)
+    assert first.prediction.raised  # so `diagnose --explain` does not name the first figures
     second = after_oom(make.running(first, peak=GB), observed=9 * GB)
     assert second is not None
     assert (second.prediction.high, second.slots, second.ooms) == (9 * GB, 0, 2)

@@ -323,7 +323,7 @@ ENDED = run_summary(
 def test_the_end_of_a_run() -> None:
     assert summary_text(ENDED) == (
         "stoker: 40 steps in 50 s on 2 CPUs (adaptive)\n"
-        "  memory: peak 7.0 GiB of 8.0 GiB; 1 OOM kills, 2 preemptions, 3 attempts repeated\n"
+        "  memory: peak 7.0 GiB of 8.0 GiB; 1 OOM kill, 2 preemptions, 3 attempts repeated\n"
         "  theoretical minimum 45 s (90% of the actual time)\n"
     )
     assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(ENDED, peak_bytes=0))
@@ -332,6 +332,20 @@ def test_the_end_of_a_run() -> None:
     nothing = replace(ENDED, steps=0, oom_kills=0)
     assert summary_text(nothing) == "stoker: 0 steps in 50 s: no compile or link was governed\n"
     assert "1 OOM kill" in summary_text(replace(ENDED, steps=0))
+
+
+def test_a_run_that_did_not_reach_its_end_has_no_minimum() -> None:
+    failed = summary_text(replace(ENDED, status=2))
+    assert failed.startswith("stoker: 40 steps in 50 s on 2 CPUs (adaptive); the command failed")
+    stopped = summary_text(replace(ENDED, status=130))
+    assert stopped.splitlines()[0].endswith("; interrupted")
+    assert "minimum" not in failed + stopped
+
+
+def test_what_other_programs_took_is_said() -> None:
+    assert "other programs" not in summary_text(replace(ENDED, other_cpu_s=4.0))
+    text = summary_text(replace(ENDED, other_cpu_s=61.0))
+    assert "  other programs used 61% of the CPUs meanwhile (1 min 1 s of CPU time)\n" in text
 
 
 def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:

@@ -93,6 +93,7 @@ def test_a_run_of_the_history() -> None:
         (["--cpus", "a", "--memory", "8G"], "not numbers"),
         (["--cpus", "8", "--memory", "8X"], "not amounts"),
         (["--cpus", "8", "--memory", "0"], "not amounts"),
+        (["--cpus", "8", "--memory", "100"], "not amounts"),  # of bytes: the unit is missing
         (["--cpus", "8", "--memory", ""], "not amounts"),
         (["--cpus", "8", "--memory", "8G", "--policy", "best"], "unknown policy"),
     ],

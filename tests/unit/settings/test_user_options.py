@@ -162,6 +162,12 @@ def test_an_empty_variable_says_nothing() -> None:
     assert told(gathered(environment={"STOKER_VARIANT": ""}), "variant") == ("native", "default")
 
 
+def test_a_misspelt_variable_is_an_error() -> None:
+    with pytest.raises(UsageError, match="no setting STOKER_MEMROY") as error:
+        gather(file=None, environment={"STOKER_MEMROY": "8G"}, command_line={})
+    assert "STOKER_MEMORY" in error.value.hints[0]
+
+
 def test_other_variables_are_not_ours() -> None:
     assert set(gathered(environment={"VARIANT": "cpu", "STOKER_HOME": "/x"}).values) == DEFAULTS
 
