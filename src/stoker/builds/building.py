@@ -27,13 +27,13 @@ from stoker.builds.work import (
 )
 from stoker.diagnose.diagnosing import excerpt
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.session import RunOptions, Session, Show, session
+from stoker.govern.session import RunOptions, Session, Show, check_time, session
 from stoker.govern.simulating import find_trace
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
-from stoker.model.govern import Trace
+from stoker.model.govern import TimeLimit, Trace
 from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
@@ -109,7 +109,8 @@ def build(
         what = build_command(folder.path.name)
         broadcast = stack.enter_context(Broadcast(what, source.path))
         watcher = replace(watcher, show=broadcast.through(watcher.show))
-        run = _BuildRun(asked, request, watcher, subject, plan, work, folder)
+        limit = options.time_limit
+        run = _BuildRun(asked, request, watcher, subject, plan, work, folder, limit)
         watcher.say(f"{run.title}; run folder {folder.path}")
         where = growing(work, plan, in_ram=request.in_ram)
         governed = stack.enter_context(
@@ -167,6 +168,7 @@ class _BuildRun:
         plan: Plan,
         work: Work,
         folder: RunFolder,
+        time_limit: TimeLimit | None,
     ):
         tree = _tree(subject)
         self._asked = asked
@@ -178,7 +180,14 @@ class _BuildRun:
         self._folder = folder
         self._began = time.monotonic()
         self._git = read_git_state(Path(tree.path))
-        self._stages = Stages(work, folder, tell=self._tell, echo=watcher.echo, excerpt=excerpt)
+        self._stages = Stages(
+            work,
+            folder,
+            tell=self._tell,
+            echo=watcher.echo,
+            excerpt=excerpt,
+            check_time=lambda: check_time(time_limit),
+        )
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
     def show(self, event: AnyEvent) -> None:

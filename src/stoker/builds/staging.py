@@ -471,6 +471,8 @@ class Staging:
             status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
             if self._governed.stopped_by is not None:
                 raise Terminated(self._governed.stopped_by)
+            if error := self._governed.unfinished:
+                raise error  # also if the tool hides that a step was refused
             return status
 
         return execute

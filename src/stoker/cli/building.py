@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from stoker.cli.ci import CiReport
-from stoker.cli.request import read_request, run_options, with_settings
+from stoker.cli.request import read_request, run_options, same_command, with_settings
+from stoker.model.errors import UnfinishedError
 
 if TYPE_CHECKING:
     from stoker.builds.building import Built, Watcher
@@ -51,6 +52,9 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
         )
     except StageError as error:
         diagnosis = diagnose(error, view)
+        raise
+    except UnfinishedError as error:
+        error.hints = (*error.hints, f"`{same_command()}` goes on")
         raise
     finally:
         view.close()

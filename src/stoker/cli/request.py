@@ -14,6 +14,7 @@ from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
 if TYPE_CHECKING:
     from stoker.govern.session import RunOptions
     from stoker.model.caching import ChainOptions
+    from stoker.model.govern import TimeLimit
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Settings of a recorded build; only the command line replaces them.
@@ -211,8 +212,18 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
+        time_limit=_time_limit(settings.get("stop_after")),
         chain=chain_options(settings),
     )
+
+
+def _time_limit(seconds: float | None) -> "TimeLimit | None":
+    """Return when a run that starts now must end; the clock starts before sources are fetched."""
+    import time
+
+    from stoker.model.govern import TimeLimit
+
+    return TimeLimit(ends=time.monotonic() + seconds, seconds=seconds) if seconds else None
 
 
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
@@ -228,6 +239,15 @@ def chain_options(settings: dict[str, Any]) -> "ChainOptions":
         trust_network=bool(settings["trust_network"]),
         linker=Linker(settings.get("linker", "default")),
     )
+
+
+def same_command() -> str:
+    """Return the command line of this process, which continues what was not finished."""
+    import sys
+
+    from stoker.model.secrets import redact
+
+    return redact(shlex.join(["stoker", *sys.argv[1:]]))
 
 
 def _as_text(value: object) -> str:
