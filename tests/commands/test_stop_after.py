@@ -20,7 +20,7 @@ def known_to_take(build: Build, **seconds: float) -> None:
         Path(build.folder, name).unlink()
 
 
-def test_a_build_stops_in_time_and_the_same_command_goes_on(build: Build) -> None:
+def test_a_build_stops_in_time_and_the_same_command_continues(build: Build) -> None:
     build.step("one", "[ ! -e slow ] || sleep 12; echo one >> ran")
     build.step("two", "echo two >> ran", needs=["one"])
     assert build.run().status == 0
@@ -31,7 +31,7 @@ def test_a_build_stops_in_time_and_the_same_command_goes_on(build: Build) -> Non
     assert first.status == 75, first
     assert build.made() == {"one"}
     assert "1 waiting step was not started" in first.err
-    assert "`stoker run --stop-after 2m -- ninja` goes on" in first.err
+    assert "`stoker run --stop-after 2m -- ninja` continues" in first.err
     assert build.run(options=("--stop-after", "1h")).status == 0
     assert Path(build.folder, "ran").read_text() == "one\ntwo\n"
 

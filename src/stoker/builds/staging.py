@@ -16,6 +16,7 @@ from stoker.builds.backend import (
     outside_the_tree,
     surroundings,
 )
+from stoker.builds.checkpoint import Job
 from stoker.builds.finishing import (
     check,
     fitting_isolation,
@@ -41,7 +42,7 @@ from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
 from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, MissingError, Terminated, unknown
+from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
@@ -50,7 +51,7 @@ from stoker.outside import files, folders, process
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_reply
-from stoker.source.ninja import read_edges
+from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.package.built_wheel import Mode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
@@ -92,6 +93,7 @@ class Staging:
         stages: Stages,
         governed: Session,
         say: Callable[[str], None],
+        job: Job | None = None,
     ):
         assert subject.tree is not None
         self.tree: SourceTree = subject.tree
@@ -102,6 +104,7 @@ class Staging:
         self._stages = stages
         self._governed = governed
         self._say = say
+        self._job = job
         self._out = Path(request.out).resolve()
         self._isolation = self._chosen_isolation()
         self._isolated = self._isolation in (Isolation.FULL, Isolation.TORCH)
@@ -109,6 +112,11 @@ class Staging:
         if self._isolated:
             self._python = str(work.environment / "bin" / "python")
         self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
+        if job and job.shard and not self.route.configure:
+            raise UsageError(
+                f"{self.tree.name} is compiled by its own build back end, which cannot be split",
+                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
+            )
         self.environment = self._governed.environment(
             self._base(git), folder=self._shared_folder(), mapped=True
         )
@@ -125,6 +133,8 @@ class Staging:
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
         if self.route.configure:
             self._compile_all()
+        if self._job and self._job.shard:
+            return ()
         match self.route.last:
             case BuildStage.INSTALL:
                 made = self._do(BuildStage.INSTALL, self._install, self._install_inputs)
@@ -147,7 +157,17 @@ class Staging:
             raise unknown("target", target, targets, hint=hint)
         if generated := generated_sources(edges, target):
             self._ninja(BuildStage.CODEGEN, generated)
-        self._ninja(BuildStage.COMPILE, (target,))
+        if self._job and self._job.shard:
+            self._compile_share(self._job, edges, target)
+        else:
+            self._ninja(BuildStage.COMPILE, (target,))
+
+    def _compile_share(self, job: Job, edges: Sequence[Edge], target: str) -> None:
+        share = job.share(edges, target)
+        self._say(f"shard {job.shard}: compile steps: {len(share)}")
+        if share:
+            self._ninja(BuildStage.COMPILE, share)
+        job.ended(len(share))
 
     def _wheel_and_after(self) -> tuple[Path, ...]:
         (wheel,) = self._stages.do(

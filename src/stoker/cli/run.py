@@ -96,8 +96,10 @@ def _unfinished(finished: "Finished") -> str:
     """Return why the command stopped before its end, and what continues it."""
     if not finished.unfinished:
         return ""
-    goes_on = f"; `{same_command()}` goes on" if finished.status == ExitStatus.UNFINISHED else ""
-    return f"stoker: {finished.unfinished}{goes_on}\n"
+    continues = (
+        f"; `{same_command()}` continues" if finished.status == ExitStatus.UNFINISHED else ""
+    )
+    return f"stoker: {finished.unfinished}{continues}\n"
 
 
 def _diagnosis(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> "Diagnosis":

@@ -1,8 +1,8 @@
 """Deadlines of runs: which steps would end too late, and when a run with such steps has to stop.
 
-A step that would end after the deadline of its run is set aside, and the other steps of the run go
-on. Once none of those runs or waits, the steps aside are refused: the build tool then ends by
-itself, and what it has made stays. Independent of how steps are admitted.
+A step that would end after the deadline of its run is set aside, and the other steps of the run
+continue. Once none of those runs or waits, the steps aside are refused: the build tool then ends
+by itself, and what it has made stays. Independent of how steps are admitted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from stoker.model.value import Value, duration
 # Seconds without a step that may start, after which no other one is expected to ask: a build tool
 # starts all that it can at once.
 _SETTLED = 2.0
-_MOST_NAMED = 5  # steps that never fit; a warning for each of a thousand helps nobody
+_MOST_NAMED = 5  # steps that never fit; a warning for each of a thousand hides the others
 
 
 class Deadline(Value, frozen=True, kw_only=True):

@@ -321,8 +321,6 @@ class Governor:
                 self._queue.add(entry.request)
 
     def _refuse_late(self, entry: Entry, seconds: float, now: float) -> None:
-        why = self._deadlines.refusal(entry, seconds, now)
-        self._send(entry.connection, encode("fail", why))
         self._forget(entry)
         fits = self._deadlines.fits(entry.run, seconds)
         self._emit(
@@ -335,6 +333,8 @@ class Governor:
                 fits=fits,
             )
         )
+        why = self._deadlines.refusal(entry, seconds, now)
+        self._send(entry.connection, encode("fail", why))
 
     def _reconsider(self, now: float) -> None:
         """Predict the most urgent waiting steps again, with what was learned since they asked."""

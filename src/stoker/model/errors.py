@@ -18,7 +18,7 @@ class ExitStatus(IntEnum):
     NOTHING_FAILED = 3  # `stoker diagnose` only: the log shows no failure
     MISSING = 4  # a tool, a library or the package index is missing
     STORAGE = 5  # a file or folder could not be read or written, or the disk is full
-    UNFINISHED = 75  # --stop-after: the time is over, and the same command goes on
+    UNFINISHED = 75  # --stop-after: the time is over, and the same command continues
     NOT_EXECUTABLE = 126  # `stoker run` only: the command cannot be started, as in a shell
     NOT_FOUND = 127  # `stoker run` only: the command does not exist, as in a shell
     INTERRUPTED = 130
@@ -63,7 +63,7 @@ class StokerError(Exception):
 
 
 class UnfinishedError(StokerError):
-    """The time of --stop-after is over; the same command goes on."""
+    """The time of --stop-after is over; the same command continues."""
 
     status = ExitStatus.UNFINISHED
 

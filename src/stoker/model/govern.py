@@ -465,6 +465,7 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     oom_kills: int
     lost_seconds: float  # CPU seconds of attempts that were killed
     failed: tuple[str, ...]  # outputs that failed because memory ran out too often
+    unfinished: tuple[str, ...] = ()  # outputs that do not exist because the time was over
     bounds: Bounds
     modes: dict[Mode, int] = {}  # steps in each mode but the default one
     distribution: Distribution | None = None

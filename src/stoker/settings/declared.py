@@ -155,7 +155,7 @@ _GOVERN = (
     Declared(
         name="stop_after",
         help="Start no step that would end later than this, such as 5h30m; then stop with status "
-        "75. The same command goes on.",
+        "75. The same command continues.",
         metavar="TIME",
         kind=Kind.DURATION,
         group=Group.GOVERN,
