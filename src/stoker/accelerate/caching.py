@@ -79,7 +79,18 @@ def resolve_chain(
     elif distribution.engine is not Distributor.NONE:
         settings = tuple(_distcc_settings(distribution, environment, cpus))
         chain = _distributed(chain, distribution, found, settings)
-    return _with_remote(chain, wanted.remote, found, remote_problem)
+    chain = _with_remote(chain, wanted.remote, found, remote_problem)
+    if wanted.reshare and chain.engine is Engine.CCACHE:
+        why = "also what the local cache has reaches the checkpoint"
+        settings = (*map(_noting_use, chain.settings), _setting("CCACHE_RESHARE", "1", why))
+        chain = replace(chain, settings=settings)
+    return chain
+
+
+def _noting_use(setting: Setting) -> Setting:
+    """Let ccache note in a folder when each object was used, so that old ones can be deleted."""
+    in_folder = setting.name == "CCACHE_REMOTE_STORAGE" and setting.value.startswith("file:")
+    return replace(setting, value=f"{setting.value}|update-mtime=true") if in_folder else setting
 
 
 def cache_for(wanted: ChainOptions, distribution: Distribution) -> Engine:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.accelerate.cached import run_cache
 from stoker.builds.acquire.store import acquired
+from stoker.builds.checkpoint import Job, Part, identity_of
 from stoker.builds.repeating import Recorded
 from stoker.builds.stages import Echo, StageError, Stages, Tell
 from stoker.builds.staging import Staging
@@ -27,13 +28,14 @@ from stoker.builds.work import (
 )
 from stoker.diagnose.diagnosing import excerpt
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.session import RunOptions, Session, Show, session
+from stoker.govern.session import RunOptions, Session, Show, check_time, session
 from stoker.govern.simulating import find_trace
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
+from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
-from stoker.model.govern import Trace
+from stoker.model.govern import TimeLimit, Trace
 from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
@@ -79,6 +81,7 @@ def build(
     *,
     recorded: Recorded | None = None,
     apart: str = "",
+    part: Part | None = None,
 ) -> Built:
     """Build a source and return the record.
 
@@ -86,6 +89,7 @@ def build(
     early, for whatever reason, is resumed by the next call with the same source and variant.
     ``recorded``: the build to repeat, with its settings instead of those for this machine.
     ``apart`` keeps the folders of builds apart that differ in more than the variant.
+    ``part``: the checkpoint that this job shares with others, and what it does of the build.
     """
     check_writable(Path(request.out))
     if request.label != "auto":
@@ -106,16 +110,20 @@ def build(
             plan = _repeated(subject, plan, recorded, watcher)
         work = stack.enter_context(held(_work_folder(subject, apart)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
+        chain = part.checkpoint.wanted(options.chain) if part else options.chain
+        cache = run_cache(chain)
+        job = _job(part, cache.chain, subject, plan, work, watcher) if part else None
         what = build_command(folder.path.name)
         broadcast = stack.enter_context(Broadcast(what, source.path))
         watcher = replace(watcher, show=broadcast.through(watcher.show))
-        run = _BuildRun(asked, request, watcher, subject, plan, work, folder)
+        limit = options.time_limit
+        run = _BuildRun(asked, request, watcher, subject, plan, work, folder, limit, job)
         watcher.say(f"{run.title}; run folder {folder.path}")
         where = growing(work, plan, in_ram=request.in_ram)
         governed = stack.enter_context(
             session(
                 options,
-                run_cache(options.chain),
+                cache,
                 what=what,
                 show=run.show,
                 folder=where.folder,
@@ -125,6 +133,16 @@ def build(
         built = run.build(governed, where)
         broadcast.end(built.record.summary)
         return built
+
+
+def _job(
+    part: Part, chain: Chain, subject: Subject, plan: Plan, work: Work, watcher: Watcher
+) -> Job:
+    part.checkpoint.check(chain)
+    job = Job(part, identity_of(subject, plan, os.environ), work.build)
+    for text in job.remarks():
+        watcher.say(text)
+    return job
 
 
 def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher) -> Plan:
@@ -167,6 +185,8 @@ class _BuildRun:
         plan: Plan,
         work: Work,
         folder: RunFolder,
+        time_limit: TimeLimit | None,
+        job: Job | None,
     ):
         tree = _tree(subject)
         self._asked = asked
@@ -176,9 +196,17 @@ class _BuildRun:
         self._plan = plan
         self._work = work
         self._folder = folder
+        self._job = job
         self._began = time.monotonic()
         self._git = read_git_state(Path(tree.path))
-        self._stages = Stages(work, folder, tell=self._tell, echo=watcher.echo, excerpt=excerpt)
+        self._stages = Stages(
+            work,
+            folder,
+            tell=self._tell,
+            echo=watcher.echo,
+            excerpt=excerpt,
+            check_time=lambda: check_time(time_limit),
+        )
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
     def show(self, event: AnyEvent) -> None:
@@ -207,6 +235,7 @@ class _BuildRun:
             stages=self._stages,
             governed=governed,
             say=watcher.say,
+            job=self._job,
         )
         record = self._record(staging)
         self._folder.write(record)
@@ -259,6 +288,7 @@ class _BuildRun:
 
     def _completed(self, record: BuildRecord) -> Built:
         """Write the record. A full disk must not hide how the build itself ended."""
+        steps: Trace | None = None
         try:
             if steps := self._measured_steps(record):
                 record = replace(record, largest_step_bytes=max(step.peak for step in steps.steps))
@@ -266,7 +296,15 @@ class _BuildRun:
             self._folder.write(record)
         except StorageError as error:
             self._watcher.say(f"the record is not complete: {error.in_one_line}")
+        self._close_job(steps)
         return Built(record=record, folder=str(self._folder.path))
+
+    def _close_job(self, steps: Trace | None) -> None:
+        try:
+            for text in self._job.close(steps) if self._job else ():
+                self._watcher.say(text)
+        except StorageError as error:
+            self._watcher.say(f"the checkpoint is not complete: {error.in_one_line}")
 
     def _measured_steps(self, record: BuildRecord) -> Trace | None:
         """Return the steps of this build from the governor's history, if it has any."""

@@ -25,7 +25,7 @@ def generated_sources(edges: Sequence[Edge], target: str) -> tuple[str, ...]:
     A generator that must itself be compiled is left to the compile stage. A graph with a cycle has
     no answer; ninja reports it.
     """
-    below = _edges_below(edges, target)
+    below = edges_below(edges, target)
     compiled: set[int] = set()  # edges that compile, and those that depend on them
     found = []
     try:
@@ -40,7 +40,7 @@ def generated_sources(edges: Sequence[Edge], target: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _edges_below(edges: Sequence[Edge], target: str) -> dict[int, list[int]]:
+def edges_below(edges: Sequence[Edge], target: str) -> dict[int, list[int]]:
     """Return, for each edge that the target needs, the edges that this edge needs."""
     maker = {output: index for index, edge in enumerate(edges) for output in edge.outputs}
     below: dict[int, list[int]] = {}

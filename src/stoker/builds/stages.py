@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from stoker.builds.work import Work
 from stoker.model.build import BuildStage, StageEnd, StageResult
-from stoker.model.errors import CommandError, StokerError, Terminated
+from stoker.model.errors import CommandError, StokerError, Terminated, UnfinishedError
 from stoker.outside.folders import unwritable
 from stoker.plan.records import RunFolder
 
@@ -67,11 +67,19 @@ class Stages:
 
     ``tell`` is called when a stage starts and when it ends, also when it fails or is interrupted.
     ``excerpt`` finds the error in a log. A stage counts as done only after it has succeeded:
-    the next build repeats one that failed or was killed.
+    the next build repeats one that failed or was killed. ``check_time`` raises UnfinishedError if
+    no further stage may begin.
     """
 
     def __init__(
-        self, work: Work, folder: RunFolder, *, tell: Tell, echo: Echo | None, excerpt: Excerpt
+        self,
+        work: Work,
+        folder: RunFolder,
+        *,
+        tell: Tell,
+        echo: Echo | None,
+        excerpt: Excerpt,
+        check_time: Callable[[], None] = lambda: None,
     ):
         self.results: list[StageResult] = []
         self.running: BuildStage | None = None
@@ -80,6 +88,7 @@ class Stages:
         self._tell = tell
         self._echo = echo
         self._excerpt = excerpt
+        self._check_time = check_time
 
     def do(
         self,
@@ -119,11 +128,15 @@ class Stages:
                 log = StageLog(path, stream, self._echo)
                 if why := reason() or "":
                     log.line(f"stoker: {stage}: {why}")
+                    self._check_time()
                     self._tell(_result(stage, StageEnd.RUNNING, path, why=why))
                     act(log)
             end = StageEnd.DONE if why else StageEnd.SKIPPED
         except (KeyboardInterrupt, Terminated):
             end, why = StageEnd.INTERRUPTED, ""
+            raise
+        except UnfinishedError as error:
+            end, why = StageEnd.INTERRUPTED, error.message
             raise
         except StokerError as error:
             why = error.message

@@ -17,6 +17,7 @@ from stoker.builds.backend import (
     setuptools_settings,
     surroundings,
 )
+from stoker.builds.checkpoint import Job
 from stoker.builds.finishing import (
     check,
     fitting_isolation,
@@ -42,7 +43,7 @@ from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
 from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, MissingError, Terminated, unknown
+from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
@@ -51,7 +52,7 @@ from stoker.outside import files, folders, process
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_reply
-from stoker.source.ninja import read_edges
+from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.package.built_wheel import Mode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
@@ -93,6 +94,7 @@ class Staging:
         stages: Stages,
         governed: Session,
         say: Callable[[str], None],
+        job: Job | None = None,
     ):
         assert subject.tree is not None
         self.tree: SourceTree = subject.tree
@@ -103,6 +105,7 @@ class Staging:
         self._stages = stages
         self._governed = governed
         self._say = say
+        self._job = job
         self._out = Path(request.out).resolve()
         self._isolation = self._chosen_isolation()
         self._isolated = self._isolation in (Isolation.FULL, Isolation.TORCH)
@@ -110,6 +113,11 @@ class Staging:
         if self._isolated:
             self._python = str(work.environment / "bin" / "python")
         self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
+        if job and job.shard and not self.route.configure:
+            raise UsageError(
+                f"{self.tree.name} is compiled by its own build back end, which cannot be split",
+                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
+            )
         self.environment = self._governed.environment(
             self._base(git), folder=self._shared_folder(), mapped=True
         )
@@ -126,6 +134,8 @@ class Staging:
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
         if self.route.configure or self.route.by_back_end:
             self._compile_all()
+        if self._job and self._job.shard:
+            return ()
         match self.route.last:
             case BuildStage.INSTALL:
                 made = self._do(BuildStage.INSTALL, self._install, self._install_inputs)
@@ -150,7 +160,17 @@ class Staging:
             raise unknown("target", target, targets, hint=hint)
         if generated := generated_sources(edges, target):
             self._ninja(BuildStage.CODEGEN, generated)
-        self._ninja(BuildStage.COMPILE, (target,))
+        if self._job and self._job.shard:
+            self._compile_share(self._job, edges, target)
+        else:
+            self._ninja(BuildStage.COMPILE, (target,))
+
+    def _compile_share(self, job: Job, edges: Sequence[Edge], target: str) -> None:
+        share = job.share(edges, target)
+        self._say(f"shard {job.shard}: compile steps: {len(share)}")
+        if share:
+            self._ninja(BuildStage.COMPILE, share)
+        job.ended(len(share))
 
     def _wheel_and_after(self) -> tuple[Path, ...]:
         (wheel,) = self._stages.do(
@@ -496,6 +516,8 @@ class Staging:
             status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
             if self._governed.stopped_by is not None:
                 raise Terminated(self._governed.stopped_by)
+            if error := self._governed.unfinished:
+                raise error  # also if the tool hides that a step was refused
             return status
 
         return execute

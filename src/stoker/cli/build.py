@@ -7,6 +7,7 @@ import click
 
 from stoker.cli.containing import container_options
 from stoker.cli.request import Option, request_options, setting_options
+from stoker.model.errors import UsageError
 from stoker.settings.declared import Group
 
 
@@ -26,6 +27,36 @@ from stoker.settings.declared import Group
     "--tag",
     metavar="NAME",
     help="Tag, branch or commit of a git SOURCE.",
+    cls=Option,
+    local=True,
+)
+@click.option(
+    "--checkpoint",
+    metavar="FOLDER|URL",
+    help="Keep objects and times there, so that a job on another machine continues the build.",
+    cls=Option,
+    local=True,
+)
+@click.option(
+    "--checkpoint-size",
+    metavar="SIZE",
+    default="20G",
+    help="Objects that a checkpoint in a folder may hold; the oldest are deleted. Default: 20G.",
+    cls=Option,
+    rare=True,
+    local=True,
+)
+@click.option(
+    "--shard",
+    metavar="K/N",
+    help="With --checkpoint: compile the K-th of N parts, and do not link.",
+    cls=Option,
+    local=True,
+)
+@click.option(
+    "--finish",
+    is_flag=True,
+    help="With --checkpoint: link and pack what the shards have compiled.",
     cls=Option,
     local=True,
 )
@@ -83,6 +114,7 @@ def command(**options: Any) -> None:
     stoker build torch-scatter==2.1.2 --variant cpu
     stoker build --target torch_cpu       one target of ninja, no wheel
     stoker build --container --memory 8G  in a container with this memory limit
+    stoker build --checkpoint /shared/x --shard 3/8   the third of eight jobs, then one --finish
 
     The same command resumes a build that was interrupted or failed. Stages whose inputs are
     unchanged are skipped.
@@ -91,6 +123,9 @@ def command(**options: Any) -> None:
     from stoker.cli.containing import NAMES, perform_inside
 
     if options["container"] is not None:
+        if options["checkpoint"]:
+            hints = ["run stoker itself in a container, as `stoker export` does"]
+            raise UsageError("--checkpoint cannot be used with --container", hints=hints)
         perform_inside(options)
     else:
         perform({name: value for name, value in options.items() if name not in NAMES})

@@ -9,10 +9,13 @@ import click
 import msgspec
 
 from stoker.cli.ci import CiReport
-from stoker.cli.request import read_request, run_options, with_settings
+from stoker.cli.request import read_request, run_options, same_command, with_settings
+from stoker.model.errors import UnfinishedError, UsageError
+from stoker.model.value import byte_count
 
 if TYPE_CHECKING:
     from stoker.builds.building import Built, Watcher
+    from stoker.builds.checkpoint import Part
     from stoker.builds.stages import StageError
     from stoker.diagnose.values import Diagnosis
     from stoker.govern.progress import View
@@ -31,7 +34,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     from stoker.model.build import BuildRequest
     from stoker.report.ci import end_line
 
-    record = options.pop("from_record", None)
+    record, part = options.pop("from_record", None), _part(options)
     asked = read_request(options)
     options = with_settings(options, recorded=record is not None)
     recorded = read_recorded(Path(record)) if record else None
@@ -48,9 +51,13 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
             run_options(options),
             _watcher(view, options, ci, ended),
             recorded=recorded,
+            part=part,
         )
     except StageError as error:
         diagnosis = diagnose(error, view)
+        raise
+    except UnfinishedError as error:
+        error.hints = (*error.hints, f"`{same_command()}` continues")
         raise
     finally:
         view.close()
@@ -62,6 +69,27 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     if not options["as_json"]:
         for path in built.record.outputs:
             click.echo(path)
+
+
+def _part(options: dict[str, Any]) -> "Part | None":
+    """Return the part of this job in a build with a checkpoint, and take its options away."""
+    from stoker.builds.checkpoint import Checkpoint, Part
+    from stoker.builds.shards import parse_shard
+
+    names = ("checkpoint", "checkpoint_size", "shard", "finish")
+    where, size, shard, finish = (options.pop(name, None) for name in names)
+    if not where:
+        if shard or finish:
+            raise UsageError(
+                "--shard and --finish need --checkpoint", hints=["--checkpoint FOLDER"]
+            )
+        return None
+    if shard and finish:
+        raise UsageError("a shard does not finish the build", hints=["leave out --shard"])
+    if not (most := byte_count(size)):
+        raise UsageError(f"--checkpoint-size {size}: not a size", hints=["for example 20G"])
+    checkpoint = Checkpoint(where, most_bytes=most)
+    return Part(checkpoint=checkpoint, shard=parse_shard(shard) if shard else None, finish=finish)
 
 
 def _with_options(

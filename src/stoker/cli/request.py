@@ -15,6 +15,7 @@ from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
 if TYPE_CHECKING:
     from stoker.govern.session import RunOptions
     from stoker.model.caching import ChainOptions
+    from stoker.model.govern import TimeLimit
     from stoker.settings.user_options import UserOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -237,8 +238,18 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
+        time_limit=_time_limit(settings.get("stop_after")),
         chain=chain_options(settings),
     )
+
+
+def _time_limit(seconds: float | None) -> "TimeLimit | None":
+    """Return when a run that starts now must end; the clock starts before sources are fetched."""
+    import time
+
+    from stoker.model.govern import TimeLimit
+
+    return TimeLimit(ends=time.monotonic() + seconds, seconds=seconds) if seconds else None
 
 
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
@@ -254,6 +265,15 @@ def chain_options(settings: dict[str, Any]) -> "ChainOptions":
         trust_network=bool(settings["trust_network"]),
         linker=Linker(settings.get("linker", "default")),
     )
+
+
+def same_command() -> str:
+    """Return the command line of this process, which continues what was not finished."""
+    import sys
+
+    from stoker.model.secrets import redact
+
+    return redact(shlex.join(["stoker", *sys.argv[1:]]))
 
 
 def _as_text(value: object) -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.ci import CiReport
-from stoker.cli.request import run_options, setting_options, with_settings
-from stoker.model.errors import StorageError
+from stoker.cli.request import run_options, same_command, setting_options, with_settings
+from stoker.model.errors import ExitStatus, StorageError
 from stoker.outside.streams import ci_system
 from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
     from stoker.diagnose.values import Diagnosis
-    from stoker.govern.running import OutputFile
+    from stoker.govern.running import Finished, OutputFile
     from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
 
@@ -46,7 +46,8 @@ def command(
     stoker run --memory 8G -- make -j64
     stoker run --explain -- ninja -C build
 
-    The exit status is that of the command, and its output is not changed.
+    The exit status is that of the command, and its output is not changed. With --stop-after it is
+    75 if steps were not started because the time was over.
     """
     from msgspec.structs import replace
 
@@ -78,19 +79,31 @@ def command(
         view.write(summary_text(finished.summary) + serial.text(finished.summary.cpus))
     if explain:
         view.write(explanation.text())
+    view.write(_unfinished(finished))
     if finished.unseen_cpu_seconds:
         view.write(unseen_text(finished.unseen_cpu_seconds))
     if summary_file:
         view.write(_write(Path(summary_file), finished.summary))
     quiet, in_ci = progress in ("quiet", "json"), ci_system(os.environ)
     diagnosis = None
-    if finished.status and not finished.interrupted and (in_ci or not quiet):
+    failed = finished.status and not finished.interrupted and not finished.unfinished
+    if failed and (in_ci or not quiet):
         diagnosis = _diagnosis(outputs, finished.summary)
     if diagnosis and not quiet:
         view.write(_cause(diagnosis, outputs, finished.summary))
     if in_ci:
         CiReport(view.write).ran(shlex.join(command), finished, diagnosis)
     return finished.status
+
+
+def _unfinished(finished: "Finished") -> str:
+    """Return why the command stopped before its end, and what continues it."""
+    if not finished.unfinished:
+        return ""
+    continues = (
+        f"; `{same_command()}` continues" if finished.status == ExitStatus.UNFINISHED else ""
+    )
+    return f"stoker: {finished.unfinished}{continues}\n"
 
 
 def _diagnosis(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> "Diagnosis":

@@ -3,7 +3,7 @@
 import click
 
 from stoker.model.errors import ExitStatus, UsageError
-from stoker.model.value import byte_count, whole_number
+from stoker.model.value import byte_count, second_count, whole_number
 
 _LEAST_BYTES = 1 << 20
 _MOST_DIGITS = 6  # of a number of CPUs
@@ -38,6 +38,18 @@ def _distributions(
             raise UsageError(wrong, hints=["try 4x16 for 4 workers with 16 jobs each"])
         sizes.append((workers, jobs) if workers and jobs else None)
     return tuple(sizes)
+
+
+def _optional_counts(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, ...]:
+    return _counts(context, parameter, value) if value else ()
+
+
+def _seconds(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None or (seconds := second_count(value)):
+        return None if value is None else seconds
+    raise UsageError(f"--{parameter.name} {value}: not a time", hints=["try 6h or 5h30m"])
 
 
 def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -92,6 +104,24 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     metavar="MBIT",
     help="Megabits a second that this machine's link to the workers carries.",
 )
+@click.option(
+    "--shards",
+    callback=_optional_counts,
+    metavar="N,...",
+    help="Split the compiles into so many jobs, each on such a machine, and one that links.",
+)
+@click.option(
+    "--limit",
+    callback=_seconds,
+    metavar="TIME",
+    help="With --shards: the time limit of a job, such as 6h; another job continues its work.",
+)
+@click.option(
+    "--setup",
+    callback=_seconds,
+    metavar="TIME",
+    help="With --shards: what each job takes before its first step, such as 5m.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     source: str,
@@ -102,6 +132,9 @@ def command(
     scatter: float,
     distribute: tuple[tuple[int, int] | None, ...],
     bandwidth: float,
+    shards: tuple[int, ...],
+    limit: float | None,
+    setup: float | None,
     as_json: bool,
 ) -> int:
     """Predict how long a measured build takes on another machine or under another policy.
@@ -113,7 +146,12 @@ def command(
     \b
     stoker simulate 12 --cpus 16,64 --memory 64G,128G
     stoker simulate 12 --cpus 16 --memory 32G --distribute none,4x16,16x16
+    stoker simulate 12 --cpus 4 --memory 16G --shards 1,4,8,16 --limit 6h
     """
+    if shards:
+        return _farm(source, cpus, memory, shards, limit, setup or 0.0, as_json=as_json)
+    if limit or setup:
+        raise UsageError("--limit and --setup belong to --shards")
     from stoker.govern.simulating import SimulationOptions, simulate_build, simulation_page
     from stoker.model.govern import Distribution
     from stoker.outside.terminal import print_json, show
@@ -136,3 +174,34 @@ def command(
     else:
         show(simulation_page(trace, results))
     return ExitStatus.FAILED if any(result.failed for result in results) else ExitStatus.OK
+
+
+def _farm(
+    source: str,
+    cpus: tuple[int, ...],
+    memory: tuple[int, ...],
+    shards: tuple[int, ...],
+    limit: float | None,
+    setup: float,
+    *,
+    as_json: bool,
+) -> int:
+    """Simulate a build in several jobs."""
+    from stoker.builds.farm import farm_page, simulate_farm
+    from stoker.govern.simulating import find_trace
+    from stoker.outside.terminal import print_json, show
+    from stoker.settings.toml import own_prices
+
+    trace = find_trace(source)
+    results = [
+        simulate_farm(trace.steps, shards=count, cpus=c, memory=m, limit=limit, setup=setup)
+        for c in cpus
+        for m in memory
+        for count in shards
+    ]
+    if as_json:
+        print_json({"trace": trace.what, "steps": len(trace.steps), "results": results})
+    else:
+        show(farm_page(trace, results, own_prices()))
+    failed = any(result.failed or result.too_long for result in results)
+    return ExitStatus.FAILED if failed else ExitStatus.OK

@@ -24,7 +24,7 @@ from stoker.govern.processes import (
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.govern import GovernorOptions, LinkerChoice
+from stoker.model.govern import GovernorOptions, LinkerChoice, TimeLimit
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.outside import locks
@@ -101,11 +101,13 @@ class Client:
         command: str,
         directory: str,
         linkers: LinkerChoice | None = None,
+        time_limit: TimeLimit | None = None,
     ):
         """Connect to the governor or prepare to start one. If one exists, ``options`` become those
-        of that governor; ``linkers`` are of this run alone.
+        of that governor; ``linkers`` and ``time_limit`` are of this run alone.
         """
         self._linkers = linkers or LinkerChoice()
+        self._time_limit = time_limit
         self.options = options
         self.alive = True
         self.losses = 0  # governors that have died or were ended
@@ -122,8 +124,11 @@ class Client:
         return self._socket.fileno()
 
     def _greeting(self) -> bytes:
-        linkers = msgspec.json.encode(self._linkers)
-        return encode("client", self._run, redact(self._command), self._directory, linkers)
+        fields: list[bytes | int] = [msgspec.json.encode(self._linkers)]
+        if limit := self._time_limit:
+            left = max(0.0, limit.ends - time.monotonic())
+            fields += [round(left * 1000), round(limit.seconds * 1000)]
+        return encode("client", self._run, redact(self._command), self._directory, *fields)
 
     def _found(self) -> socket.socket:
         """Return a connection to the governor that is there, else to the one that will be."""

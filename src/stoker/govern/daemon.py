@@ -143,6 +143,8 @@ class Daemon:
         for run, steps in self._graphs.news():
             if served := self._runs.get(run):
                 served.work.expect(steps)
+                expected = {output: each.seconds for output, each in steps.items()}
+                self._governor.expect(run, expected, now)
             self._governor.reconsider()
         if self._governor.busy:
             if now - self._metered >= _FRESH:
@@ -289,6 +291,9 @@ class Daemon:
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         if fields[3:]:
             self._governor.modes.link_with(run, _linkers(fields[3]))
+        if fields[4:]:
+            left, span = read_numbers(fields[4:], 2)
+            self._governor.limit_time(run, left / 1000, span / 1000, self._now())
         peer.run, self._had_clients = run, True
         kept = self._history.start_run(_text(command), _text(directory))
         self._runs[run] = ServedRun(

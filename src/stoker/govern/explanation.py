@@ -30,6 +30,7 @@ _WAITS = {
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "until other steps of unknown size had shown what they need",
     Reason.WORKERS: "for a free worker",
+    Reason.DEADLINE: "because it would end after the time of --stop-after",
     Reason.TURN: "behind a more urgent step that had waited too long to be passed",
     Reason.PRESSURE: "because the kernel reported that tasks waited for memory",
 }

@@ -8,10 +8,11 @@ through ``send`` and events through ``emit``.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from stoker.govern.deadlines import Deadline, Deadlines
 from stoker.govern.entry import Connection, Entry, PathLeft, Phase
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policy import (
@@ -28,7 +29,7 @@ from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.knowledge.compilers import mode_options
 from stoker.knowledge.steps import usual_seconds
-from stoker.model.events import AnyEvent, Overview
+from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
     Basis,
     Gc,
@@ -93,6 +94,7 @@ class Governor:
         self._distributed = False
         self._reconsidered = 0.0
         self.changed = True  # whether anything that affects a decision changed since the last one
+        self._deadlines = Deadlines()
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
 
@@ -233,6 +235,8 @@ class Governor:
         self.changed = False
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
+        if self._deadlines:
+            self._respect_deadlines(now)
         if self._queue and self._queue[0].id != self._first[0]:
             self._first = self._queue[0].id, now
         decision = self._policy.decide(self.state(now))
@@ -278,9 +282,64 @@ class Governor:
         self._learned, self._reconsidered = True, -_RECONSIDER
         self.changed = True
 
+    # -- deadlines -------------------------------------------------------------------------------
+
+    def limit_time(self, run: int, left: float, span: float, now: float) -> None:
+        """Start no step of the run that would end in more than ``left`` seconds; ``span`` is the
+        whole time of the run.
+        """
+        self._deadlines.limit(run, Deadline(at=now + left, span=span))
+
+    def expect(self, run: int, seconds: Mapping[str, float], now: float) -> None:
+        """Warn of steps that can never end in time. ``seconds`` are by output."""
+        for text in self._deadlines.too_long(run, seconds):
+            self._emit(Warned(at=now, run=run, text=text))
+
+    def _respect_deadlines(self, now: float) -> None:
+        """Set the steps aside that would end too late, and refuse them when their run is over."""
+        deadlines, pace = self._deadlines, self._predictor.pace.usual
+        for request in list(self._queue):
+            entry = self._entries[request.id]
+            if deadlines.is_late(entry.run, seconds := _takes(entry) * pace, now):
+                self._queue.remove(request.id)
+                entry.clock.hold(Reason.DEADLINE, now)
+                deadlines.aside[request.id] = entry
+                self.expect(entry.run, {entry.step.output or entry.title: seconds}, now)
+        busy = {entry.run for entry in self._holding.values()}
+        busy |= {self._entries[request.id].run for request in self._queue}
+        for entry in deadlines.over(busy, now):
+            self._refuse_late(entry, _takes(entry) * pace, now)
+
+    def _look_aside(self, now: float) -> None:
+        """Let steps wait again that turn out to be shorter than they were expected to be."""
+        for identity, entry in list(self._deadlines.aside.items()):
+            prediction = self._predictor.predict(entry.step)
+            entry.request = replace(entry.request, prediction=prediction)
+            seconds = _takes(entry) * self._predictor.pace.usual
+            if not self._deadlines.is_late(entry.run, seconds, now):
+                del self._deadlines.aside[identity]
+                self._queue.add(entry.request)
+
+    def _refuse_late(self, entry: Entry, seconds: float, now: float) -> None:
+        self._forget(entry)
+        fits = self._deadlines.fits(entry.run, seconds)
+        self._emit(
+            StepTooLate(
+                at=now,
+                step=entry.request.id,
+                run=entry.run,
+                title=entry.title,
+                seconds=seconds,
+                fits=fits,
+            )
+        )
+        why = self._deadlines.refusal(entry, seconds, now)
+        self._send(entry.connection, encode("fail", why))
+
     def _reconsider(self, now: float) -> None:
         """Predict the most urgent waiting steps again, with what was learned since they asked."""
         self._learned, self._reconsidered = False, now
+        self._look_aside(now)
         for request in list(self._queue[:_RECONSIDERED]):
             entry, prediction = self._entries[request.id], request.prediction
             fresh = request.preemptions == request.ooms == 0
@@ -346,6 +405,7 @@ class Governor:
     def _forget(self, entry: Entry) -> None:
         self.changed = True
         self._queue.remove(entry.request.id)
+        self._deadlines.aside.pop(entry.request.id, None)
         self._entries.pop(entry.request.id, None)
         self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
@@ -354,6 +414,7 @@ class Governor:
         """Forget the counts of a run that ended, because its number may be used again."""
         del self._done[run], self._repeats[run]
         self.modes.forget(run)
+        self._deadlines.forget(run)
 
     # -- what is known now -----------------------------------------------------------------------
 
@@ -422,3 +483,10 @@ def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:
     """
     usual = 0.0 if prediction.learned else usual_seconds(step.role, step.source) * step.rounds
     return max(path(), prediction.seconds or 0.0, usual)
+
+
+def _takes(entry: Entry) -> float:
+    """Return the seconds that a step is expected to take, by its prediction or by its kind."""
+    if (seconds := entry.request.prediction.seconds) is not None:
+        return seconds
+    return usual_seconds(entry.step.role, entry.step.source) * entry.step.rounds

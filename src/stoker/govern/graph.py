@@ -283,11 +283,11 @@ def steps_left(
 
 def _asks(edge: Edge) -> bool:
     """Return whether the launcher runs the edge's command."""
-    asks = _ASKS.search(edge.rule) or _compiled_role(edge) is not Role.OTHER
+    asks = _ASKS.search(edge.rule) or compiled_role(edge) is not Role.OTHER
     return bool(asks) and not _NEVER_ASKS.search(edge.rule)
 
 
-def _compiled_role(edge: Edge) -> Role:
+def compiled_role(edge: Edge) -> Role:
     """Return what an edge compiles, whatever its rule is called."""
     makes_object = any(output.endswith(_OBJECTS) for output in edge.outputs)
     if not edge.needs or not (makes_object or _COMPILES.search(edge.rule)):
@@ -316,7 +316,7 @@ def _in_order(needs: Sequence[set[int]]) -> list[int]:
 def _expected(edge: Edge, durations: Mapping[str, float], size: Size) -> Expected:
     if known := [durations[output] for output in edge.outputs if output in durations]:
         return Expected(max(known), _MEASURED)
-    role = _compiled_role(edge)
+    role = compiled_role(edge)
     if role is Role.OTHER:
         return Expected(_UNKNOWN, role)
     source = edge.needs[0]

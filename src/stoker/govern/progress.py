@@ -46,6 +46,7 @@ _WAITS_FOR = {
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "for steps of unknown size",
     Reason.WORKERS: "for a worker",
+    Reason.DEADLINE: "for the next job",
     Reason.TURN: "for their turn",
     Reason.PRESSURE: "for less memory pressure",
 }

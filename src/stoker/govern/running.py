@@ -70,6 +70,7 @@ class Finished(Value, frozen=True, kw_only=True):
     status: int
     interrupted: bool  # a signal asked stoker to end the command
     summary: RunSummary | None
+    unfinished: str | None  # why steps were not started in the time of the run
     unseen_cpu_seconds: float  # of programs without a launcher; 0 if it is little
 
 
@@ -89,6 +90,8 @@ def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show:
         except StorageError:
             governed.finish(1)
             raise
+        late = governed.unfinished
+        status = late.status if late else status
         summary = _with_others(governed.finish(status), busy, children_cpu_s() - before)
         broadcast.end(summary)
         # A cache and a compile on a worker cost CPU time here that is no step's.
@@ -99,6 +102,7 @@ def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show:
             interrupted=governed.stopped_by is not None,
             summary=summary,
             unseen_cpu_seconds=unseen,
+            unfinished=late.message if late else None,
         )
 
 

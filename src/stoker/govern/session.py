@@ -21,12 +21,18 @@ from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
 from stoker.machine.resources import read_temporary, read_usable
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
-from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
-from stoker.model.events import AnyEvent, Overview, Warned
-from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
+from stoker.model.errors import (
+    CommandError,
+    StokerError,
+    StorageError,
+    UnfinishedError,
+    UsageError,
+)
+from stoker.model.events import AnyEvent, Overview, StepEnds, StepTooLate, Warned
+from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads, TimeLimit
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.runs import Outcome, RunSummary
-from stoker.model.value import Value, size
+from stoker.model.value import Value, duration, size
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
 from stoker.outside.locks import holding_toolchains
@@ -61,6 +67,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
     respect_jobs: bool = False  # build tools keep their own number of jobs
+    time_limit: TimeLimit | None = None
     chain: ChainOptions = ChainOptions()
 
 
@@ -132,7 +139,11 @@ class Session:
         respect_jobs: bool,
         limit: int,
         cache: CompilerChain,
+        time_limit: TimeLimit | None = None,
     ):
+        self.late: list[StepTooLate] = []  # steps that were not started because of the time limit
+        self._steps_done = 0
+        self._time_limit = time_limit
         self._client = client
         self._chain = cache.chain
         self._limit = limit
@@ -205,6 +216,15 @@ class Session:
         return self._commands.stopped_by
 
     @property
+    def unfinished(self) -> StokerError | None:
+        """Why steps were not started in the time of the run; ``None`` if all were. It is an
+        UnfinishedError only if another run can be expected to get further.
+        """
+        if not self.late:
+            return None
+        return _unfinished(self.late, self._time_limit, advanced=self._steps_done > 0)
+
+    @property
     def cpus(self) -> int:
         return self._client.options.cpus
 
@@ -225,7 +245,7 @@ class Session:
         use, written = self._cache_use(), written_since(self._written)
         hits = use.total.hits if use else 0
         for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
-            self._cache.hear(event)
+            self._note(event)
             if not isinstance(event, Overview):  # the summary says more
                 self._show(event)
         for text in self._cache.ran_here():
@@ -333,10 +353,16 @@ class Session:
 
     def _hear(self) -> None:
         for event in self._client.events():
-            self._cache.hear(event)
+            self._note(event)
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
             self._replace(self._client.why_gone)
+
+    def _note(self, event: AnyEvent) -> None:
+        self._cache.hear(event)
+        if isinstance(event, StepTooLate):
+            self.late.append(event)
+        self._steps_done += isinstance(event, StepEnds) and event.status == 0
 
     def _replace(self, why: str) -> None:
         after = "the rest of the build runs one step per CPU"
@@ -375,7 +401,14 @@ def session(
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         holding_toolchains(os.environ),
         _client(
-            asked, limit, show, run=run, command=what, directory=here, linkers=cache.chain.linkers
+            asked,
+            limit,
+            show,
+            run=run,
+            command=what,
+            directory=here,
+            linkers=cache.chain.linkers,
+            time_limit=options.time_limit,
         ) as client,
     ):
         for text in (*_differences(asked, client.options), *_unusable(cache.chain)):
@@ -393,6 +426,7 @@ def session(
             respect_jobs=options.respect_jobs,
             limit=limit.limit,
             cache=cache,
+            time_limit=options.time_limit,
         )
         try:
             yield governed
@@ -409,11 +443,19 @@ def _client(
     command: str,
     directory: str,
     linkers: LinkerChoice,
+    time_limit: TimeLimit | None,
 ) -> Client | NoGovernor:
     """Return a client; if a build cannot be governed, show why and let it run without."""
     try:
         asked = replace(asked, socket=str(socket_path(limit.where)))
-        return Client(asked, run=run, command=command, directory=directory, linkers=linkers)
+        return Client(
+            asked,
+            run=run,
+            command=command,
+            directory=directory,
+            linkers=linkers,
+            time_limit=time_limit,
+        )
     except StokerError as error:
         show(_ungoverned(error))
         return NoGovernor(asked)
@@ -426,6 +468,31 @@ def _ungoverned(error: StokerError) -> Warned:
     if isinstance(error, StorageError) and not error.hints:
         parts.append("set STOKER_HOME to a folder that can be written")
     return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
+
+
+def check_time(limit: TimeLimit | None) -> None:
+    """Raise an error if the time of a run is over."""
+    if limit and time.monotonic() > limit.ends:
+        raise UnfinishedError(f"the {duration(limit.seconds)} of --stop-after are over")
+
+
+def _unfinished(
+    late: Sequence[StepTooLate], limit: TimeLimit | None, *, advanced: bool
+) -> StokerError:
+    """Return the error for steps that were not started. ``advanced``: others were, and ended."""
+    longest = max(late, key=lambda step: step.seconds)
+    time_given = duration(limit.seconds) if limit else "its time"
+    about = f"{longest.title}, which takes about {duration(longest.seconds)}"
+    if not (advanced and any(step.fits for step in late)):
+        return StokerError(
+            f"no step could be started in {time_given}; the longest is {about}",
+            hints=["a longer --stop-after"],
+        )
+    steps = f"{len(late)} waiting steps were" if len(late) > 1 else "1 waiting step was"
+    return UnfinishedError(
+        f"the {time_given} of --stop-after are almost over: {steps} not started; the longest is "
+        f"{about}"
+    )
 
 
 def _run_number() -> int:

@@ -25,7 +25,7 @@ from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
 from stoker.govern.trace import Place, Stages, at_workers, seconds_at
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
-from stoker.model.events import AnyEvent, StepPauses
+from stoker.model.events import AnyEvent, StepPauses, StepTooLate
 from stoker.model.govern import (
     Distribution,
     Gc,
@@ -160,10 +160,12 @@ def simulate(
     gc: Gc = Gc.AUTO,
     effects: Effects | None = None,
     distribution: Distribution | None = None,
+    limit: float | None = None,
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
     the number of steps that the build tool starts at once; ``effects`` is what modes really change
-    of a step, by default what is shipped. With a ``distribution``, workers compile C and C++.
+    of a step, by default what is shipped. With a ``distribution``, workers compile C and C++. With
+    a ``limit``, no step starts that would end after so many seconds.
     """
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
@@ -185,6 +187,8 @@ def simulate(
         distribution=distribution,
         stages=stages,
     )
+    if limit is not None:
+        simulation.limit_time(limit)
     return simulation.run()
 
 
@@ -261,7 +265,7 @@ class _Simulation:
             cpus=cpus,
             cap=None,
             send=self._obey,
-            emit=self._count_pauses,
+            emit=self._hear,
             keep=self._count_attempt,
             gc=gc,
         )
@@ -279,6 +283,12 @@ class _Simulation:
         self._lost = 0.0
         self._modes: Counter[Mode] = Counter()
         self._failed: list[str] = []
+        self._limited = self._refuses = False
+        self._late: set[str] = set()
+
+    def limit_time(self, seconds: float) -> None:
+        self._limited = True
+        self._governor.limit_time(_RUN, seconds, seconds, 0.0)
 
     def run(self) -> SimulationResult:
         self._ask()
@@ -303,12 +313,18 @@ class _Simulation:
             oom_kills=self._oom_kills,
             lost_seconds=self._lost,
             failed=tuple(self._failed),
+            unfinished=self._unfinished(),
             modes=dict(self._modes),
             bounds=bounds(
                 self._steps, cpus=self._cpus, memory=self._memory, others=self._other_bounds()
             ),
             distribution=self._distribution,
         )
+
+    def _unfinished(self) -> tuple[str, ...]:
+        """Return the outputs that do not exist because the time was over."""
+        names = (record.step.output for record in self._steps) if self._late else ()
+        return tuple(name for name in names if name not in self._finished)
 
     def _other_bounds(self) -> dict[str, float]:
         if self._distribution is None:
@@ -335,6 +351,9 @@ class _Simulation:
                 self._processes[index].paused = False
             case "kill":
                 self._to_kill.append(index)
+            case "fail" if self._refuses:
+                self._late.add(self._steps[index].step.output)
+                self._asked -= 1
             case "fail":
                 self._failed.append(self._steps[index].step.output)
                 self._end(index)
@@ -344,8 +363,9 @@ class _Simulation:
         self._work_left -= self._seconds[index]
         self._finished.add(self._steps[index].step.output)
 
-    def _count_pauses(self, event: AnyEvent) -> None:
+    def _hear(self, event: AnyEvent) -> None:
         self._pauses += isinstance(event, StepPauses)
+        self._refuses = isinstance(event, StepTooLate)  # the message to the launcher comes next
 
     def _count_attempt(self, _: int, attempt: Attempt) -> None:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
@@ -361,7 +381,7 @@ class _Simulation:
         once than its window holds.
         """
         blocked: list[int] = []
-        while self._to_come and self._asked < self._window:
+        while self._to_come and not self._late and self._asked < self._window:
             index = self._to_come.popleft()
             record = self._steps[index]
             if self._finished.issuperset(record.needs):
@@ -395,6 +415,9 @@ class _Simulation:
     def _pass_time(self) -> None:
         """Advance to the next reading or the next end of a stage, whichever comes first."""
         active = self._active()
+        if not active and self._limited:  # steps that would end too late are refused soon
+            self._now += _INTERVAL
+            return
         if not active:
             raise AssertionError(f"{self._policy.name} lets nothing run")
         speeds = self._speeds(active)

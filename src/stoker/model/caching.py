@@ -26,10 +26,13 @@ class Distributor(StrEnum):
 
 
 class ChainOptions(Value, frozen=True, kw_only=True):
-    """What the user asks for. ``launcher`` is a program that starts compilers."""
+    """What the user asks for. ``launcher`` is a program that starts compilers. ``reshare``: also
+    what the local cache has is sent to the remote.
+    """
 
     cache: Engine = Engine.AUTO
     remote: str | None = None
+    reshare: bool = False
     launcher: str | None = None
     distribute: str = "none"
     trust_network: bool = False

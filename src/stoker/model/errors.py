@@ -18,6 +18,7 @@ class ExitStatus(IntEnum):
     NOTHING_FAILED = 3  # `stoker diagnose` only: the log shows no failure
     MISSING = 4  # a tool, a library or the package index is missing
     STORAGE = 5  # a file or folder could not be read or written, or the disk is full
+    UNFINISHED = 75  # --stop-after: the time is over, and the same command continues
     NOT_EXECUTABLE = 126  # `stoker run` only: the command cannot be started, as in a shell
     NOT_FOUND = 127  # `stoker run` only: the command does not exist, as in a shell
     INTERRUPTED = 130
@@ -59,6 +60,12 @@ class StokerError(Exception):
     def in_one_line(self) -> str:
         """The message and its hints, for a warning."""
         return "; ".join((str(self), *self.hints))
+
+
+class UnfinishedError(StokerError):
+    """The time of --stop-after is over; the same command continues."""
+
+    status = ExitStatus.UNFINISHED
 
 
 class UsageError(StokerError):

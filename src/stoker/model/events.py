@@ -66,6 +66,19 @@ class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
     cause: Intervention | None = None
 
 
+class StepTooLate(Event, frozen=True, kw_only=True, tag="late"):
+    """A step was not started, because it would have ended after the deadline of its run.
+    ``seconds`` is how long it is expected to take; ``fits`` says whether that is less than the
+    whole time of the run.
+    """
+
+    step: int
+    run: int
+    title: str
+    seconds: float
+    fits: bool
+
+
 class RunningStep(Value, frozen=True, kw_only=True):
     step: int
     title: str
@@ -101,6 +114,7 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
 
 class Warned(Event, frozen=True, kw_only=True, tag="warning"):
     text: str
+    run: int | None = None  # None: every run is concerned
 
 
 class RunBegins(Event, frozen=True, kw_only=True, tag="run"):
@@ -131,6 +145,7 @@ AnyEvent = (
     | StepEnds
     | StepPauses
     | StepRepeats
+    | StepTooLate
     | Overview
     | Warned
     | RunBegins

@@ -232,6 +232,13 @@ class Prediction(Value, frozen=True, kw_only=True):
         return self.basis in _ABOUT_THE_STEP
 
 
+class TimeLimit(Value, frozen=True, kw_only=True):
+    """The time of a run. ``ends`` is a reading of the monotonic clock."""
+
+    ends: float
+    seconds: float
+
+
 class Request(Value, frozen=True, kw_only=True):
     """A step that asks to run. A step that was killed asks again under the same id."""
 
@@ -376,6 +383,7 @@ class Reason(StrEnum):
     UNKNOWN_SIZE = "unknown-size"  # enough steps of unknown size have just started
     WORKERS = "workers"  # the workers have as many jobs as they take
     TURN = "turn"  # a more urgent step has waited so long that no other step may pass it
+    DEADLINE = "deadline"  # it would end after the time that its run has
     PRESSURE = "pressure"  # the kernel reports that tasks wait for memory
     GROWTH = "growth"  # memory in use would soon pass the limit
     SHORTAGE = "shortage"  # memory in use has almost reached the limit
@@ -459,6 +467,7 @@ class SimulationResult(Value, frozen=True, kw_only=True):
     oom_kills: int
     lost_seconds: float  # CPU seconds of attempts that were killed
     failed: tuple[str, ...]  # outputs that failed because memory ran out too often
+    unfinished: tuple[str, ...] = ()  # outputs that do not exist because the time was over
     bounds: Bounds
     modes: dict[Mode, int] = {}  # steps in each mode but the default one
     distribution: Distribution | None = None

@@ -35,7 +35,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
-_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw]?)", re.ASCII)
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
@@ -77,11 +77,14 @@ def counted(number: int, what: str) -> str:
 
 
 def second_count(text: str) -> float | None:
-    """Return the seconds of ``30d``, ``12h``, ``2w`` or ``0``; ``None`` for any other text."""
-    found = _TIME.fullmatch(text.strip().lower())
-    if not found or (found[1].strip("0.") and not found[2]):
+    """Return the seconds of ``30d``, ``12h``, ``5h30m`` or ``0``; ``None`` for any other text."""
+    words = text.strip().lower()
+    if words and not words.strip("0."):
+        return 0.0 if _TIME.fullmatch(f"{words}s") else None
+    found = _TIME.findall(words)
+    if not found or "".join(number + unit for number, unit in found) != words:
         return None
-    return float(found[1]) * _SECONDS.get(found[2], 0)
+    return sum(float(number) * _SECONDS[unit] for number, unit in found)
 
 
 def byte_count(text: str) -> int | None:

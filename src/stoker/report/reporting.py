@@ -31,7 +31,7 @@ from stoker.report.values import (
     RunAnalysis,
     WhatIf,
 )
-from stoker.settings.toml import Prices, find_file, read_file
+from stoker.settings.toml import Prices, own_prices
 from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.inspecting import inspect
 
@@ -68,7 +68,7 @@ def make_report(
     """Return the report of a run. ``run`` and ``against`` are words for ``find_run``; ``say`` shows
     progress.
     """
-    prices = _prices()
+    prices = own_prices()
     shown = _find(find_run(run))
     before = _find(find_run(against)) if against is not None else None
     analysis = shown.analysis
@@ -217,11 +217,6 @@ def _by_arch(library: LibraryFacts) -> dict[str, int]:
 
 
 # -- what if -------------------------------------------------------------------------------------
-
-
-def _prices() -> Prices:
-    found = find_file(Path.cwd())
-    return read_file(found).prices if found else Prices()
 
 
 def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:

@@ -12,6 +12,7 @@ class Kind(StrEnum):
     SIZE = "size"  # bytes, such as 8G
     SIZE_OR_NONE = "size or none"  # bytes, or 0
     COUNT = "count"
+    DURATION = "duration"  # seconds, such as 5h30m
     SWITCH = "switch"
 
 
@@ -150,6 +151,14 @@ _GOVERN = (
         help="Number of CPUs to use. Default: all that the build may use.",
         metavar="N",
         kind=Kind.COUNT,
+        group=Group.GOVERN,
+    ),
+    Declared(
+        name="stop_after",
+        help="Start no step that would end later than this, such as 5h30m; then stop with status "
+        "75. The same command continues.",
+        metavar="TIME",
+        kind=Kind.DURATION,
         group=Group.GOVERN,
     ),
     Declared(

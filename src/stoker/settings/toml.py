@@ -56,6 +56,12 @@ class Prices(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return seconds / 3600 * (cpus * self.cpu_hour + memory / 1024**3 * self.gib_hour)
 
 
+def own_prices() -> Prices:
+    """Return the prices of the stoker.toml of this folder, if it has any."""
+    found = find_file(Path.cwd())
+    return read_file(found).prices if found else Prices()
+
+
 def read_prices(table: object, where: str) -> Prices:
     """Return the prices of stoker.toml. ``table`` is its section ``prices``; ``where`` is for
     errors.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.plan import Origin, OriginKind
-from stoker.model.value import Value, byte_count, whole_number
+from stoker.model.value import Value, byte_count, second_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
 from stoker.settings.toml import (
@@ -64,7 +64,7 @@ def _memory(text: str) -> int | None:
 
 
 # For each type of value: the parser, which returns None for anything else, its name, an example.
-_KINDS: dict[Kind, tuple[Callable[[str], int | bool | None], str, str]] = {
+_KINDS: dict[Kind, tuple[Callable[[str], float | bool | None], str, str]] = {
     Kind.SIZE: (_memory, "an amount of memory from 1M on", "8G"),
     Kind.SIZE_OR_NONE: (
         lambda text: 0 if text == "0" else _memory(text),
@@ -72,6 +72,7 @@ _KINDS: dict[Kind, tuple[Callable[[str], int | bool | None], str, str]] = {
         "2G",
     ),
     Kind.COUNT: (lambda text: whole_number(text, _MOST_DIGITS) or None, "a number from 1 on", "4"),
+    Kind.DURATION: (lambda text: second_count(text) or None, "a time", "5h30m"),
     Kind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
 }
 
@@ -95,7 +96,7 @@ class UserOptions(Value, frozen=True, kw_only=True):
         found = self.values.get(name)
         return found.value if found else None
 
-    def value(self, name: str) -> str | int | bool | None:
+    def value(self, name: str) -> str | float | bool | None:
         """Return a setting's value as its declared type; raise UsageError if it is not one."""
         found = self.values.get(name)
         return None if found is None else _parsed(OPTIONS[name], found)
@@ -275,7 +276,7 @@ def _with_named_variant(chosen: UserOptions, file: SettingsFile) -> UserOptions:
     return _with_values(_with_table(chosen, table), stronger)
 
 
-def _parsed(option: Declared, found: OptionValue) -> str | int | bool:
+def _parsed(option: Declared, found: OptionValue) -> str | float | bool:
     text = found.value
     where = None if found.origin.kind is OriginKind.COMMAND_LINE else str(found.origin)
     if option.choices and text not in option.choices:

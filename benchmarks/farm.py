@@ -1,0 +1,406 @@
+"""Proves that a build in many small jobs gives the same wheel as a single build.
+
+    python benchmarks/farm.py [CASE]... [--sources 104] [--kernels 6] [--seed 1]
+
+Every job runs in namespaces of its own (mounts and processes), with its own home, cache and copy of
+the tree at another path, and shares only the checkpoint with the others. A job that another one
+follows never finds its folders again. Compiles are counted by the governor's own records. Needs
+root, ccache, scikit-build-core beside stoker, and nvcc for --kernels. Results are added to
+results/farm.json. The cases:
+
+    shards     four shards and a finisher: every compile once, the same bytes, CPU time
+    redis      the same, with objects in a redis server instead of a folder
+    deadline   jobs with --stop-after, each on a fresh machine, until the wheel is there
+    killed     kill -9 of a shard at ten random times, then the finisher
+    lost       half of all objects are deleted
+    damaged    every file of the checkpoint is damaged
+    twice      two jobs with the same shard at once
+    header     a header changes between the shards and the finisher
+    full       the disk of the checkpoint is full
+    other      a finisher with other flags is refused
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "farm.json"
+BIN = Path(sys.executable).parent
+SHARDS = 4
+ROLES = ("compile C", "compile C++", "compile CUDA")
+SOURCE = """\
+#include "kiln.h"
+#include <string>
+#include <vector>
+int part_{n}(int x) {{ std::vector<int> v(SIZE, x); return static_cast<int>(v.size()) + {n}; }}
+"""
+KERNEL = """\
+#include "kiln.h"
+__global__ void kernel_{n}(float* out) {{ out[threadIdx.x] = SIZE * {n}.0f; }}
+void launch_{n}(float* out) {{ kernel_{n}<<<1, 32>>>(out); }}
+"""
+GENERATE = """\
+import sys
+number, path = sys.argv[1:]
+with open(path, "w") as file:
+    file.write('#include "kiln.h"\\n')
+    file.write(f"int made_{number}(int x) {{ return x + SIZE + {number}; }}\\n")
+"""
+CMAKE = """\
+cmake_minimum_required(VERSION 3.18)
+project(kiln VERSION 1.0 LANGUAGES CXX {cuda})
+set(CMAKE_CUDA_ARCHITECTURES 90)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+foreach(n RANGE 1 {generated})
+  add_custom_command(OUTPUT made_${{n}}.cpp DEPENDS ${{PROJECT_SOURCE_DIR}}/generate.py
+    COMMAND ${{Python3_EXECUTABLE}} ${{PROJECT_SOURCE_DIR}}/generate.py ${{n}} made_${{n}}.cpp)
+  list(APPEND made ${{CMAKE_CURRENT_BINARY_DIR}}/made_${{n}}.cpp)
+endforeach()
+file(GLOB parts CONFIGURE_DEPENDS src/*.cpp src/*.cu)
+add_library(kiln SHARED ${{parts}} ${{made}})
+target_include_directories(kiln PRIVATE src)
+install(TARGETS kiln LIBRARY DESTINATION kiln)
+"""
+PYPROJECT = """\
+[build-system]
+requires = ["scikit-build-core"]
+build-backend = "scikit_build_core.build"
+[project]
+name = "kiln"
+version = "1.0"
+[tool.scikit-build]
+wheel.packages = ["kiln"]
+"""
+
+
+def write_project(folder: Path, sources: int, kernels: int, generated: int) -> None:
+    (folder / "src").mkdir(parents=True)
+    (folder / "kiln").mkdir()
+    (folder / "kiln" / "__init__.py").write_text("")
+    (folder / "src" / "kiln.h").write_text("#define SIZE 1\n")
+    for n in range(sources):
+        (folder / "src" / f"part_{n:03}.cpp").write_text(SOURCE.format(n=n))
+    for n in range(kernels):
+        (folder / "src" / f"kernel_{n}.cu").write_text(KERNEL.format(n=n))
+    (folder / "generate.py").write_text(GENERATE)
+    cuda = "CUDA" if kernels else ""
+    (folder / "CMakeLists.txt").write_text(CMAKE.format(cuda=cuda, generated=generated))
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+
+class Job:
+    """A machine that starts with nothing but the tree and the checkpoint."""
+
+    def __init__(self, farm: "Farm", tree: Path):
+        farm.jobs += 1
+        self.folder = farm.folder / f"machine-{farm.jobs:03}"
+        self.tree = self.folder / "tree"
+        shutil.copytree(tree, self.tree)
+        self._farm = farm
+        self._began = 0.0
+        self.cpu_s = self.wall_s = 0.0
+        self.output = ""
+
+    def start(self, *options: str, **environment: str) -> "subprocess.Popen[str]":
+        home = self.folder / "home"
+        variables = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "STOKER_HOME": str(home / "stoker"),
+            "CCACHE_DIR": str(home / "ccache"),
+            "TMPDIR": str(home / "tmp"),
+            **environment,
+        }
+        (home / "tmp").mkdir(parents=True, exist_ok=True)
+        words = ["stoker", "build", str(self.tree), "--variant", self._farm.variant]
+        words += ["--isolation", "none", "--out", str(self.folder / "out"), "--progress", "log"]
+        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        self._began = time.monotonic()
+        return subprocess.Popen(
+            [*apart, *words, *options],
+            env=variables,
+            cwd=self.folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def wait(self, process: "subprocess.Popen[str]") -> int:
+        assert process.stdout is not None
+        self.output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self.wall_s = time.monotonic() - self._began
+        return process.returncode
+
+    def run(self, *options: str, status: int = 0, **environment: str) -> "Job":
+        found = self.wait(self.start(*options, **environment))
+        if found != status:
+            raise SystemExit(f"{options}: status {found}, expected {status}\n{self.output}")
+        return self
+
+    def compiled(self) -> Counter[str]:
+        """Return how often each source was really compiled here, as the governor saw it."""
+        seen: Counter[str] = Counter()
+        for file in self.folder.glob("home/stoker/state/runs/*/steps.json"):
+            for step in json.loads(file.read_text())["steps"]:
+                if step["role"] in ROLES:
+                    seen[Path(step["source"]).name] += 1
+        return seen
+
+    @property
+    def wheel(self) -> str:
+        (path,) = (self.folder / "out").glob("*.whl")
+        return sha256(path.read_bytes()).hexdigest()
+
+
+class Farm:
+    """The tree, the single build that all others are compared with, and fresh checkpoints."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace):
+        self.folder = folder
+        self.jobs = 0
+        self.variant = "cu130-sm90" if options.kernels else "cpu"
+        self.random = random.Random(options.seed)
+        self.generated = 12
+        self.steps = options.sources + options.kernels + self.generated
+        self.tree = folder / "tree"
+        write_project(self.tree, options.sources, options.kernels, self.generated)
+        self.single = self.job().run("--cache", "none")
+        say(f"single build: {self.single.wall_s:.0f} s, {self.single.cpu_s:.1f} CPU seconds")
+
+    def job(self, tree: Path | None = None) -> Job:
+        return Job(self, tree or self.tree)
+
+    def checkpoint(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self.folder))
+
+    def shards(self, where: str, *options: str, tree: Path | None = None) -> list[Job]:
+        made = []
+        for number in range(1, SHARDS + 1):
+            shard = f"{number}/{SHARDS}"
+            job = self.job(tree).run("--checkpoint", where, "--shard", shard, *options)
+            made.append(job)
+        return made
+
+    def finish(self, where: str, *options: str, tree: Path | None = None) -> Job:
+        return self.job(tree).run("--checkpoint", where, "--finish", *options)
+
+
+def summary(farm: Farm, jobs: Sequence[Job], single: Job | None = None) -> dict[str, object]:
+    """Return what the jobs did, compared with the single build; the last one made the wheel."""
+    single = single or farm.single
+    counts: Counter[str] = sum((job.compiled() for job in jobs), Counter())
+    return {
+        "jobs": len(jobs),
+        "compile_steps": len(single.compiled()),
+        "compiled": counts.total(),
+        "compiled_more_than_once": sum(count > 1 for count in counts.values()),
+        "same_wheel": jobs[-1].wheel == single.wheel,
+        "cpu_s": round(sum(job.cpu_s for job in jobs), 1),
+        "cpu_of_single_build": round(sum(job.cpu_s for job in jobs) / single.cpu_s, 3),
+        "longest_job_s": round(max(job.wall_s for job in jobs), 1),
+        "single_s": round(single.wall_s, 1),
+    }
+
+
+# -- cases -----------------------------------------------------------------------------------------
+
+
+def shards(farm: Farm) -> dict[str, object]:
+    where = str(farm.checkpoint())
+    made = farm.shards(where)
+    finisher = farm.finish(where)
+    return {
+        **summary(farm, [*made, finisher]),
+        "compiled_by_shard": [job.compiled().total() for job in made],
+        "compiled_by_finisher": finisher.compiled().total(),
+    }
+
+
+def redis(farm: Farm) -> dict[str, object]:
+    port = "6398"
+    words = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", ""]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(2)
+        where = f"redis://127.0.0.1:{port}"
+        made = farm.shards(where)
+        finisher = farm.finish(where)
+    finally:
+        server.terminate()
+        server.wait()
+    found = summary(farm, [*made, finisher])
+    return {**found, "compiled_by_finisher": finisher.compiled().total()}
+
+
+def deadline(farm: Farm) -> dict[str, object]:
+    where, jobs, status = str(farm.checkpoint()), [], 75
+    limit = max(20, round(farm.single.wall_s / 3))
+    while status == 75 and len(jobs) < 20:
+        job = farm.job()
+        status = job.wait(job.start("--checkpoint", where, "--stop-after", f"{limit}s"))
+        jobs.append(job)
+        say(f"job {len(jobs)}: status {status}, {job.wall_s:.0f} s, {job.compiled().total()} steps")
+    if status:
+        raise SystemExit(jobs[-1].output)
+    late = max(job.wall_s - limit for job in jobs[:-1]) if jobs[1:] else 0.0
+    return {**summary(farm, jobs), "limit_s": limit, "latest_end_after_limit_s": round(late, 1)}
+
+
+def killed(farm: Farm) -> dict[str, object]:
+    where, moments = str(farm.checkpoint()), []
+    for number in range(10):
+        job = farm.job()
+        shard = f"{number % SHARDS + 1}/{SHARDS}"
+        process = job.start("--checkpoint", where, "--shard", shard)
+        moments.append(round(farm.random.uniform(0.5, 0.5 * farm.single.wall_s), 1))
+        time.sleep(moments[-1])
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the namespace dies with its first process
+        job.wait(process)
+    finisher = farm.finish(where) if list(Path(where).glob("builds/*")) else farm.job().run()
+    return {
+        "killed_after_s": moments,
+        "same_wheel": finisher.wheel == farm.single.wheel,
+        "compiled_by_finisher": finisher.compiled().total(),
+    }
+
+
+def _after(farm: Farm, harm: Callable[[list[Path]], None]) -> dict[str, object]:
+    """Finish a build after something was done to the files of its checkpoint."""
+    where = farm.checkpoint()
+    farm.shards(str(where))
+    harm(sorted(path for path in where.rglob("*") if path.is_file()))
+    options = ("--checkpoint", str(where))
+    finisher = farm.job().run(*options)
+    again = farm.job().run(*options)
+    return {
+        "same_wheel": finisher.wheel == farm.single.wheel == again.wheel,
+        "compiled_by_finisher": finisher.compiled().total(),
+        "compiled_by_the_next_job": again.compiled().total(),
+    }
+
+
+def lost(farm: Farm) -> dict[str, object]:
+    def harm(files: list[Path]) -> None:
+        objects = [path for path in files if "objects" in path.parts]
+        for path in farm.random.sample(objects, len(objects) // 2):
+            path.unlink()
+
+    return _after(farm, harm)
+
+
+def damaged(farm: Farm) -> dict[str, object]:
+    def harm(files: list[Path]) -> None:
+        for path in files:
+            content = bytearray(path.read_bytes())
+            position = farm.random.randrange(len(content))
+            content[position] ^= 0xFF
+            cut = farm.random.random() < 0.3
+            path.write_bytes(content[:position] if cut else content)
+
+    return _after(farm, harm)
+
+
+def twice(farm: Farm) -> dict[str, object]:
+    where = str(farm.checkpoint())
+    jobs = [farm.job(), farm.job()]
+    running = [job.start("--checkpoint", where, "--shard", f"1/{SHARDS}") for job in jobs]
+    states = [job.wait(process) for job, process in zip(jobs, running, strict=True)]
+    finisher = farm.finish(where)
+    return {"states": states, "same_wheel": finisher.wheel == farm.single.wheel}
+
+
+def header(farm: Farm) -> dict[str, object]:
+    where = str(farm.checkpoint())
+    farm.shards(where)
+    changed = farm.folder / "changed"
+    shutil.copytree(farm.tree, changed)
+    file = changed / "src" / "kiln.h"
+    file.write_text("#define SIZE 2\n")  # of the same length and time
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    single = farm.job(changed).run("--cache", "none")
+    finisher = farm.finish(where, tree=changed)
+    return {
+        "same_wheel_as_a_single_build_of_the_changed_tree": finisher.wheel == single.wheel,
+        "differs_from_the_old_wheel": finisher.wheel != farm.single.wheel,
+        "compiled_by_finisher": finisher.compiled().total(),
+    }
+
+
+def full(farm: Farm) -> dict[str, object]:
+    where = farm.checkpoint()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "farm", where], check=True)
+    try:
+        made = farm.shards(str(where))
+        finisher = farm.finish(str(where))
+    finally:
+        subprocess.run(["umount", "--lazy", where], check=True)
+    return {
+        "same_wheel": finisher.wheel == farm.single.wheel,
+        "compiled_by_shards": sum(job.compiled().total() for job in made),
+        "compiled_by_finisher": finisher.compiled().total(),
+    }
+
+
+def other(farm: Farm) -> dict[str, object]:
+    where = str(farm.checkpoint())
+    farm.job().run("--checkpoint", where, "--shard", f"1/{SHARDS}")
+    job = farm.job().run("--checkpoint", where, "--finish", status=2, CXXFLAGS="-O0")
+    line = next(line for line in job.output.splitlines() if "another build" in line)
+    return {"status": 2, "message": line.split(": ", 1)[1].partition(" is of ")[2]}
+
+
+CASES = {
+    case.__name__: case
+    for case in (shards, redis, deadline, killed, lost, damaged, twice, header, full, other)
+}
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all of them")
+    parser.add_argument("--sources", type=int, default=104)
+    parser.add_argument("--kernels", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="farm-") as name:
+        farm = Farm(Path(name), options)
+        for case in options.cases or CASES:
+            found = CASES[case](farm)
+            print(case, json.dumps(found))
+            keep(case, farm, found)
+
+
+def keep(case: str, farm: Farm, found: dict[str, object]) -> None:
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    where = {"machine": platform.machine(), "cpus": os.cpu_count()}
+    known[case] = {"steps": farm.steps, "variant": farm.variant, **where, **found}
+    RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

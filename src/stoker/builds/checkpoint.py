@@ -1,0 +1,357 @@
+"""A checkpoint: what another machine needs to continue a build.
+
+    FOLDER/objects/                 compiled objects, in the storage format of ccache
+    FOLDER/builds/ID/identity.json  what they were compiled with; ID is its digest
+    FOLDER/builds/ID/split-*.json   which shard compiles what, as the first job has decided
+    FOLDER/builds/ID/done-*.json    shards that have ended
+    FOLDER/builds/ID/steps-*.json   times and peaks of the steps of each job
+
+Objects are found by the content of all that went into them, and ccache checks them when it reads
+them: one that is damaged or does not fit is compiled again. All other files are written whole; one
+that cannot be read is ignored. A checkpoint at an address of a server holds objects only.
+"""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stoker.builds.inputs import digest, edges_below
+from stoker.builds.shards import Piece, Shard, compile_pieces, split
+from stoker.govern.command_line import build_folder
+from stoker.govern.history import History
+from stoker.govern.trace import read_trace, write_trace
+from stoker.model.caching import Chain, ChainOptions, Engine
+from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
+from stoker.model.govern import StepRecord, Timing, Trace
+from stoker.model.plan import Backend, Plan
+from stoker.model.runs import Attempt, Outcome
+from stoker.model.value import Value
+from stoker.outside.files import folder_problem, read_json, write_whole
+from stoker.outside.folders import unwritable
+from stoker.plan.records import lasting_json
+from stoker.plan.subject import Subject
+from stoker.source.ninja import Edge
+
+_MOST_TRACES = 64  # jobs whose times are kept
+_PRUNED_TO = 0.9  # of the most bytes, so that not every job has to delete
+_BUILD = "@build"  # stands for the build folder, which has another path on each machine
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """What objects depend on besides the sources, by names that users know."""
+
+    parts: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return digest(self.parts)[:16]
+
+    def differences(self, other: "Identity") -> str:
+        names = sorted(self.parts.keys() | other.parts.keys())
+        return ", ".join(
+            f"{name} (there {_shown(other.parts.get(name))}, here {_shown(self.parts.get(name))})"
+            for name in names
+            if self.parts.get(name) != other.parts.get(name)
+        )
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else value[:40]
+
+
+class Split(Value, frozen=True, kw_only=True):
+    """The outputs that each shard compiles. ``graph`` is the digest of all of them."""
+
+    graph: str
+    shares: tuple[tuple[str, ...], ...]
+
+
+class Ended(Value, frozen=True, kw_only=True):
+    """A shard that has ended: the number of its compile steps."""
+
+    steps: int
+
+
+class Checkpoint:
+    """The checkpoint that the user named: a folder, or an address that the cache engine knows."""
+
+    def __init__(self, where: str, *, most_bytes: int):
+        self.where = where
+        self._most_bytes = most_bytes
+        self.folder = None if "://" in where else Path(where).expanduser().absolute()
+        if self.folder and (problem := folder_problem(self.folder)):
+            raise StorageError(f"the checkpoint cannot be used: {problem}")
+
+    def wanted(self, chain: ChainOptions) -> ChainOptions:
+        """Return the chain with which every object comes from the checkpoint and reaches it."""
+        if chain.remote:
+            raise UsageError("a checkpoint is a remote of the cache: leave out --cache-remote")
+        if chain.cache is Engine.NONE:
+            raise UsageError("a checkpoint keeps objects by a cache: leave out --cache none")
+        if self.folder and chain.cache is Engine.SCCACHE:
+            hints = ["--cache ccache, or an address such as s3://BUCKET/PATH"]
+            raise UsageError("a checkpoint in a folder needs ccache", hints=hints)
+        remote = self._objects.as_uri() if self.folder else self.where
+        return replace(chain, remote=remote, reshare=True)
+
+    def check(self, chain: Chain) -> None:
+        """Raise an error if the chain cannot use the checkpoint: the work would be lost."""
+        for part in chain.parts:
+            if part.unusable and part.role in ("cache", "remote"):
+                raise StorageError(f"the checkpoint cannot be used: {part.why}")
+        if not any(part.role == "remote" and part.what != "none" for part in chain.parts):
+            hints = ["`stoker toolchain install ccache`", "and no cache or launcher of your own"]
+            raise MissingError(
+                "a checkpoint needs a compiler cache that stoker starts", hints=hints
+            )
+
+    @property
+    def _objects(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "objects"
+
+    # -- what a build is known by ----------------------------------------------------------------
+
+    def enter(self, identity: Identity) -> None:
+        """Note that a build of this identity uses the checkpoint."""
+        if self.folder:
+            self._write(identity, "identity.json", identity)
+
+    def known(self) -> Iterator[Identity]:
+        """Yield the builds that have used the checkpoint; a damaged entry is left out."""
+        for path in sorted(self.folder.glob("builds/*/identity.json")) if self.folder else ():
+            found = read_json(path, Identity)
+            if found and found.name == path.parent.name:
+                yield found
+
+    def refuse_unknown(self, identity: Identity) -> None:
+        """Raise an error if no shard of this build has used the checkpoint."""
+        others = list(self.known())
+        if not self.folder or identity in others:
+            return
+        if not others:
+            hints = ["without --finish, the whole build runs here"]
+            raise UsageError(f"the checkpoint {self.where} has no build", hints=hints)
+        nearest = min(others, key=lambda other: len(identity.differences(other)))
+        raise UsageError(
+            f"the checkpoint {self.where} is of another build: {identity.differences(nearest)}",
+            hints=["build with the same tools and options", "or without --finish"],
+        )
+
+    # -- shards ----------------------------------------------------------------------------------
+
+    def shares(
+        self, identity: Identity, pieces: Sequence[Piece], shards: int
+    ) -> tuple[tuple[str, ...], ...]:
+        """Return the outputs of each shard, as the first job of this build has split them."""
+        graph = digest(sorted(piece.output for piece in pieces))
+        name = f"split-{shards}-{graph[:12]}.json"
+        found = read_json(path, Split) if (path := self._path(identity, name)) else None
+        if found and found.graph == graph and _same(found.shares, pieces, shards):
+            return found.shares
+        shares = split(pieces, shards)
+        if self.folder:
+            self._write(identity, name, Split(graph=graph, shares=shares))
+        return shares
+
+    def ended(self, identity: Identity, shard: Shard, steps: int) -> None:
+        if self.folder:
+            name = f"done-{shard.number}-of-{shard.of}.json"
+            self._write(identity, name, Ended(steps=steps))
+
+    def missing(self, identity: Identity) -> tuple[str, ...]:
+        """Return the shards that have not ended, by the largest number of shards that is known."""
+        folder = self._path(identity, "")
+        names = [path.stem.split("-") for path in folder.glob("done-*-of-*.json")] if folder else []
+        of = max((int(name[3]) for name in names if name[3].isdigit()), default=0)
+        ended = {name[1] for name in names if name[3] == str(of)}
+        return tuple(f"{n}/{of}" for n in range(1, of + 1) if str(n) not in ended)
+
+    # -- times and peaks -------------------------------------------------------------------------
+
+    def timings(self, identity: Identity) -> dict[str, Timing]:
+        """Return what steps of this build took, by output."""
+        return {
+            record.step.output: Timing(seconds=record.seconds, peak=record.peak)
+            for trace in self._traces(identity).values()
+            for record in trace.steps
+        }
+
+    def learn(self, identity: Identity, build: Path) -> None:
+        """Add to the history of this machine what other jobs have measured."""
+        with History() as history:
+            have = {run.command for run in history.runs()}
+            for name, trace in self._traces(identity).items():
+                if (command := f"checkpoint {name}") not in have:
+                    run = history.start_run(command, str(build))
+                    for record in _at(trace.steps, _BUILD, str(build)):
+                        history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
+
+    def keep(self, identity: Identity, trace: Trace, build: Path) -> None:
+        """Add the times of a job, and drop those of the oldest ones."""
+        if not self.folder:
+            return
+        steps = tuple(_at(trace.steps, str(build), _BUILD))
+        path = self._path(identity, f"steps-{uuid.uuid4().hex[:16]}.json")
+        assert path is not None
+        write_whole(path, write_trace(replace(trace, steps=steps)))
+        files = sorted(path.parent.glob("steps-*.json"), key=_time)
+        for old in files[:-_MOST_TRACES]:
+            old.unlink(missing_ok=True)
+
+    def _traces(self, identity: Identity) -> dict[str, Trace]:
+        folder, found = self._path(identity, ""), {}
+        for path in sorted(folder.glob("steps-*.json"), key=_time) if folder else ():
+            with suppress(StokerError, OSError):
+                found[path.stem] = read_trace(path.read_bytes(), path.name)
+        return found
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def prune(self) -> int:
+        """Delete the objects that were not used for longest, if all are too large together; return
+        how many. An object that a job needs meanwhile is compiled again.
+        """
+        if not self.folder:
+            return 0
+        entries = [
+            (state.st_mtime, state.st_size, path)
+            for path in self._objects.glob("*/*")
+            if (state := _state(path))
+        ]
+        excess = sum(size for _, size, _ in entries) - self._most_bytes
+        if excess <= 0:
+            return 0
+        excess += round((1 - _PRUNED_TO) * self._most_bytes)
+        deleted = 0
+        for _, size, path in sorted(entries):
+            if excess <= 0:
+                break
+            path.unlink(missing_ok=True)
+            excess, deleted = excess - size, deleted + 1
+        return deleted
+
+    def _path(self, identity: Identity, name: str) -> Path | None:
+        return self.folder / "builds" / identity.name / name if self.folder else None
+
+    def _write(self, identity: Identity, name: str, value: Value) -> None:
+        path = self._path(identity, name)
+        assert path is not None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(path.parent, error) from error
+        write_whole(path, msgspec.json.encode(value))
+
+
+def _same(shares: Iterable[Sequence[str]], pieces: Sequence[Piece], shards: int) -> bool:
+    """Return whether a split that was read has every step exactly once."""
+    found = [list(share) for share in shares]
+    named = sorted(output for share in found for output in share)
+    return len(found) == shards and named == sorted(piece.output for piece in pieces)
+
+
+def _at(steps: Iterable[StepRecord], here: str, there: str) -> Iterator[StepRecord]:
+    """Yield steps with the name of their build folder replaced."""
+    here = here if here == _BUILD else build_folder(here)
+    there = there if there == _BUILD else build_folder(there)
+    for record in steps:
+        moved = record.step.directory == here
+        yield replace(record, step=replace(record.step, directory=there)) if moved else record
+
+
+def _state(path: Path) -> os.stat_result | None:
+    with suppress(OSError):
+        return path.stat()
+    return None
+
+
+def _time(path: Path) -> tuple[float, str]:
+    state = _state(path)
+    return (state.st_mtime if state else 0.0), path.name
+
+
+# -- farm ------------------------------------------------------------------------------------------
+# The part that one job has in a build of several jobs.
+
+
+class Part(Value, frozen=True, kw_only=True):
+    """What a job does with a checkpoint: its shard, or the end of the build, or all of it."""
+
+    checkpoint: Checkpoint
+    shard: Shard | None = None
+    finish: bool = False
+
+
+class Job:
+    """One job: a build of a known identity that uses a checkpoint."""
+
+    def __init__(self, part: Part, identity: Identity, build: Path):
+        """Raise an error if the job is to finish a build that the checkpoint does not have."""
+        self.shard = part.shard
+        self._checkpoint = part.checkpoint
+        self._identity = identity
+        self._build = build
+        if part.finish:
+            self._checkpoint.refuse_unknown(identity)
+        self._checkpoint.enter(identity)
+        self._checkpoint.learn(identity, build)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what the user should know before the build."""
+        if self.shard:
+            return
+        if missing := self._checkpoint.missing(self._identity):
+            shards = ", ".join(missing)
+            yield f"shards that have not ended: {shards}; what they lack is compiled here"
+
+    def share(self, edges: Sequence[Edge], target: str) -> tuple[str, ...]:
+        """Return the outputs that this shard compiles."""
+        assert self.shard is not None
+        timings = self._checkpoint.timings(self._identity)
+        pieces = compile_pieces(edges, list(edges_below(edges, target)), timings)
+        shares = self._checkpoint.shares(self._identity, pieces, self.shard.of)
+        return shares[self.shard.number - 1]
+
+    def ended(self, steps: int) -> None:
+        """Note that the shard has ended."""
+        if self.shard:
+            self._checkpoint.ended(self._identity, self.shard, steps)
+
+    def close(self, trace: Trace | None) -> Iterator[str]:
+        """Keep what was measured, and yield what the user should know."""
+        if trace:
+            self._checkpoint.keep(self._identity, trace, self._build)
+        if deleted := self._checkpoint.prune():
+            yield f"{deleted} old objects of the checkpoint were deleted: it had grown too large"
+
+
+_FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+_NO_OPTIONS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+
+
+def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) -> Identity:
+    """Return what the objects of a build depend on besides the sources."""
+    tree, toolkit, python = subject.tree, subject.toolkit, subject.toolbox.python
+    lasting = lasting_json(plan)
+    settings = {**lasting["environment"], **lasting["cmake"]}
+    options = {name: value for name, value in settings.items() if name not in _NO_OPTIONS}
+    found = {tool.name: tool.version for tool in subject.toolbox.tools if tool.version}
+    parts = {
+        "project": tree.name if tree else "",
+        "variant": plan.name,
+        "platform": str(plan.platform),
+        "C++ compiler": found.get("cxx"),
+        "C compiler": found.get("cc"),
+        "CUDA": toolkit.version if toolkit and plan.variant.backend is Backend.CUDA else None,
+        "Python": python.version,
+        "torch": python.packages.get("torch"),
+        "options": digest(options)[:12],
+        **{name: environment.get(name) for name in _FLAGS},
+    }
+    return Identity(parts={name: str(value) for name, value in parts.items() if value})

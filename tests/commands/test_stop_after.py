@@ -1,0 +1,46 @@
+"""`--stop-after`: a build in jobs with a time limit."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from governed import Build
+
+pytestmark = pytest.mark.slow
+
+
+def known_to_take(build: Build, **seconds: float) -> None:
+    """Change how long the history says that steps took, and remove what they made."""
+    with sqlite3.connect(build.home / "state" / "history.sqlite") as history:
+        for name, taken in seconds.items():
+            history.execute("UPDATE attempt SET seconds = ? WHERE output = ?", (taken, name))
+    history.close()
+    for name in build.made():
+        Path(build.folder, name).unlink()
+
+
+def test_a_build_stops_in_time_and_the_same_command_continues(build: Build) -> None:
+    build.step("one", "[ ! -e slow ] || sleep 12; echo one >> ran")
+    build.step("two", "echo two >> ran", needs=["one"])
+    assert build.run().status == 0
+    known_to_take(build, one=12, two=110)
+    Path(build.folder, "slow").touch()
+    Path(build.folder, "ran").unlink()
+    first = build.run(options=("--stop-after", "2m"))
+    assert first.status == 75, first
+    assert build.made() == {"one"}
+    assert "1 waiting step was not started" in first.err
+    assert "`stoker run --stop-after 2m -- ninja` continues" in first.err
+    assert build.run(options=("--stop-after", "1h")).status == 0
+    assert Path(build.folder, "ran").read_text() == "one\ntwo\n"
+
+
+def test_a_step_that_never_fits_is_named_and_no_job_repeats_it_for_ever(build: Build) -> None:
+    build.step("one", "true")
+    assert build.run().status == 0
+    known_to_take(build, one=7200)
+    done = build.run(options=("--stop-after", "1h"))
+    assert done.status == 1, done
+    assert "one takes about 2 h 0 min: it does not fit into --stop-after 1 h 0 min" in done.err
+    assert "no step could be started in 1 h 0 min" in done.err

@@ -1,0 +1,151 @@
+"""Shards are the same in every job, and nothing that a checkpoint holds is trusted."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governed_steps import record
+from stoker.builds.checkpoint import Checkpoint, Identity, Job, Part
+from stoker.builds.farm import simulate_farm
+from stoker.builds.shards import Piece, Shard, compile_pieces, parse_shard, split
+from stoker.govern.history import History
+from stoker.model.caching import Chain, ChainOptions, Engine
+from stoker.model.caching import Part as ChainPart
+from stoker.model.errors import MissingError, StorageError, UsageError
+from stoker.model.govern import Role, Timing, Trace
+from stoker.source.ninja import Edge
+
+GIB = 1024**3
+HERE = Identity(parts={"C++ compiler": "12.2.0", "torch": "2.9.1"})
+OTHER = Identity(parts={"C++ compiler": "13.1.0", "torch": "2.9.1"})
+PIECES = tuple(Piece(output=f"{n}.o", cost=1.0 + n) for n in range(9))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(str(tmp_path / "kept"), most_bytes=1000)
+
+
+@given(st.lists(st.floats(0.1, 1e4), max_size=60), st.integers(1, 12))
+def test_every_step_is_in_one_shard_and_none_has_much_more_work(
+    costs: list[float], shards: int
+) -> None:
+    pieces = [Piece(output=f"{n}.o", cost=cost) for n, cost in enumerate(costs)]
+    shares = split(pieces, shards)
+    assert sorted(output for share in shares for output in share) == sorted(
+        piece.output for piece in pieces
+    )
+    assert shares == split(pieces[::-1], shards)
+    known = {piece.output: piece.cost for piece in pieces}
+    loads = [sum(known[output] for output in share) for share in shares]
+    bound = max([sum(costs) / shards, *costs])
+    assert max(loads) <= 4 / 3 * bound + 1e-6 or max(loads) <= 2 * bound
+
+
+def test_steps_with_much_memory_are_spread() -> None:
+    """Two kernels that fill a runner each must not be in one shard beside light steps."""
+    heavy = [Edge(outputs=(f"k{n}.o",), rule="nvcc_compile", needs=(f"k{n}.cu",)) for n in range(2)]
+    light = [Edge(outputs=(f"l{n}.o",), rule="cxx_compile", needs=(f"l{n}.cpp",)) for n in range(4)]
+    link = Edge(outputs=("lib.so",), rule="link", needs=("k0.o",))
+    edges = [*heavy, *light, link]
+    known = {edge.outputs[0]: Timing(seconds=10, peak=16 * GIB) for edge in heavy}
+    known |= {edge.outputs[0]: Timing(seconds=10, peak=GIB) for edge in light}
+    pieces = compile_pieces(edges, range(len(edges)), known)
+    shares = split(pieces, 2)
+    assert [sum(output.startswith("k") for output in share) for share in shares] == [1, 1]
+    assert "lib.so" not in {piece.output for piece in pieces}
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "4", "a/b", "1/0", "-1/4"])
+def test_a_shard_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_shard(text)
+    assert parse_shard("3/8") == Shard(number=3, of=8)
+
+
+def test_the_first_job_decides_the_split(checkpoint: Checkpoint) -> None:
+    """Later jobs know more about times; they must not split in another way."""
+    first = checkpoint.shares(HERE, PIECES, 3)
+    others = tuple(Piece(output=piece.output, cost=10 - piece.cost) for piece in PIECES)
+    assert checkpoint.shares(HERE, others, 3) == first
+    assert checkpoint.shares(OTHER, others, 3) == split(others, 3)
+
+
+@pytest.mark.parametrize("harm", ["cut", "another", "missing step"])
+def test_a_damaged_split_is_made_again(checkpoint: Checkpoint, tmp_path: Path, harm: str) -> None:
+    first = checkpoint.shares(HERE, PIECES, 3)
+    (path,) = tmp_path.glob("kept/builds/*/split-*.json")
+    text = path.read_text()
+    path.write_text(
+        {"cut": text[:40], "another": "[]", "missing step": text.replace('"3.o"', '"x.o"')}[harm]
+    )
+    assert checkpoint.shares(HERE, PIECES, 3) == first
+
+
+def test_a_build_with_another_compiler_is_not_finished(checkpoint: Checkpoint) -> None:
+    job = Part(checkpoint=checkpoint, shard=Shard(number=1, of=2))
+    Job(job, OTHER, Path("build")).ended(4)
+    last = Part(checkpoint=checkpoint, finish=True)
+    with pytest.raises(UsageError, match=r"C\+\+ compiler \(there 13.1.0, here 12.2.0\)"):
+        Job(last, HERE, Path("build"))
+    assert list(Job(last, OTHER, Path("build")).remarks()) == [
+        "shards that have not ended: 2/2; what they lack is compiled here"
+    ]
+
+
+def test_an_empty_checkpoint_cannot_be_finished(checkpoint: Checkpoint) -> None:
+    with pytest.raises(UsageError, match="has no build"):
+        Job(Part(checkpoint=checkpoint, finish=True), HERE, Path("build"))
+
+
+def test_times_reach_the_next_machine_once(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    job = Job(Part(checkpoint=checkpoint), HERE, Path("/there/build"))
+    trace = Trace(what="there", steps=(record("a.o", seconds=7.0),))
+    assert list(job.close(trace)) == []
+    (tmp_path / "kept" / "builds" / HERE.name / "steps-x.json").write_text("damaged")
+    for _ in range(2):
+        Job(Part(checkpoint=checkpoint), HERE, Path("/here/build"))
+    with History() as history:
+        assert [each.seconds for each in history.recent()] == [7.0]
+    assert checkpoint.timings(HERE)["a.o"].seconds == 7.0
+
+
+def test_the_objects_that_were_not_used_for_longest_are_deleted(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kept" / "objects" / "ab"
+    folder.mkdir(parents=True)
+    for age in range(12):
+        (folder / f"{age:02}").write_bytes(bytes(100))
+        os.utime(folder / f"{age:02}", (1e9 - age, 1e9 - age))
+    assert checkpoint.prune() == 3
+    assert sorted(path.name for path in folder.iterdir()) == [f"{n:02}" for n in range(9)]
+    assert checkpoint.prune() == 0
+
+
+def test_a_checkpoint_needs_a_cache_that_works(checkpoint: Checkpoint) -> None:
+    with pytest.raises(UsageError, match="--cache none"):
+        checkpoint.wanted(ChainOptions(cache=Engine.NONE))
+    with pytest.raises(UsageError, match="--cache-remote"):
+        checkpoint.wanted(ChainOptions(remote="redis://h"))
+    with pytest.raises(MissingError):
+        checkpoint.check(Chain())
+    broken = ChainPart(role="remote", what="none", why="redis is down", unusable=True)
+    with pytest.raises(StorageError, match="redis is down"):
+        checkpoint.check(Chain(parts=(broken,)))
+
+
+def test_more_shards_take_less_time_and_long_steps_are_named() -> None:
+    steps = [record(f"{n}.o", seconds=60.0, peak=GIB) for n in range(64)]
+    steps.append(record("lib", seconds=30.0, needs=["0.o"], role=Role.LINK))
+    size = {"cpus": 4, "memory": 16 * GIB}
+    one, four = (simulate_farm(steps, shards=count, **size) for count in (1, 4))
+    assert four.wall_seconds < 0.4 * one.wall_seconds
+    assert one.cpu_seconds == four.cpu_seconds
+    limited = simulate_farm(steps, shards=1, limit=300.0, **size)
+    assert limited.jobs > 3
+    assert not limited.too_long
+    assert simulate_farm(steps, shards=1, limit=50.0, **size).too_long

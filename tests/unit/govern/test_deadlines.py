@@ -1,0 +1,105 @@
+"""Deadlines of runs: steps that would end too late are set aside, then refused."""
+
+import pytest
+
+from scripted_governor import World, done
+from stoker.govern.protocol import Done, Usage
+from stoker.model.events import AnyEvent, StepTooLate, Warned
+from stoker.model.value import second_count
+
+
+def after(seconds: float) -> Done:
+    usage = Usage(wall_us=round(seconds * 1e6), cpu_us=1, peak=100, byte_seconds=1)
+    return Done(status=0, signal=0, usage=usage, tail=b"")
+
+
+def learned(world: World, source: str, seconds: float) -> None:
+    """Let the governor see that a step takes so long, in a run without a deadline."""
+    world.ask(50, run=1, source=source)
+    world.governor.decide(1.0)
+    world.governor.ended(50, after(seconds), 1.0 + seconds)
+    world.sent.clear()
+    world.events.clear()
+
+
+def late(events: list[AnyEvent]) -> list[tuple[str, bool]]:
+    return [(each.title, each.fits) for each in events if isinstance(each, StepTooLate)]
+
+
+def test_a_step_that_would_end_too_late_waits_while_others_run(world: World) -> None:
+    learned(world, "long.cpp", 30.0)
+    learned(world, "short.cpp", 5.0)
+    world.governor.limit_time(100, 20.0, 40.0, 100.0)
+    world.ask(7, source="long.cpp")
+    world.ask(8, source="short.cpp")
+    world.governor.decide(100.0)
+    assert world.words(7) == []
+    assert world.words(8) == ["run"]
+    world.governor.decide(104.0)
+    assert world.words(7) == [], "the other step still runs"
+    world.governor.ended(8, done(), 105.0)
+    world.governor.decide(105.0)
+    assert world.words(7) == [], "other steps may ask now"
+    world.governor.decide(107.1)
+    assert world.words(7) == ["fail"]
+    assert late(world.events) == [("long.cpp", True)]
+    assert not world.governor.busy
+
+
+def test_a_step_that_never_fits_is_named_once_at_the_start(world: World) -> None:
+    learned(world, "long.cpp", 60.0)
+    world.governor.limit_time(100, 40.0, 40.0, 100.0)
+    world.governor.expect(100, {"long.cpp.o": 60.0, "short.cpp.o": 5.0}, 100.0)
+    warned = [each for each in world.events if isinstance(each, Warned)]
+    assert [each.text for each in warned] == [
+        "long.cpp.o takes about 60 s: it does not fit into --stop-after 40 s"
+    ]
+    assert warned[0].run == 100
+    world.ask(7, source="long.cpp")
+    world.governor.decide(100.0)
+    world.governor.decide(102.1)
+    assert late(world.events) == [("long.cpp", False)]
+    assert sum(isinstance(each, Warned) for each in world.events) == 1
+
+
+def test_a_step_that_turns_out_to_be_short_starts_after_all(world: World) -> None:
+    """Steps of this kind count with 10 s until some in the same folder were measured."""
+    world.governor.limit_time(100, 12.0, 12.0, 100.0)
+    for number in range(4):
+        world.ask(10 + number, source=f"f/{number}.cpp")
+    world.governor.decide(100.0)
+    world.ask(7, source="f/last.cpp")
+    world.governor.decide(103.0)
+    assert world.words(7) == []
+    for number in range(4):
+        world.governor.ended(10 + number, after(1.0), 104.0)
+    world.governor.decide(104.0)
+    world.governor.decide(104.1)
+    assert world.words(7) == ["run"]
+
+
+def test_other_runs_are_not_limited(world: World) -> None:
+    learned(world, "long.cpp", 30.0)
+    world.governor.limit_time(100, 1.0, 40.0, 100.0)
+    world.ask(7, run=101, source="long.cpp")
+    world.governor.decide(100.0)
+    assert world.words(7) == ["run"]
+
+
+def test_a_launcher_that_is_gone_is_not_refused(world: World) -> None:
+    learned(world, "long.cpp", 30.0)
+    world.governor.limit_time(100, 1.0, 40.0, 100.0)
+    world.ask(7, source="long.cpp")
+    world.governor.decide(100.0)
+    world.governor.lost(7)
+    world.governor.decide(110.0)
+    assert world.words(7) == []
+    assert not world.governor.busy
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5h30m", 19800), ("90min", 5400), ("1h30", None), ("40s", 40), ("0", 0), ("5", None)],
+)
+def test_times_may_have_several_parts(text: str, seconds: float | None) -> None:
+    assert second_count(text) == seconds
