@@ -138,6 +138,7 @@ class Setting(Value, frozen=True, kw_only=True):
     value: str
     origin: Origin
     why: str = ""
+    reader: str = ""  # what reads it: "setup.py:74"; empty: nothing is known to
 
 
 def is_on(value: str) -> bool:
@@ -175,6 +176,24 @@ class Estimate(Value, frozen=True, kw_only=True):
     wheel_bytes: Quantity
 
 
+class PlannedTargets(Value, frozen=True, kw_only=True):
+    """The GPU targets that a build compiles for, and how it is told them.
+
+    Targets are written ``9.0a`` or ``gfx942``. ``accepted`` are those of single kernels; with
+    ``+PTX`` they are PTX only.
+    """
+
+    backend: Backend
+    gpus: tuple[str, ...] = ()  # those that were asked for
+    cubins: tuple[str, ...] = ()  # machine code
+    ptx: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    fixed: bool = False  # the tree names them itself
+    compiles: bool = True  # the build compiles device code
+    set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE
+    choices: tuple[str, ...] = ()  # what the tree reads: NAME (file:line)
+
+
 class SourceSummary(Value, frozen=True, kw_only=True):
     path: str
     name: str
@@ -204,6 +223,7 @@ class Plan(Value, frozen=True, kw_only=True):
     commands: tuple[Command, ...]
     heavy: tuple[HeavyStep, ...]
     estimate: Estimate
+    targets: PlannedTargets | None = None
     findings: tuple[Finding, ...] = ()
 
     def value(self, name: str) -> str | None:

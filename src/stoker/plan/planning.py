@@ -30,8 +30,10 @@ from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
 from stoker.plan.checks import refuse, remarks
 from stoker.plan.grammar import label
-from stoker.plan.recipes import Recipe, recipe
+from stoker.plan.reading import carried, unread, unset_choices, with_readers
+from stoker.plan.recipes import Recipe, prepare_commands, recipe
 from stoker.plan.subject import Subject, environment
+from stoker.plan.targets import planned_targets
 
 # -- defines ---------------------------------------------------------------------------------------
 # Checks and places the user's -D options. The tree must know every name.
@@ -39,6 +41,7 @@ from stoker.plan.subject import Subject, environment
 # An option that the front end does not pass to CMake is reported.
 
 
+_BY_ENVIRONMENT = (ProjectKind.EXTENSION, ProjectKind.PACKAGE)
 _MISSPELT = 0.8  # similarity from which a name counts as misspelt
 
 
@@ -52,6 +55,7 @@ def known_names(subject: Subject) -> frozenset[str]:
     if subject.tree:
         names |= {option.name for option in subject.tree.options}
         names |= set(subject.tree.variables)
+        names |= {ask.name for ask in subject.tree.asks}
     else:
         names |= {row.option for row in features().values()}
     return frozenset(names)
@@ -62,7 +66,7 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
     known = known_names(subject)
     for setting in subject.defines:
         hint_of_find_package = setting.name.endswith(("_ROOT", "_DIR"))
-        if setting.name in known or hint_of_find_package or subject.kind is ProjectKind.EXTENSION:
+        if setting.name in known or hint_of_find_package or subject.kind in _BY_ENVIRONMENT:
             continue
         if subject.tree or nearest(setting.name, known, cutoff=_MISSPELT):
             where = str(setting.origin)
@@ -120,7 +124,7 @@ def _placed(setting: Setting, subject: Subject) -> Setting:
     aliases = forwarding().aliases.values()
     variables = {*front_end_variables(), *forwarding().names, *aliases}
     front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
-    if subject.kind is ProjectKind.EXTENSION or (front_end and not in_tree):
+    if subject.kind in _BY_ENVIRONMENT or (front_end and not in_tree):
         return environment(setting.name, setting.value, setting.origin)
     return setting
 
@@ -273,9 +277,10 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         [*chosen.settings(subject), *exported_settings(subject), *placed_defines(subject)]
     )
     findings += unforwarded(options, subject, chosen)
-    settings = merge(
-        [*_jobs(subject, estimate, chosen.jobs_variable), *options, *forwarded(options, chosen)]
-    )
+    options, lost = carried(options, subject)
+    settings = merge([*_jobs(subject, estimate, chosen), *options, *forwarded(options, chosen)])
+    settings = with_readers(settings, subject)
+    findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
     cmake = tuple(setting for setting in settings if setting.place is Place.CMAKE)
     return Plan(
         name=subject.name,
@@ -292,9 +297,10 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         machine=_resources(subject),
         environment=tuple(s for s in settings if s.place is Place.ENVIRONMENT),
         cmake=cmake,
-        commands=chosen.commands(subject, cmake),
+        commands=(*prepare_commands(subject), *chosen.commands(subject, cmake)),
         heavy=heavy_steps(subject),
         estimate=estimate,
+        targets=planned_targets(subject, settings),
         findings=tuple(findings),
     )
 
@@ -310,8 +316,12 @@ def merge(settings: list[Setting]) -> list[Setting]:
     return [best[key] for key in sorted(best)]
 
 
-def _jobs(subject: Subject, estimate: Estimate, variable: str) -> list[Setting]:
+def _jobs(subject: Subject, estimate: Estimate, chosen: Recipe) -> list[Setting]:
     """Return a safe number of jobs for running the plan without the governor."""
+    variable = (subject.project.jobs if subject.project else None) or chosen.jobs_variable
+    tree = subject.tree
+    if tree and tree.front_end is FrontEnd.SETUPTOOLS and tree.ask("MAX_JOBS", environment=True):
+        variable = "MAX_JOBS"
     if (own := subject.exported.get(variable)) or not subject.here:
         origin = Origin(kind=OriginKind.ENVIRONMENT, where=variable)
         return [environment(variable, own, origin)] if own else []
