@@ -1,6 +1,7 @@
 """`stoker plan`: print the settings and commands of a build, and where each setting comes from."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +42,16 @@ if TYPE_CHECKING:
     multiple=True,
     help="Print the environment as a .env file.",
 )
-def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None:
+@click.option(
+    "--check-recipe",
+    "checked",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Check the recipes of a file, with --source against a tree, and print no plan.",
+)
+def command(
+    against: str | None, forms: tuple[str, ...], checked: str | None, **options: Any
+) -> None:
     """Print the settings and commands of a build, and where each setting comes from.
 
     \b
@@ -50,6 +60,7 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
     stoker plan cu128-sm90 --against cu130-sm90
     stoker plan cpu --shell > build.sh
+    stoker plan --check-recipe mylib.toml --source mylib
 
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
@@ -60,6 +71,9 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     from stoker.plan.survey import plan
 
     form = _only(forms)
+    if checked:
+        _check(checked, options.get("source"), form)
+        return
     planned = plan(read_request(options))
     if against is not None:
         other = plan(read_request(options | {"variant": against, "words": ()}))
@@ -78,6 +92,22 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
         show(report.plan_page(planned, _chain(planned, options)))
+
+
+def _check(file: str, source: str | None, form: str | None) -> None:
+    """Print what is wrong with recipes; exit with status 1 if one of them cannot work."""
+    from stoker.model.errors import ExitStatus, Severity
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan.shown import findings_page
+    from stoker.plan.survey import checked_recipes
+
+    findings = checked_recipes(Path(file), Path(source).expanduser() if source else None)
+    if form == "json":
+        print_json(findings)
+    else:
+        show(findings_page(findings))
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise SystemExit(ExitStatus.FAILED)
 
 
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":

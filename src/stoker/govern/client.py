@@ -25,6 +25,7 @@ from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
 from stoker.model.govern import GovernorOptions, LinkerChoice
+from stoker.model.plan import PlannedTargets
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.outside import locks
@@ -101,11 +102,13 @@ class Client:
         command: str,
         directory: str,
         linkers: LinkerChoice | None = None,
+        targets: PlannedTargets | None = None,
     ):
         """Connect to the governor or prepare to start one. If one exists, ``options`` become those
-        of that governor; ``linkers`` are of this run alone.
+        of that governor; ``linkers`` and ``targets`` are of this run alone.
         """
         self._linkers = linkers or LinkerChoice()
+        self._targets = targets
         self.options = options
         self.alive = True
         self.losses = 0  # governors that have died or were ended
@@ -122,8 +125,10 @@ class Client:
         return self._socket.fileno()
 
     def _greeting(self) -> bytes:
-        linkers = msgspec.json.encode(self._linkers)
-        return encode("client", self._run, redact(self._command), self._directory, linkers)
+        told = [msgspec.json.encode(self._linkers)]
+        if self._targets:
+            told.append(msgspec.json.encode(self._targets))
+        return encode("client", self._run, redact(self._command), self._directory, *told)
 
     def _found(self) -> socket.socket:
         """Return a connection to the governor that is there, else to the one that will be."""

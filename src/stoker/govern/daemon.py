@@ -45,8 +45,9 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.recording import HistoryWriter, ServedRun
+from stoker.govern.target_watch import TargetWatch
 from stoker.machine.memory import Meter
-from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
+from stoker.model.events import AnyEvent, Overview, StepPauses, TargetsDiffer, Warned
 from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
@@ -263,11 +264,25 @@ class Daemon:
     def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
         """Pass a request to the governor, after its command line was read."""
         now = self._now()
+        if self._refused(peer, ask.run, step, now):
+            return
         asker = process_behind(peer.socket)
         path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
         if served := self._runs.get(ask.run):
             served.work.asked(now)
         self._governor.asked(peer.connection, ask, step, path, now)
+
+    def _refused(self, peer: Peer, run: int, step: Step, now: float) -> bool:
+        """End a step that compiles for other GPU targets than the run's plan; return whether."""
+        served = self._runs.get(run)
+        event = served.targets.judge(run, step, now) if served and served.targets else None
+        if event is not None:
+            self._emit(event)
+        if not isinstance(event, TargetsDiffer):
+            return False
+        self._connections.send(peer, encode("end"))
+        self._close(peer)
+        return True
 
     def _close(self, peer: Peer) -> None:
         self._connections.close(peer)
@@ -291,9 +306,11 @@ class Daemon:
             self._governor.modes.link_with(run, _linkers(fields[3]))
         peer.run, self._had_clients = run, True
         kept = self._history.start_run(_text(command), _text(directory))
-        self._runs[run] = ServedRun(
+        served = ServedRun(
             peer, self._history, kept, self._options, root=directory, now=self._now()
         )
+        served.targets = TargetWatch.read(fields[4]) if fields[4:] else None
+        self._runs[run] = served
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # the new client has not been warned yet

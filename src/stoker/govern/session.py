@@ -1,6 +1,8 @@
 """Commands under the governor: what `stoker run` and `stoker build` share."""
 
 import os
+import select
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,20 +23,29 @@ from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
 from stoker.machine.system import read_temporary, read_usable
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
-from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
-from stoker.model.events import AnyEvent, Overview, Warned
+from stoker.model.errors import (
+    CommandError,
+    StokerError,
+    StorageError,
+    TargetsError,
+    UsageError,
+)
+from stoker.model.events import AnyEvent, KernelStarts, Overview, TargetsDiffer, Warned
 from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
+from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value, size
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
 from stoker.outside.locks import holding_toolchains
+from stoker.plan.compiled import where_from
 
 Show = Callable[[AnyEvent], None]
 
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
+_LAST_EVENTS = 0.4  # seconds in which the governor says why a step was refused
 _MORE_ROOM = ("what was built stays, and the same command continues from there", "stoker gc")
 
 
@@ -119,8 +130,12 @@ class Session:
         via: Via,
         limit: int,
         cache: CompilerChain,
+        targets: PlannedTargets | None = None,
     ):
         self._client = client
+        self._targets = targets
+        self._refused: TargetsDiffer | None = None
+        self.kernels: dict[str, tuple[str, ...]] = {}  # sources, and the targets of their code
         self._chain = cache.chain
         self._limit = limit
         self._run = run
@@ -177,17 +192,38 @@ class Session:
     ) -> int:
         """Run a command and return its status; a signal counts as 128 plus its number. Without
         ``output`` the command inherits ours. Raise an error if the command had to be stopped
-        because the disk was full.
+        because the disk was full, or because it compiles for other GPU targets than the plan.
         """
+        self._refused = None
         status = self._commands.run(command, env=env, cwd=cwd, output=output)
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
+        if status and self._targets:
+            self._raise_refusal(self._targets)
         return status
+
+    def _raise_refusal(self, planned: PlannedTargets) -> None:
+        """Raise an error if a step of a failed command was refused, which it may still say."""
+        deadline = time.monotonic() + _LAST_EVENTS
+        while not self._refused and self._client.alive and time.monotonic() < deadline:
+            readable, _, _ = select.select([self._client], [], [], _LAST_EVENTS / 4)
+            if readable:
+                self._hear()
+        if refused := self._refused:
+            flags = f" ({' '.join(refused.flags)})" if refused.flags else ""
+            raise TargetsError(
+                f"{refused.title}: {refused.difference}{flags}", hints=where_from(planned)
+            )
 
     @property
     def stopped_by(self) -> int | None:
         """The signal that asked us to exit."""
         return self._commands.stopped_by
+
+    @property
+    def cache_hits(self) -> int:
+        """The compiles until now whose result the cache had."""
+        return self._cache.hits
 
     @property
     def cpus(self) -> int:
@@ -302,6 +338,8 @@ class Session:
         """
         if text := self._scratch.look():
             self._warn(text)
+        if self._refused:
+            return signal.SIGTERM
         return self._disk.check(time.monotonic())
 
     def _live_client(self) -> Client | NoGovernor | None:
@@ -317,6 +355,10 @@ class Session:
 
     def _hear(self) -> None:
         for event in self._client.events():
+            if isinstance(event, TargetsDiffer):
+                self._refused = self._refused or event
+            elif isinstance(event, KernelStarts):
+                self.kernels[event.title] = event.targets
             self._cache.hear(event)
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
@@ -346,10 +388,11 @@ def session(
     show: Show,
     folder: Path | None = None,
     growth: int | None = None,
+    targets: PlannedTargets | None = None,
 ) -> Iterator[Session]:
     """Open a governed session. ``what`` is its name in the history. Every event goes to ``show``.
     ``folder`` is where the build grows, by default the current one; ``growth`` is the most bytes it
-    may add.
+    may add. A compile for other GPU targets than ``targets`` ends the command.
     """
     tree, here, run = FileTree(), str(current_folder()), _run_number()
     limit = read_memory(tree).limit
@@ -359,7 +402,14 @@ def session(
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         holding_toolchains(os.environ),
         _client(
-            asked, limit, show, run=run, command=what, directory=here, linkers=cache.chain.linkers
+            asked,
+            limit,
+            show,
+            run=run,
+            command=what,
+            directory=here,
+            linkers=cache.chain.linkers,
+            targets=targets,
         ) as client,
     ):
         for text in (*_differences(asked, client.options), *_unusable(cache.chain)):
@@ -376,6 +426,7 @@ def session(
             via=options.via,
             limit=limit.limit,
             cache=cache,
+            targets=targets,
         )
         try:
             yield governed
@@ -392,11 +443,19 @@ def _client(
     command: str,
     directory: str,
     linkers: LinkerChoice,
+    targets: PlannedTargets | None,
 ) -> Client | NoGovernor:
     """Return a client; if a build cannot be governed, show why and let it run without."""
     try:
         asked = replace(asked, socket=str(socket_path(limit.where)))
-        return Client(asked, run=run, command=command, directory=directory, linkers=linkers)
+        return Client(
+            asked,
+            run=run,
+            command=command,
+            directory=directory,
+            linkers=linkers,
+            targets=targets,
+        )
     except StokerError as error:
         show(_ungoverned(error))
         return NoGovernor(asked)

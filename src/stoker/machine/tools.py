@@ -205,6 +205,7 @@ print(json.dumps({
     "version": platform.python_version(),
     "headers": next((f for f in folders if os.path.isfile(os.path.join(f, "Python.h"))), None),
     "packages": packages,
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "prefix": sys.prefix,
     "package_folders": list(dict.fromkeys(map(sysconfig.get_path, ("platlib", "purelib")))),
     "triple": sysconfig.get_config_var("MULTIARCH") or platform.machine() + "-linux-gnu",
@@ -226,6 +227,7 @@ class Interpreter(Value, frozen=True, kw_only=True):
     prefix: str
     package_folders: tuple[str, ...]
     triple: str
+    free_threaded: bool = False
 
     @property
     def installation(self) -> PythonInstallation:
@@ -233,6 +235,7 @@ class Interpreter(Value, frozen=True, kw_only=True):
             executable=self.executable,
             version=self.version,
             headers=self.headers,
+            free_threaded=self.free_threaded,
             packages=dict(
                 sorted(
                     (canonicalize_name(name), version) for name, version in self.packages.items()

@@ -224,6 +224,7 @@ class Plan(Value, frozen=True, kw_only=True):
     heavy: tuple[HeavyStep, ...]
     estimate: Estimate
     targets: PlannedTargets | None = None
+    backend_settings: dict[str, str] = {}  # of the PEP 517 back end, besides CMake's options
     findings: tuple[Finding, ...] = ()
 
     def value(self, name: str) -> str | None:

@@ -13,11 +13,12 @@ from stoker.model.value import Value
 class Fixed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Targets that the tree's own build names, whatever the user asks for.
 
-    ``archs`` are added from the release ``cuda`` on; ``10.0+PTX`` is PTX only.
+    ``archs`` are named from the release ``cuda`` on, up to ``below``; ``10.0+PTX`` is PTX only.
     """
 
     archs: tuple[str, ...]
     cuda: str = "0"
+    below: str | None = None
 
 
 class Switch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ class OptionKind(StrEnum):
     OPTION = "option"
     DEPENDENT = "dependent"
     CACHED = "cached"
+    VARIABLE = "environment"  # a variable that setup.py or a CMake file reads
 
 
 class CMakeOption(Value, frozen=True, kw_only=True):

@@ -208,7 +208,7 @@ def _python_is_new_enough(subject: Subject) -> None:
     python = subject.variant.python
     release = subject.release
     oldest = release.python[0] if release else oldest_python()
-    if python and _numbers(python) < _numbers(oldest):
+    if python and _numbers(python.rstrip("t")) < _numbers(oldest):
         of = f"PyTorch {release.version}" if release else "any project that stoker builds"
         raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
 

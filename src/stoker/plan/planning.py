@@ -32,6 +32,7 @@ from stoker.plan.checks import refuse, remarks
 from stoker.plan.grammar import label
 from stoker.plan.reading import carried, unread, unset_choices, with_readers
 from stoker.plan.recipes import Recipe, prepare_commands, recipe
+from stoker.plan.recipes.project import backend_settings
 from stoker.plan.subject import Subject, environment
 from stoker.plan.targets import planned_targets
 
@@ -301,6 +302,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         heavy=heavy_steps(subject),
         estimate=estimate,
         targets=planned_targets(subject, settings),
+        backend_settings=backend_settings(subject),
         findings=tuple(findings),
     )
 

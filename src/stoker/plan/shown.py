@@ -161,6 +161,10 @@ def doctor_page(plan: Plan, findings: tuple[Finding, ...]) -> RenderableType:
     return Group(*lines, Text(), Text(verdict(findings), style="bold"))
 
 
+def findings_page(findings: tuple[Finding, ...]) -> RenderableType:
+    return Group(*(line for finding in findings for line in finding_lines(finding)))
+
+
 def verdict(findings: tuple[Finding, ...]) -> str:
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     warnings = sum(finding.severity is Severity.WARNING for finding in findings)

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
 from stoker.model.plan import Origin, OriginKind
+from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
+from stoker.settings.recipes import read_recipe_file
 from stoker.settings.toml import Located, SettingsFile, TomlTable, find_file, read_file
 
 _MOST_DIGITS = 6  # of a count
@@ -53,6 +55,7 @@ class UserOptions(Value, frozen=True, kw_only=True):
     features: tuple[OptionValue, ...] = ()
     defines: dict[str, OptionValue] = {}
     variants: tuple[str, ...] = ()  # the names in stoker.toml
+    recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml and of --recipe
 
     def text(self, name: str) -> str | None:
         found = self.values.get(name)
@@ -72,13 +75,17 @@ def read_user_options(
     path = Path(said.file) if said.file else find_file(current_folder())
     if path is None and source:
         path = find_file(Path(source).absolute())
-    return gather(
+    chosen = gather(
         file=read_file(path) if path else None,
         environment=environment,
         command_line=said.options,
         features=said.features,
         defines=said.defines,
     )
+    if own := chosen.text("recipe"):
+        recipes = read_recipe_file(Path(own).expanduser())
+        chosen = replace(chosen, recipes=(*recipes, *chosen.recipes))
+    return chosen
 
 
 def gather(
@@ -99,7 +106,11 @@ def gather(
     }
     chosen = UserOptions(values=values)
     if file:
-        chosen = replace(_with_table(chosen, file.defaults), variants=tuple(file.variants))
+        chosen = replace(
+            _with_table(chosen, file.defaults),
+            variants=tuple(file.variants),
+            recipes=file.recipes,
+        )
     chosen = _with_values(
         chosen,
         {

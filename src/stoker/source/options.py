@@ -247,7 +247,7 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
         case "cmake_dependent_option", [name, help_text, value, depends, otherwise, *_]:
             kind, type_, default = OptionKind.DEPENDENT, "BOOL", _switch(value)
             condition = cmake_language.conjunction(depends.split(";"))
-        case own, [name, help_text, value] if own.endswith("_option") and _NAME.fullmatch(name):
+        case own, [name, help_text, value] if _is_own_option(own) and _NAME.fullmatch(name):
             # A macro of the tree's own, which projects write around option().
             kind, type_, default = OptionKind.OPTION, "STRING", value
         # With FORCE, or as INTERNAL, the tree sets it itself: that is no choice.
@@ -268,6 +268,10 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
         file=file,
         line=command.line,
     )
+
+
+def _is_own_option(command: str) -> bool:
+    return command.endswith("_option") and command != "cmake_dependent_option"
 
 
 def _switch(value: str) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from stoker.model.artifact import SLIM_MEMBER, SlimRecord
 from stoker.model.errors import ArtifactError, Finding, Severity, UsageError
-from stoker.model.plan import PLAN_MEMBER, Variant
+from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside.terminal import finding_lines, xml_text
 from stoker.plan.grammar import name, parse
@@ -93,10 +93,16 @@ def worst_first(findings: list[Finding]) -> tuple[Finding, ...]:
 # Reads a wheel, compares it with its metadata and its variant, and tries it if asked to.
 
 
+class _RecordedBuild(Value, frozen=True, kw_only=True):
+    accept_targets: bool = False
+
+
 class _Recorded(Value, frozen=True, kw_only=True):
     """The part of a wheel's plan that is compared with the wheel."""
 
     variant: Variant
+    targets: PlannedTargets | None = None
+    build: _RecordedBuild = _RecordedBuild()
 
 
 def verify(
@@ -186,7 +192,8 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         variant = parse(name(recorded.variant))
         if slim and slim.record:
             variant = msgspec.structs.replace(variant, gpus=slim.record.gpus)
-        return PlanRecord(variant=variant)
+        targets = None if slim and slim.record else recorded.targets
+        return PlanRecord(variant=variant, targets=targets, accepted=recorded.build.accept_targets)
     except (*UNDECODABLE, ArtifactError, UsageError) as error:
         return PlanRecord(problem=str(error))
 
