@@ -40,8 +40,8 @@ class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     Values of ``environment``, ``cmake`` and ``backend_settings`` may hold placeholders:
     ``{torch}`` (``9.0;10.0+PTX``), ``{digits}`` (``90;100``), ``{cmake}`` (``90-real``),
     ``{gencode}`` (``arch=compute_90,code=sm_90``) and ``{names}`` (``gfx942``) are the targets,
-    joined by ``separator``; ``{cuda_home}``, ``{build_type}`` and ``{jobs}`` are what they say. A
-    value whose placeholder is empty is left out.
+    joined by ``separator``; ``{backend}``, ``{build_type}``, ``{cuda_home}`` and ``{toolkit}`` (the
+    version of CUDA) are what they say. A value whose placeholder is empty is left out.
     """
 
     environment: dict[str, str] = {}
@@ -70,6 +70,7 @@ class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 FORMS = ("{torch}", "{digits}", "{cmake}", "{gencode}", "{names}")
+PLACEHOLDERS = (*FORMS, "{backend}", "{build_type}", "{cuda_home}", "{toolkit}")
 
 
 class Need(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 
 from stoker.knowledge.hardware import cuda_archs, gpus
 from stoker.knowledge.projects import reader_of
-from stoker.model.errors import Finding, error, ok, warning
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.plan import Backend
-from stoker.model.recipe import FORMS, BackendRecipe, ProjectRecipe
+from stoker.model.recipe import FORMS, PLACEHOLDERS, BackendRecipe, ProjectRecipe
 from stoker.model.source import SourceTree
 
 _PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
-_OTHERS = ("{backend}", "{build_type}", "{cuda_home}", "{toolkit}")
 
 
 def check_recipe(recipe: ProjectRecipe, tree: SourceTree | None = None) -> tuple[Finding, ...]:
@@ -29,7 +28,7 @@ def _backend(recipe: ProjectRecipe, backend: Backend, known: BackendRecipe) -> I
     where = f"{recipe.name}, {backend}"
     for name, text in _values(known):
         for placeholder in _PLACEHOLDER.findall(text):
-            if placeholder not in (*FORMS, *_OTHERS):
+            if placeholder not in PLACEHOLDERS:
                 yield error("recipe-placeholder", f"{where}: {name} has an unknown {placeholder}")
     named = {*known.archs, *known.serves, *known.serves.values()}
     named |= {arch.removesuffix("+PTX") for row in known.fixed for arch in row.archs}

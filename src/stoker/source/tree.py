@@ -13,10 +13,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from stoker.knowledge.projects import projects
+from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.plan import Backend
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree, Submodule, read_version
+from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree, Submodule
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project

@@ -1,6 +1,6 @@
 """A package with kernels that calls nvcc itself, as some do that know neither torch nor CMake."""
 
-import os
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -15,14 +15,14 @@ def targets():
 
 class BuildKernels(build_ext):
     def build_extension(self, ext):
-        os.makedirs(self.build_temp, exist_ok=True)
+        Path(self.build_temp).mkdir(parents=True, exist_ok=True)
         objects = []
         for source in ext.sources:
-            target = os.path.join(self.build_temp, os.path.basename(source) + ".o")
+            target = str(Path(self.build_temp) / f"{Path(source).name}.o")
             self.spawn(["nvcc", *targets(), "-Xcompiler", "-fPIC", "-c", source, "-o", target])
             objects.append(target)
         library = self.get_ext_fullpath(ext.name)
-        os.makedirs(os.path.dirname(library), exist_ok=True)
+        Path(library).parent.mkdir(parents=True, exist_ok=True)
         self.spawn(["nvcc", *targets(), "-shared", *objects, "-o", library])
 
 

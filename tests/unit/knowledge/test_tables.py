@@ -35,6 +35,7 @@ from stoker.knowledge.projects import (
 )
 from stoker.model.machine import OperatingSystem
 from stoker.model.plan import Backend, Variant
+from stoker.model.recipe import PLACEHOLDERS
 
 TABLES = sorted(
     file.name.removesuffix(".toml")
@@ -79,12 +80,14 @@ def test_a_misspelt_key_would_be_refused(table: str) -> None:
     rows = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and value.__module__ == module.__name__
+        and issubclass(value, knowledge.Row)
     ]
     assert rows
     for row in rows:
-        assert row.__struct_config__.forbid_unknown_fields, row  # type: ignore[attr-defined]
-        assert row.__struct_config__.frozen, row  # type: ignore[attr-defined]
+        assert row.__struct_config__.forbid_unknown_fields, row
+        assert row.__struct_config__.frozen, row
 
 
 @pytest.mark.parametrize(
@@ -389,6 +392,7 @@ def test_estimates_speak_of_features_projects_and_releases_that_exist() -> None:
 
 def test_templates_of_projects_use_known_places() -> None:
     for row in projects().values():
-        assert row.name == row.name.replace("-", "_")
-        for template in row.environment.values():
-            template.format(archs="90", backend="cuda")
+        for known in row.backends.values():
+            for given in (known.environment, known.cmake, known.backend_settings):
+                for template in given.values():
+                    assert not set(re.findall(r"\{\w*\}", template)) - set(PLACEHOLDERS)
