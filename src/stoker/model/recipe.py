@@ -79,7 +79,7 @@ class Need(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     why: str
     tool: str | None = None
     python: str | None = None
-    optional: bool = False  # without it a part is left out, and the build goes on
+    optional: bool = False  # without it a part is left out, and the build continues
     backends: tuple[Backend, ...] = ()  # empty: all
 
 

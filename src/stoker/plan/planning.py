@@ -208,7 +208,7 @@ def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
 def _figures(subject: Subject) -> BuildFigures | None:
     if subject.platform_row.mobile:
         return None
-    name = subject.tree.name.replace("-", "_") if subject.tree else None
+    name = subject.project.name if subject.project else None
     for row in estimates().build:
         if row.needs_feature and subject.feature(row.needs_feature) is False:
             continue
