@@ -27,7 +27,7 @@ from stoker.model.plan import (
     Setting,
     SourceSummary,
 )
-from stoker.model.source import FrontEnd, ProjectKind
+from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.model.value import Value
 from stoker.plan.checks import refuse, remarks
 from stoker.plan.grammar import label
@@ -126,9 +126,16 @@ def _placed(setting: Setting, subject: Subject) -> Setting:
     aliases = forwarding().aliases.values()
     variables = {*front_end_variables(), *forwarding().names, *aliases}
     front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
-    if subject.kind in _BY_ENVIRONMENT or (front_end and not in_tree):
+    asked = subject.tree is not None and _only_in_environment(setting.name, subject.tree)
+    if subject.kind in _BY_ENVIRONMENT or ((front_end or asked) and not in_tree):
         return environment(setting.name, setting.value, setting.origin)
     return setting
+
+
+def _only_in_environment(name: str, tree: SourceTree) -> bool:
+    """Tell whether the build reads a variable in the environment, and CMake has none like it."""
+    in_cmake = tree.ask(name, environment=False) is not None
+    return not in_cmake and tree.ask(name, environment=True) is not None
 
 
 def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:

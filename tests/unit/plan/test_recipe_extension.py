@@ -7,7 +7,7 @@ from subjects import cmake_of, environment_of, extension_tree, gpu, linux, plan,
 
 
 def test_cuda_kernels_are_built_though_no_gpu_is_visible() -> None:
-    environment = environment_of(plan("cu130-sm80+sm90+ptx", tree=extension_tree()))
+    environment = environment_of(plan("cu130-sm80+sm90+ptx", tree=extension_tree("my_kernels")))
     assert environment["FORCE_CUDA"] == "1"
     assert environment["TORCH_CUDA_ARCH_LIST"] == "8.0;9.0+PTX"
     assert environment["CUDA_HOME"] == "/usr/local/cuda-13.0"

@@ -5,6 +5,7 @@ Extensions of torch, such as flash-attn, and packages with a build of their own,
 
 from collections.abc import Iterator
 
+from stoker.knowledge.projects import reader_of
 from stoker.model.plan import Backend, BuildType, Command, Setting
 from stoker.model.source import ProjectKind
 from stoker.plan.flags import compiler_flags
@@ -24,7 +25,7 @@ def variable(name: str) -> str | None:
 def settings(subject: Subject) -> Iterator[Setting]:
     if subject.backend_recipe:
         if subject.variant.backend is Backend.CUDA:
-            yield from toolkit_settings(subject)
+            yield from _toolkit(subject)
         elif subject.variant.backend is Backend.CPU:
             yield environment("CUDA_VISIBLE_DEVICES", "", subject.origin("backend"))
         if not subject.backend_recipe.chooses_targets and subject.backend_recipe.compiles:
@@ -42,7 +43,7 @@ def _by_torch(subject: Subject) -> Iterator[Setting]:
     backend = subject.variant.backend
     if backend is Backend.CUDA:
         yield from _force(subject, "1")
-        yield from toolkit_settings(subject)
+        yield from _toolkit(subject)
     if backend is Backend.ROCM:
         yield from _force(subject, "1")
     if backend is Backend.CPU:
@@ -63,10 +64,24 @@ def _torch_targets(subject: Subject) -> Iterator[Setting]:
         yield environment("TORCH_XPU_ARCH_LIST", ",".join(archs), subject.gpus_origin)
 
 
-def _force(subject: Subject, value: str) -> Iterator[Setting]:
+def _toolkit(subject: Subject) -> Iterator[Setting]:
+    """Yield the variables that name the toolkit, those for CMake only if the tree calls it."""
+    for setting in toolkit_settings(subject):
+        if setting.name != "CUDACXX" or _may_read(subject, "CUDACXX"):
+            yield setting
+
+
+def _may_read(subject: Subject, name: str) -> bool:
+    """Tell whether the tree reads a variable; a tree whose build was not read may read it."""
     tree = subject.tree
-    examined = tree is not None and bool(tree.asks or tree.readers)
-    if tree and (not examined or tree.ask("FORCE_CUDA", environment=True)):
+    if tree is None or not (tree.asks or tree.readers):
+        return True
+    reader = tree.ask(name, environment=True) or reader_of(name, tree.readers, environment=True)
+    return reader is not None
+
+
+def _force(subject: Subject, value: str) -> Iterator[Setting]:
+    if subject.tree and _may_read(subject, "FORCE_CUDA"):
         if value == "1":
             why = "builds kernels even if no GPU is visible"
             yield environment("FORCE_CUDA", value, _ORIGIN, why)
