@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from stoker.knowledge.projects import blas_libraries, features
+from stoker.knowledge.projects import blas_libraries, features, reader_of
 from stoker.model.plan import Backend, Command, GpuTarget, Origin, OriginKind, Setting
 from stoker.model.source import CMakeOption, FrontEnd
 from stoker.plan.flags import compiler_flags
@@ -52,7 +52,20 @@ def _targets(subject: Subject) -> Iterator[Setting]:
         archs = ";".join(target.arch for target in subject.gpus)
         yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)
     if known is None:
+        yield from _torch_list(subject)
         yield from _switches(subject)
+
+
+def _torch_list(subject: Subject) -> Iterator[Setting]:
+    """Yield the targets as torch's CMake package reads them, if the tree uses it."""
+    tree, name = subject.tree, "TORCH_CUDA_ARCH_LIST"
+    if tree is None or subject.variant.backend is not Backend.CUDA or not subject.gpus:
+        return
+    archs = ";".join(target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
+    if reader_of(name, tree.readers, environment=True) or tree.ask(name, environment=True):
+        yield environment(name, archs, subject.gpus_origin)
+    elif tree.ask(name, environment=False):
+        yield option(name, archs, subject.gpus_origin)
 
 
 # Options by which projects switch a back end on: USE_CUDA, WITH_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
