@@ -239,10 +239,13 @@ class BuildFigures(Row, frozen=True, kw_only=True):
     backend: Backend
     basis: str
     name: str | None = None
-    cpu_seconds: float | None = None
+    release: str | None = None  # of PyTorch, whose newer releases need more
+    cpu_seconds: tuple[float, float] | None = None  # from, to
+    kernel_seconds: tuple[float, float] | None = None  # besides, for each GPU target
     largest_step: int | None = None
     needs_feature: str | None = None  # if it is off, the figures do not apply
-    disk: int | None = None
+    disk: int | None = None  # bytes written by the whole build
+    disk_at_least: bool = False
 
 
 class HeavyRow(Row, frozen=True, kw_only=True):

@@ -163,10 +163,14 @@ class HeavyStep(Value, frozen=True, kw_only=True):
 
 
 class Quantity(Value, frozen=True, kw_only=True):
-    """An amount and its basis. No amount means that it is unknown."""
+    """An amount, or a range from ``amount`` to ``most``, and its basis. No amount means that it is
+    unknown. ``at_least`` means that the upper end was never measured.
+    """
 
     amount: float | None
     basis: str
+    most: float | None = None
+    at_least: bool = False
 
 
 class Estimate(Value, frozen=True, kw_only=True):

@@ -184,7 +184,7 @@ def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimat
     known = Estimate(
         seconds=_seconds(subject, figures),
         largest_step_bytes=_largest_step(figures),
-        disk_bytes=_disk(figures),
+        disk_bytes=_disk(subject, figures),
         wheel_bytes=_wheel(subject),
     )
     return _as_measured(known, measured, subject.machine.cpu.usable) if measured else known
@@ -228,9 +228,19 @@ def _figures(subject: Subject) -> BuildFigures | None:
 def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
     if figures is None or figures.cpu_seconds is None or not subject.here:
         return _UNKNOWN
-    cpus = subject.machine.cpu.usable
-    basis = f"{figures.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {figures.basis}"
-    return Quantity(amount=figures.cpu_seconds / cpus, basis=basis)
+    cpus, targets = subject.machine.cpu.usable, max(1, len(subject.gpus))
+    kernels = figures.kernel_seconds or (0.0, 0.0)
+    least, most = (
+        one + targets * other for one, other in zip(figures.cpu_seconds, kernels, strict=True)
+    )
+    of = f" for {targets} targets" if figures.kernel_seconds and targets > 1 else ""
+    basis = f"{least:,.0f} to {most:,.0f} CPU seconds{of} on {cpus} CPUs: {figures.basis}"
+    return Quantity(
+        amount=least / cpus,
+        most=most / cpus,
+        at_least=_is_other(subject, figures),
+        basis=basis + _other_release(subject, figures.release),
+    )
 
 
 def _largest_step(figures: BuildFigures | None) -> Quantity:
@@ -239,10 +249,14 @@ def _largest_step(figures: BuildFigures | None) -> Quantity:
     return Quantity(amount=figures.largest_step, basis=figures.basis)
 
 
-def _disk(figures: BuildFigures | None) -> Quantity:
+def _disk(subject: Subject, figures: BuildFigures | None) -> Quantity:
     if figures is None or figures.disk is None:
         return _UNKNOWN
-    return Quantity(amount=figures.disk, basis=f"object files of {figures.basis}")
+    return Quantity(
+        amount=figures.disk,
+        at_least=figures.disk_at_least or _is_other(subject, figures),
+        basis=figures.basis + _other_release(subject, figures.release),
+    )
 
 
 def _wheel(subject: Subject) -> Quantity:
@@ -257,9 +271,14 @@ def _wheel(subject: Subject) -> Quantity:
     return _UNKNOWN
 
 
-def _other_release(subject: Subject, measured: str) -> str:
+def _is_other(subject: Subject, figures: BuildFigures) -> bool:
+    return bool(figures.release and _other_release(subject, figures.release))
+
+
+def _other_release(subject: Subject, measured: str | None) -> str:
     release = subject.release
-    return f"; yours is {release.version}" if release and release.version != measured else ""
+    differs = measured and release and release.version != measured
+    return f"; yours is {release.version}" if differs and release else ""
 
 
 # -- planning --------------------------------------------------------------------------------------

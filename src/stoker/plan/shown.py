@@ -1,13 +1,14 @@
 """How plans, variants and options are shown."""
 
 import shlex
+from collections.abc import Callable
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Backend, Plan, PlannedTargets, Setting
+from stoker.model.plan import Backend, Plan, PlannedTargets, Quantity, Setting
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Indented, Listing, finding_lines, whole
@@ -133,9 +134,18 @@ def _estimate(plan: Plan) -> Listing:
         listing.add("unknown", "", Text(estimate.seconds.basis, style="dim"))
         return listing
     for name, quantity, words in rows:
-        amount = "unknown" if quantity.amount is None else f"about {words(quantity.amount)}"
-        listing.add(name, amount, Text(quantity.basis, style="dim"))
+        listing.add(name, _amount(quantity, words), Text(quantity.basis, style="dim"))
     return listing
+
+
+def _amount(quantity: Quantity, words: Callable[[float], str]) -> str:
+    if quantity.amount is None:
+        return "unknown"
+    least = words(quantity.amount)
+    if quantity.at_least:
+        return f"at least {least}"
+    most = words(quantity.most) if quantity.most else least
+    return f"about {least}" if most == least else f"{least} to {most}"
 
 
 def differences_page(
