@@ -28,7 +28,7 @@ def objects(project: Project) -> list[Path]:
     return [*project.tree.rglob("*.cu.o"), *project.out.rglob("*.cu.o")]
 
 
-def test_a_cmake_project_that_nobody_knows_is_stopped_after_configure(make: Make) -> None:
+def test_a_cmake_project_without_a_recipe_is_stopped_after_configure(make: Make) -> None:
     project = make("mini-gpu")
     done = project.build(*FOR_H100)
     assert done.returncode != 0

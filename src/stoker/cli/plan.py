@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     "--check-recipe",
     "checked",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
     help="Check the recipes of a file, with --source against a tree, and print no plan.",
 )
 def command(

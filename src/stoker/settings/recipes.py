@@ -55,6 +55,8 @@ def read_recipe_file(path: Path) -> tuple[ProjectRecipe, ...]:
 
     try:
         content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {path}", hints=[_DESCRIBED]) from error
     except OSError as error:
         raise unreadable(path, error) from error
     except UnicodeDecodeError as error:

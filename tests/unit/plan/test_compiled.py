@@ -130,7 +130,7 @@ def test_a_plan_without_targets_accepts_any() -> None:
     assert difference(planned(), nvcc("75")) is None
 
 
-def test_planned_targets_that_nobody_compiles_for() -> None:
+def test_planned_targets_that_no_command_compiles_for() -> None:
     assert unserved(planned("8.0", "9.0"), [nvcc("80")]) == ("9.0",)
     assert unserved(planned("8.0", "9.0"), [nvcc("80"), nvcc("90a")]) == ()
 

@@ -136,3 +136,8 @@ def test_what_is_wrong_with_a_recipe(tmp_path: Path, before: str, after: str, na
 def test_a_file_that_holds_no_recipes(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         own_recipe(tmp_path, text)
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no file"):
+        read_recipe_file(tmp_path / "none.toml")
