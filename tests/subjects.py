@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 
 from stoker.knowledge.hardware import cpu_names, cuda_archs, cuda_releases, gpus, platforms
-from stoker.knowledge.projects import blas_libraries
+from stoker.knowledge.projects import blas_libraries, projects
 from stoker.knowledge.projects import features as known_features
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import (
@@ -248,6 +249,7 @@ def pytorch_tree(**changes: Any) -> SourceTree:
 
 
 def extension_tree(name: str = "flash_attn", **changes: Any) -> SourceTree:
+    known = (row.name for row in projects().values() if canonicalize_name(name) in row.packages)
     tree = SourceTree(
         path=f"/src/{name}",
         kind=ProjectKind.EXTENSION,
@@ -256,6 +258,7 @@ def extension_tree(name: str = "flash_attn", **changes: Any) -> SourceTree:
         front_end=FrontEnd.SETUPTOOLS,
         requirements=("setuptools",),
         backends=("cpu", "cuda", "rocm"),
+        recipe=next(known, None),
     )
     return changed(tree, **changes)
 

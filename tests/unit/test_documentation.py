@@ -12,7 +12,9 @@ import pytest
 
 from stoker.cli import COMMANDS
 from stoker.cli import command as stoker_command
+from stoker.knowledge.projects import projects
 from stoker.model.errors import ExitStatus
+from stoker.model.recipe import PLACEHOLDERS, BackendRecipe, ProjectRecipe
 from stoker.settings.declared import OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -116,3 +118,14 @@ def test_every_how_to_is_in_the_index() -> None:
 def test_a_table_of_figures_is_the_measured_one(page: str, benchmark: str) -> None:
     script = [sys.executable, str(ROOT / f"benchmarks/{benchmark}.py"), "--table"]
     assert subprocess.check_output(script, text=True) in (ROOT / page).read_text()
+
+
+def test_recipes_and_their_keys_are_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/recipes.md").read_text()
+    for recipe in projects().values():
+        backends = ", ".join(sorted(recipe.backends))
+        assert f"| {recipe.name} | {backends} | {recipe.facts_from} |" in text
+    for struct in (ProjectRecipe, BackendRecipe):
+        missing = [key for key in struct.__struct_fields__ if f"`{key}`" not in text]
+        assert missing in ([], ["backends"])
+    assert not [form for form in PLACEHOLDERS if f"`{form}`" not in text]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stoker.machine.python import pip_in
 from stoker.model.build import Isolation
-from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.model.machine import PythonInstallation
 from stoker.model.plan import Plan
 from stoker.outside import process
@@ -152,6 +152,8 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
             warnings.simplefilter("ignore")  # they are in the log of the stage
             yield ProjectBuilder(tree, python, runner)
     except BuildBackendException as error:
+        if isinstance(error.exception, StokerError):  # why we ended the command
+            raise error.exception from error
         said = str(error) if not isinstance(error.exception, subprocess.CalledProcessError) else ""
         raise CommandError("the build back end failed", output=said) from error
     except BuildException as error:

@@ -128,6 +128,7 @@ def build(
                 show=run.show,
                 folder=where.folder,
                 growth=where.growth,
+                targets=None if request.accept_targets else plan.targets,
             )
         )
         built = run.build(governed, where)
@@ -260,6 +261,7 @@ class _BuildRun:
                 outputs=tuple(map(str, outputs)),
                 wheel_bytes=next((path.stat().st_size for path in outputs if path.is_file()), None),
                 summary=governed.finish(1 if problem else 0),
+                kernels=dict(sorted(governed.kernels.items())),
                 error=redact(problem) if problem else None,
             )
             built = self._completed(record)

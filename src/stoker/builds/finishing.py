@@ -58,7 +58,8 @@ def fitting_isolation(subject: Subject, tree: SourceTree) -> Isolation:
     """Return the isolation: PyTorch and its extensions see the installed packages, others only if
     those suffice.
     """
-    if tree.kind is not ProjectKind.CMAKE:
+    needs_torch = any(line.startswith("torch") for line in tree.requirements)
+    if tree.kind in (ProjectKind.PYTORCH, ProjectKind.EXTENSION) or needs_torch:
         return Isolation.NONE
     unmet = unmet_requirements(tree.requirements, subject.toolbox.python)
     return Isolation.FULL if unmet else Isolation.NONE

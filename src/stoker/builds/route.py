@@ -105,6 +105,9 @@ def _stem(name: str) -> str:
 # How a tree is built: what configures it, where, what the back end is told, where it ends.
 
 
+_BY_BACK_END = (ProjectKind.EXTENSION, ProjectKind.PACKAGE)
+
+
 class Route(Value, frozen=True, kw_only=True):
     """``build`` is the folder of the build tool; ``configure`` the command, where we give it.
 
@@ -126,33 +129,34 @@ def choose_route(
     """Return how the tree is built. ``python`` is the interpreter that runs the back end."""
     root = Path(tree.path)
     last = last_stage(plan, tree, request)
-    by_cmake = tree.kind is not ProjectKind.EXTENSION and _calls_cmake(tree, last)
+    given = dict(plan.backend_settings)
+    by_cmake = tree.kind not in _BY_BACK_END and _calls_cmake(tree, last)
     if tree.kind is ProjectKind.PYTORCH and by_cmake and _by_setup(plan, tree, last):
         by_setup = (python, "setup.py", "build", "--cmake-only")
         return Route(tree=root, build=root / "build", configure=by_setup, in_tree=True, last=last)
     if not by_cmake:
         in_tree = tree.front_end is not FrontEnd.SETUPTOOLS
-        return Route(tree=root, build=build, in_tree=in_tree, last=BuildStage.WHEEL)
+        return Route(tree=root, build=build, in_tree=in_tree, settings=given, last=BuildStage.WHEEL)
     options = {setting.name: setting.value for setting in plan.cmake}
     # Search paths of the build tree must not tell where it is: their length stays in the library.
     defines = {"CMAKE_BUILD_RPATH_USE_ORIGIN": "ON"} | options
     if tree.front_end is FrontEnd.SCIKIT_BUILD_CORE and last is not BuildStage.INSTALL:
         # It has a default for the type, where CMake has none.
         defines.setdefault("CMAKE_BUILD_TYPE", plan.variant.build_type.value)
-        settings = _of_scikit_build(defines, build, request)
+        settings = given | _of_scikit_build(defines, build, request)
         return Route(tree=root, build=build, by_back_end=True, settings=settings, last=last)
     configure = (
-        *("cmake", "-S", str(root), "-B", str(build), "-G", "Ninja"),
+        *("cmake", "-S", str(root / tree.folder), "-B", str(build), "-G", "Ninja"),
         *(f"-D{name}={value}" for name, value in defines.items()),
     )
-    return Route(tree=root, build=build, configure=configure, last=last)
+    return Route(tree=root, build=build, configure=configure, settings=given, last=last)
 
 
 def last_stage(plan: Plan, tree: SourceTree, request: BuildRequest) -> BuildStage:
     if request.target:
         return BuildStage.COMPILE
     # A plan without Python bindings calls CMake itself.
-    bare = plan.recipe is ProjectKind.PYTORCH and plan.commands[0].stage != "wheel"
+    bare = plan.recipe is ProjectKind.PYTORCH and plan.commands[-1].stage != "wheel"
     if request.install_tree or bare or tree.front_end is FrontEnd.CMAKE:
         return BuildStage.COMPILE if request.editable else BuildStage.INSTALL
     return BuildStage.WHEEL
@@ -166,7 +170,7 @@ def _calls_cmake(tree: SourceTree, last: BuildStage) -> bool:
 
 
 def _by_setup(plan: Plan, tree: SourceTree, last: BuildStage) -> bool:
-    bare = plan.commands[0].stage != "wheel"
+    bare = plan.commands[-1].stage != "wheel"
     return tree.front_end is FrontEnd.SETUPTOOLS and last is not BuildStage.INSTALL and not bare
 
 

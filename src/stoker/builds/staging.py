@@ -1,6 +1,7 @@
 """The stages of a build, in order, and what each of them does."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,12 @@ from stoker.builds.backend import (
     surroundings,
 )
 from stoker.builds.checkpoint import Job
+from stoker.builds.compiled_targets import (
+    check_configured,
+    compiled_below,
+    configured_without,
+    ninja_commands,
+)
 from stoker.builds.finishing import (
     check,
     fitting_isolation,
@@ -211,11 +218,18 @@ class Staging:
     def _prepare(self, log: StageLog) -> tuple[Path, ...]:
         if hindering := self._hindrances():
             raise MissingError(hindering[0].title, hints=mending(hindering))
+        self._run_own_commands(log)
         if not self._isolation or not self._isolated:
             return ()
         folder, execute = self._work.environment, self._executing(log)
         make_environment(folder, self._subject, self.tree, self._isolation, execute)
         return (folder,)
+
+    def _run_own_commands(self, log: StageLog) -> None:
+        """Run the commands that the recipe of the project names, in the tree."""
+        for command in self._plan.commands:
+            if command.stage == "prepare":
+                self._must(command.words, log, what=f"{shlex.join(command.words)} failed")
 
     def _hindrances(self) -> list[Finding]:
         return hindrances(self._subject, self._plan, self.tree, self._isolation)
@@ -271,6 +285,7 @@ class Staging:
             words, extra = self._with_probe(asked)
             self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
+        self._check_targets(log)
         return tuple(path for path in (cache, graph) if path.exists())
 
     def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
@@ -286,6 +301,17 @@ class Staging:
             settings=settings,
             editable=self._request.editable,
         )
+
+    def _check_targets(self, log: StageLog) -> None:
+        """Refuse a configuration that compiles for other GPU targets than the plan, or for none."""
+        planned = self._plan.targets
+        if planned is None or self._request.accept_targets:
+            return
+        found = ninja_commands(self.route.build, self.route.tree, self.environment)
+        if found is None:
+            log.line("stoker: ninja does not list its commands, so the governor checks each")
+        else:
+            check_configured(planned, found, log.text())
 
     def _with_probe(self, asked: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the command and variables with which CMake also reports its final options."""
@@ -371,7 +397,18 @@ class Staging:
             settings=self.route.settings,
             editable=self._request.editable,
         )
+        self._check_compiled(log)
         return (made,)
+
+    def _check_compiled(self, log: StageLog) -> None:
+        """Refuse a wheel whose back end compiled no device code although the plan wants some."""
+        planned = self._plan.targets
+        if planned is None or not planned.compiles or self._request.accept_targets:
+            return
+        if self.route.configure or self._governed.kernels or self._governed.cache_hits:
+            return
+        if not compiled_below(self.route.build, self.route.tree, self.environment):
+            raise configured_without(planned, log.text(), "no command of its build")
 
     def _install_editable(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         python = self._subject.toolbox.python.executable
@@ -407,6 +444,7 @@ class Staging:
             "mode": self._request.mode,
             "isolation": self._isolation,
             "label": self._request.label,
+            "accept_targets": self._request.accept_targets,
             "stoker": __version__,
             # A folder of this machine means nothing on another.
             "source": "" if Path(source).is_dir() else source,

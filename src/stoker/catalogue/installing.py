@@ -115,7 +115,9 @@ def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
         features = tuple(sorted(cpu_offers(variant.cpu)))
         host = msgspec.structs.replace(host, cpu=variant.cpu, cpu_features=features)
     if variant.python:
-        host = msgspec.structs.replace(host, python=variant.python, free_threaded=False)
+        free = variant.python.endswith("t")
+        python = variant.python.rstrip("t")
+        host = msgspec.structs.replace(host, python=python, free_threaded=free)
     return host
 
 

@@ -1,15 +1,19 @@
 """Wheel variants as the drafts PEP 817, 825 and 850 describe them: properties and their JSON. Pure.
 
 An installer that knows them chooses from one shared index by itself. The drafts change, and only uv
-with `--preview-features wheel-variants` reads them, with a built-in provider for NVIDIA GPUs. It
-has none for CPU levels, so a wheel that needs more than the baseline CPU is not offered this way.
+with `--preview-features wheel-variants` reads them, with a built-in provider for NVIDIA GPUs. For
+CPU levels there are providers on PyPI; they are marked as optional, so that an installer that has
+not enabled them takes a wheel without such a property. The provider for AMD GPUs is not on PyPI,
+where another package could take its name, so the publisher names it.
 """
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import escape
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -25,6 +29,7 @@ from stoker.catalogue.values import (
     PublishedWheel,
     VariantName,
 )
+from stoker.knowledge.hardware import cpu_family
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import Backend
@@ -33,30 +38,72 @@ from stoker.model.value import UNDECODABLE, Value
 VARIANT_MEMBER = "variant.json"  # in dist-info
 NULL_LABEL = "null"  # of a wheel without properties, which suits every machine
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
-_NAMESPACE = "nvidia"
-_PROVIDER = {
-    "requires": ["nvidia-variant-provider>=0.0.1,<1.0.0"],
-    "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
-}
 _KINDS = {"sm": "real", "compute": "virtual"}
 
+Provider = dict[str, Any]
+# Those that can be named without being asked: the packages exist, or their owner holds the name.
+_PROVIDERS: dict[str, Provider] = {
+    "nvidia": {
+        "requires": ["nvidia-variant-provider>=0.0.1,<1.0.0"],
+        "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
+    },
+    "x86_64": {
+        "requires": ["provider-variant-x86-64>=0.0.1,<1.0.0"],
+        "plugin-api": "provider_variant_x86_64.plugin:X8664Plugin",
+        "optional": True,
+    },
+    "aarch64": {
+        "requires": ["provider-variant-aarch64>=0.0.1,<1.0.0"],
+        "plugin-api": "provider_variant_aarch64.plugin:AArch64Plugin",
+        "optional": True,
+    },
+}
+NAMESPACES = ("nvidia", "amd", "x86_64", "aarch64")  # as an installer prefers them
 
-def properties_of(wheel: PublishedWheel) -> tuple[str, ...] | None:
-    """The properties of a wheel, none for one that runs anywhere; None: they cannot be told."""
-    if wheel.cpu_needs or wheel.backend not in (Backend.CUDA, Backend.CPU):
-        return None
+
+def properties_of(
+    wheel: PublishedWheel, providers: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, ...] | None:
+    """The properties of a wheel, none for one that runs anywhere; None: they cannot be told.
+
+    ``providers`` are requirements of the publisher, by namespace.
+    """
+    device = _device_properties(wheel, providers)
+    cpu = _cpu_properties(wheel)
+    return None if device is None or cpu is None else (*device, *cpu)
+
+
+def _device_properties(
+    wheel: PublishedWheel, providers: Mapping[str, str]
+) -> tuple[str, ...] | None:
     if wheel.backend is Backend.CPU:
         return ()
+    if wheel.backend is Backend.ROCM and "amd" in providers:
+        names = sorted(set(re.findall(r"gfx[0-9a-f]+", wheel.variant)))
+        return tuple(f"amd :: gfx_arch :: {name}" for name in names) or None
     archs = [arch.partition("_") for arch in _usual(wheel.regions)]
     values = [f"{number}_{_KINDS[kind]}" for kind, _, number in archs if kind in _KINDS]
-    if not values:
+    if wheel.backend is not Backend.CUDA or not values:
         return None
-    properties = [f"{_NAMESPACE} :: sm_arch :: {value}" for value in values]
+    properties = [f"nvidia :: sm_arch :: {value}" for value in sorted(values)]
     if wheel.cuda:
         # A driver runs all releases of its major version of CUDA.
         oldest = f"{wheel.cuda.partition('.')[0]}.0"
-        properties.append(f"{_NAMESPACE} :: cuda_version_lower_bound :: {oldest}")
+        properties.append(f"nvidia :: cuda_version_lower_bound :: {oldest}")
     return tuple(properties)
+
+
+def _cpu_properties(wheel: PublishedWheel) -> tuple[str, ...] | None:
+    """The CPU that a wheel needs: a level, or else each of the instruction sets."""
+    if not wheel.cpu_needs:
+        return ()
+    family = cpu_family(wheel.cpu) if wheel.cpu else None
+    if family not in _PROVIDERS:
+        return None
+    level = (wheel.cpu or "").removeprefix("x86_64_")
+    if family == "x86_64" and re.fullmatch(r"v[234]", level):
+        return (f"x86_64 :: level :: {level}",)
+    return tuple(f"{family} :: {need} :: on" for need in sorted(wheel.cpu_needs))
 
 
 def _usual(regions: Iterable[CodeRegions]) -> list[str]:
@@ -79,31 +126,51 @@ def label_in(file: str) -> str:
     return file.removesuffix(".whl").rpartition("-")[2]
 
 
-def variant_json(variants: Iterable[tuple[str, tuple[str, ...]]]) -> bytes:
-    """The metadata of one wheel, or of all wheels of a version: label and properties of each."""
+def variant_json(
+    variants: Iterable[tuple[str, tuple[str, ...]]],
+    providers: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """The metadata of one wheel, or of all wheels of a version: label and properties of each.
+
+    Values are sorted, as the drafts demand, so that equal wheels have equal metadata.
+    """
     described: dict[str, dict[str, dict[str, list[str]]]] = {}
     for label, properties in variants:
         namespaces = described.setdefault(label, {})
-        for line in properties:
+        for line in sorted(properties):
             namespace, feature, value = line.split(" :: ")
             namespaces.setdefault(namespace, {}).setdefault(feature, []).append(value)
+    used = {namespace for namespaces in described.values() for namespace in namespaces}
+    named = [namespace for namespace in NAMESPACES if namespace in used | {"nvidia"}]
     whole = {
         "$schema": _SCHEMA,
-        "default-priorities": {"namespace": [_NAMESPACE]},
-        "providers": {_NAMESPACE: _PROVIDER},
+        "default-priorities": {"namespace": named},
+        "providers": {namespace: _provider(namespace, providers) for namespace in named},
         "variants": described,
     }
     return msgspec.json.encode(whole)
 
 
+def _provider(namespace: str, providers: Mapping[str, str]) -> Provider:
+    """The provider of a namespace: the publisher's own, whose package says where its plugin is, or
+    the known one.
+    """
+    own = providers.get(namespace)
+    return {"requires": [own]} if own else _PROVIDERS[namespace]
+
+
 def variants_files(wheels: Iterable[PublishedWheel]) -> dict[str, bytes]:
     """The file that an index has beside its page for each version of a project."""
     by_name: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    providers: dict[str, dict[str, str]] = {}
     for wheel in wheels:
         project = canonicalize_name(wheel.project).replace("-", "_")
         name = f"{project}-{read_version(wheel.version)}-variants.json"
         by_name.setdefault(name, []).append((label_in(wheel.file), wheel.properties))
-    return {name: variant_json(sorted(rows)) for name, rows in sorted(by_name.items())}
+        providers.setdefault(name, {}).update(wheel.providers)
+    return {
+        name: variant_json(sorted(rows), providers[name]) for name, rows in sorted(by_name.items())
+    }
 
 
 # -- pages -----------------------------------------------------------------------------------------

@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.catalogue import index
 from stoker.catalogue.access import make_server
 from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
 from stoker.catalogue.index import PeoplePage, Pruned, Upload
-from stoker.catalogue.pages import VARIANT_MEMBER, label_of, properties_of, variant_json
+from stoker.catalogue.pages import NAMESPACES, VARIANT_MEMBER, label_of, properties_of, variant_json
 from stoker.catalogue.ranking import serves
 from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.errors import ArtifactError, UsageError, unknown
 from stoker.model.finding import Severity
 from stoker.model.plan import Backend
 from stoker.model.value import Value
@@ -50,6 +51,7 @@ class PublishOptions(Value, frozen=True, kw_only=True):
 
     variant: str | None = None
     wheel_variants: bool = False
+    variant_providers: tuple[str, ...] = ()  # NAMESPACE=REQUIREMENT
     force: bool = False
     replace: bool = False
     dry_run: bool = False
@@ -70,6 +72,7 @@ def publish(
     """Check every wheel, then publish all of them."""
     store = open_store(place)
     wished = variant_name(options.variant) if options.variant else None
+    providers = read_providers(options.variant_providers)
     uploads, notes = [], []
     for path in _files(words):
         say(f"verifying {path.name}")
@@ -81,7 +84,7 @@ def publish(
     _check_apart(uploads)
     with folder_of_process(folders.cache() / "publish", _ASIDE) as work:
         if options.wheel_variants:
-            uploads += _wheel_variants(uploads, work, notes)
+            uploads += _wheel_variants(uploads, work, notes, providers)
         wheels = tuple(upload.wheel for upload in uploads)
         added = wheels
         if not options.dry_run:
@@ -89,21 +92,42 @@ def publish(
     return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
 
 
-def _wheel_variants(uploads: Sequence[Upload], work: Path, notes: list[str]) -> list[Upload]:
+def read_providers(words: Sequence[str]) -> dict[str, str]:
+    """Return the requirements of ``NAMESPACE=REQUIREMENT`` words."""
+    found: dict[str, str] = {}
+    for word in words:
+        namespace, _, requirement = word.partition("=")
+        if namespace not in NAMESPACES:
+            raise unknown("namespace", namespace, NAMESPACES, where="--variant-provider")
+        try:
+            found[namespace] = str(Requirement(requirement))
+        except InvalidRequirement as error:
+            hints = ["for example: --variant-provider 'amd=amd-variant-provider @ https://...'"]
+            raise UsageError(f"'{requirement}' is not a requirement", hints=hints) from error
+    return found
+
+
+def _wheel_variants(
+    uploads: Sequence[Upload], work: Path, notes: list[str], providers: dict[str, str]
+) -> list[Upload]:
     """Return the wheels again, as copies in ``work`` that have a variant label in place of the
     version label; add a note for each that cannot have one.
     """
     made: list[Upload] = []
     for upload in uploads:
-        properties = properties_of(upload.wheel)
+        properties = properties_of(upload.wheel, providers)
         if properties is None:
             notes.append(f"{upload.wheel.file} has no wheel variant: see docs/how-to/publish.md")
         else:
-            made.append(_wheel_variant(upload, properties, work))
+            used = {line.partition(" ")[0] for line in properties}
+            own = {name: line for name, line in providers.items() if name in used}
+            made.append(_wheel_variant(upload, properties, work, own))
     return made
 
 
-def _wheel_variant(upload: Upload, properties: tuple[str, ...], work: Path) -> Upload:
+def _wheel_variant(
+    upload: Upload, properties: tuple[str, ...], work: Path, providers: dict[str, str]
+) -> Upload:
     wheel = upload.wheel
     label = label_of(wheel.variant, properties)
     version = str(read_version(wheel.version).public)
@@ -114,7 +138,7 @@ def _wheel_variant(upload: Upload, properties: tuple[str, ...], work: Path) -> U
         contents = {
             f"{opened.dist_info}/METADATA": Content.of_bytes(metadata),
             f"{opened.dist_info}/{VARIANT_MEMBER}": Content.of_bytes(
-                variant_json([(label, properties)])
+                variant_json([(label, properties)], providers)
             ),
         }
         written = rewrite(opened, Edit(contents=contents), work)
@@ -128,6 +152,7 @@ def _wheel_variant(upload: Upload, properties: tuple[str, ...], work: Path) -> U
         version=version,
         variant=WHEEL_VARIANTS,
         properties=properties,
+        providers=providers,
     )
     return Upload(wheel=entry, source=path, metadata=metadata)
 

@@ -43,6 +43,13 @@ def _say(text: str) -> None:
     is_flag=True,
     help="Also as wheel variants (draft PEP 825), for uv with --preview-features wheel-variants.",
 )
+@click.option(
+    "--variant-provider",
+    "variant_providers",
+    metavar="NAME=REQUIREMENT",
+    multiple=True,
+    help="Package that tells installers about hardware of this namespace, such as amd.",
+)
 @click.option("--dry-run", is_flag=True, help="Check the wheels, and publish nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was published as JSON.")
 def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) -> None:

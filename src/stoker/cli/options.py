@@ -13,7 +13,9 @@ from stoker.model.errors import UsageError
 @click.option("--source", default=".", metavar="DIR", help="The source tree. Default: this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the options as JSON.")
 def command(pattern: str, source: str, as_json: bool) -> None:
-    """List the CMake options of a source tree. PATTERN selects by name and help text.
+    """List the options of a source tree, and the environment variables that its build reads.
+
+    PATTERN selects by name and help text.
 
     \b
     stoker options

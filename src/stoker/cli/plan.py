@@ -49,12 +49,23 @@ if TYPE_CHECKING:
     help="Print the environment as a .env file.",
 )
 @click.option(
+    "--check-recipe",
+    "checked",
+    metavar="FILE",
+    help="Check the recipes of a file, with --source against a tree, and print no plan.",
+)
+@click.option(
     "--trust",
     metavar="FILE",
     help="Trust a stoker.toml as it is now: its settings may start programs and reach the network.",
 )
 def command(
-    trust: str | None, listed: bool, against: str | None, forms: tuple[str, ...], **options: Any
+    trust: str | None,
+    checked: str | None,
+    listed: bool,
+    against: str | None,
+    forms: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Print the settings and commands of a build, and where each setting comes from.
 
@@ -64,6 +75,7 @@ def command(
     stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
     stoker plan cu128-sm90 --against cu130-sm90
     stoker plan cpu --shell > build.sh
+    stoker plan --check-recipe mylib.toml --source mylib
     stoker plan --list                the words that name variants, and GPUs
     stoker plan --list "NVIDIA GeForce RTX 3090"
     stoker plan --trust stoker.toml
@@ -73,14 +85,15 @@ def command(
     """
     from stoker.outside.terminal import print_json, show
     from stoker.plan import shown as report
-    from stoker.plan.records import compare, plan_json
+    from stoker.plan.records import compare
     from stoker.plan.survey import plan
 
     form = _only(forms)
     if trust is not None:
-        if form:
-            raise UsageError(f"--trust cannot be printed as --{form}")
-        _trust(Path(trust))
+        _trust(Path(trust), form)
+        return
+    if checked:
+        _check(checked, options.get("source"), form)
         return
     if listed:
         _list(options["words"], as_json=form == "json")
@@ -95,7 +108,16 @@ def command(
             raise UsageError(f"--against cannot be printed as --{form}", hints=["use --json"])
         else:
             show(report.differences_page(differences, planned.name, other.name))
-    elif form == "json":
+        return
+    _print(planned, form, options)
+
+
+def _print(planned: "Plan", form: str | None, options: dict[str, Any]) -> None:
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan import shown as report
+    from stoker.plan.records import plan_json
+
+    if form == "json":
         print_json(plan_json(planned) | {"chain": _chain(planned, options)})
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
@@ -103,6 +125,23 @@ def command(
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
         show(report.plan_page(planned, _chain(planned, options)))
+
+
+def _check(file: str, source: str | None, form: str | None) -> None:
+    """Print what is wrong with recipes; exit with status 1 if one of them cannot work."""
+    from stoker.model.errors import ExitStatus
+    from stoker.model.finding import Severity
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan.shown import findings_page
+    from stoker.plan.survey import checked_recipes
+
+    findings = checked_recipes(Path(file), Path(source).expanduser() if source else None)
+    if form == "json":
+        print_json(findings)
+    else:
+        show(findings_page(findings))
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise SystemExit(ExitStatus.FAILED)
 
 
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
@@ -117,8 +156,10 @@ def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     return without_secrets_in(chain)
 
 
-def _trust(path: Path) -> None:
+def _trust(path: Path, form: str | None) -> None:
     """Trust a file, after a check that it is valid."""
+    if form:
+        raise UsageError(f"--trust cannot be printed as --{form}")
     from stoker.settings import trust
     from stoker.settings.toml import read_file
 

@@ -292,7 +292,7 @@ def _pythons(python: str) -> tuple[str, ...]:
 
 def _tag(version: str) -> str:
     digits = version.replace(".", "")
-    return f"cp{digits}-cp{digits}"
+    return f"cp{digits.rstrip('t')}-cp{digits}"
 
 
 def _defines(request: CommandLine) -> list[str]:

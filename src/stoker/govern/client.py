@@ -24,7 +24,7 @@ from stoker.govern.processes import (
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.govern import GovernorOptions, LinkerChoice, TimeLimit
+from stoker.model.govern import GovernorOptions, RunTerms, TimeLimit
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.outside import locks
@@ -100,13 +100,13 @@ class Client:
         run: int,
         command: str,
         directory: str,
-        linkers: LinkerChoice | None = None,
+        terms: RunTerms | None = None,
         time_limit: TimeLimit | None = None,
     ):
         """Connect to the governor or prepare to start one. If one exists, ``options`` become those
-        of that governor; ``linkers`` and ``time_limit`` are of this run alone.
+        of that governor; ``terms`` and ``time_limit`` are of this run alone.
         """
-        self._linkers = linkers or LinkerChoice()
+        self._terms = terms or RunTerms()
         self._time_limit = time_limit
         self.options = options
         self.alive = True
@@ -124,11 +124,12 @@ class Client:
         return self._socket.fileno()
 
     def _greeting(self) -> bytes:
-        fields: list[bytes | int] = [msgspec.json.encode(self._linkers)]
+        terms = self._terms
         if limit := self._time_limit:
             left = max(0.0, limit.ends - time.monotonic())
-            fields += [round(left * 1000), round(limit.seconds * 1000)]
-        return encode("client", self._run, redact(self._command), self._directory, *fields)
+            terms = replace(terms, seconds_left=left, seconds=limit.seconds)
+        told = msgspec.json.encode(terms)
+        return encode("client", self._run, redact(self._command), self._directory, told)
 
     def _found(self) -> socket.socket:
         """Return a connection to the governor that is there, else to the one that will be."""

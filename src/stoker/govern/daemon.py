@@ -45,9 +45,10 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.recording import HistoryWriter, ServedRun
+from stoker.govern.target_watch import TargetWatch
 from stoker.machine.memory import Meter
-from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
-from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step
+from stoker.model.events import AnyEvent, Overview, StepPauses, TargetsDiffer, Warned
+from stoker.model.govern import GovernorOptions, NvccThreads, RunTerms, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
 
@@ -265,11 +266,25 @@ class Daemon:
     def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
         """Pass a request to the governor, after its command line was read."""
         now = self._now()
+        if self._refused(peer, ask.run, step, now):
+            return
         asker = process_behind(peer.socket)
         path = partial(self._graphs.path, ask.run, ask.directory, step.output, asker)
         if served := self._runs.get(ask.run):
             served.work.asked(now)
         self._governor.asked(peer.connection, ask, step, path, now)
+
+    def _refused(self, peer: Peer, run: int, step: Step, now: float) -> bool:
+        """End a step that compiles for other GPU targets than the run's plan; return whether."""
+        served = self._runs.get(run)
+        event = served.targets.judge(run, step, now) if served and served.targets else None
+        if event is not None:
+            self._emit(event)
+        if not isinstance(event, TargetsDiffer):
+            return False
+        self._connections.send(peer, encode("end"))
+        self._close(peer)
+        return True
 
     def _close(self, peer: Peer) -> None:
         self._connections.close(peer)
@@ -289,16 +304,17 @@ class Daemon:
         if len(fields) < 3 or peer.run is not None or run in self._runs:
             raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
-        if fields[3:]:
-            self._governor.modes.link_with(run, _linkers(fields[3]))
-        if fields[4:]:
-            left, span = read_numbers(fields[4:], 2)
-            self._governor.limit_time(run, left / 1000, span / 1000, self._now())
+        terms = _terms(fields[3]) if fields[3:] else RunTerms()
+        self._governor.modes.link_with(run, terms.linkers)
+        if terms.seconds is not None:
+            self._governor.limit_time(run, terms.seconds_left, terms.seconds, self._now())
         peer.run, self._had_clients = run, True
         kept = self._history.start_run(_text(command), _text(directory))
-        self._runs[run] = ServedRun(
+        served = ServedRun(
             peer, self._history, kept, self._options, root=directory, now=self._now()
         )
+        served.targets = TargetWatch(terms.targets) if terms.targets else None
+        self._runs[run] = served
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # the new client has not been warned yet
@@ -372,11 +388,11 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
     )
 
 
-def _linkers(field: bytes) -> LinkerChoice:
+def _terms(field: bytes) -> RunTerms:
     try:
-        return msgspec.json.decode(field, type=LinkerChoice)
+        return msgspec.json.decode(field, type=RunTerms)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"linkers of a client: {error}") from error
+        raise ProtocolError(f"terms of a client: {error}") from error
 
 
 def _text(words: str) -> str:

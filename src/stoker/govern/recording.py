@@ -14,6 +14,7 @@ from stoker.govern.graph import WorkLeft
 from stoker.govern.history import DamagedError, History
 from stoker.govern.processes import process_behind
 from stoker.govern.summary import Tally
+from stoker.govern.target_watch import TargetWatch
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
 from stoker.model.events import Overview
@@ -219,6 +220,7 @@ class ServedRun:
     ):
         self.client = client
         self.root = root
+        self.targets: TargetWatch | None = None
         self.work = WorkLeft()
         self.tally = Tally(cpus=options.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))

@@ -1,6 +1,8 @@
 """Commands under the governor: what `stoker run` and `stoker build` share."""
 
 import os
+import select
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,22 +27,34 @@ from stoker.model.errors import (
     CommandError,
     StokerError,
     StorageError,
+    TargetsError,
     UnfinishedError,
     UsageError,
 )
-from stoker.model.events import AnyEvent, Overview, StepEnds, StepTooLate, Warned
-from stoker.model.govern import Gc, GovernorOptions, LinkerChoice, NvccThreads, TimeLimit
+from stoker.model.events import (
+    AnyEvent,
+    KernelStarts,
+    Overview,
+    StepEnds,
+    StepTooLate,
+    TargetsDiffer,
+    Warned,
+)
+from stoker.model.govern import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
+from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value, duration, size
 from stoker.outside import process
 from stoker.outside.folders import current_folder, private_folder, unwritable
 from stoker.outside.locks import holding_toolchains
+from stoker.plan.compiled import where_from
 
 Show = Callable[[AnyEvent], None]
 
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
+_LAST_EVENTS = 0.4  # seconds in which the governor says why a step was refused
 _MORE_ROOM = (
     "what was built stays, and the same command continues from there",
     "stoker clean --all",
@@ -140,11 +154,15 @@ class Session:
         limit: int,
         cache: CompilerChain,
         time_limit: TimeLimit | None = None,
+        targets: PlannedTargets | None = None,
     ):
         self.late: list[StepTooLate] = []  # steps that were not started because of the time limit
         self._steps_done = 0
         self._time_limit = time_limit
         self._client = client
+        self._targets = targets
+        self._refused: TargetsDiffer | None = None
+        self.kernels: dict[str, tuple[str, ...]] = {}  # sources, and the targets of their code
         self._chain = cache.chain
         self._limit = limit
         self._run = run
@@ -203,12 +221,28 @@ class Session:
     ) -> int:
         """Run a command and return its status; a signal counts as 128 plus its number. Without
         ``output`` the command inherits ours. Raise an error if the command had to be stopped
-        because the disk was full.
+        because the disk was full, or because it compiles for other GPU targets than the plan.
         """
+        self._refused = None
         status = self._commands.run(command, env=env, cwd=cwd, output=output)
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
+        if status and self._targets:
+            self._raise_refusal(self._targets)
         return status
+
+    def _raise_refusal(self, planned: PlannedTargets) -> None:
+        """Raise an error if a step of a failed command was refused, which it may still say."""
+        deadline = time.monotonic() + _LAST_EVENTS
+        while not self._refused and self._client.alive and time.monotonic() < deadline:
+            readable, _, _ = select.select([self._client], [], [], _LAST_EVENTS / 4)
+            if readable:
+                self._hear()
+        if refused := self._refused:
+            flags = f" ({' '.join(refused.flags)})" if refused.flags else ""
+            raise TargetsError(
+                f"{refused.title}: {refused.difference}{flags}", hints=where_from(planned)
+            )
 
     @property
     def stopped_by(self) -> int | None:
@@ -223,6 +257,11 @@ class Session:
         if not self.late:
             return None
         return _unfinished(self.late, self._time_limit, advanced=self._steps_done > 0)
+
+    @property
+    def cache_hits(self) -> int:
+        """The compiles until now whose result the cache had."""
+        return self._cache.hits
 
     @property
     def cpus(self) -> int:
@@ -338,6 +377,8 @@ class Session:
         """
         if text := self._scratch.look():
             self._warn(text)
+        if self._refused:
+            return signal.SIGTERM
         return self._disk.check(time.monotonic())
 
     def _live_client(self) -> Client | NoGovernor | None:
@@ -362,6 +403,10 @@ class Session:
         self._cache.hear(event)
         if isinstance(event, StepTooLate):
             self.late.append(event)
+        elif isinstance(event, TargetsDiffer):
+            self._refused = self._refused or event
+        elif isinstance(event, KernelStarts):
+            self.kernels[event.title] = event.targets
         self._steps_done += isinstance(event, StepEnds) and event.status == 0
 
     def _replace(self, why: str) -> None:
@@ -388,10 +433,11 @@ def session(
     show: Show,
     folder: Path | None = None,
     growth: int | None = None,
+    targets: PlannedTargets | None = None,
 ) -> Iterator[Session]:
     """Open a governed session. ``what`` is its name in the history. Every event goes to ``show``.
     ``folder`` is where the build grows, by default the current one; ``growth`` is the most bytes it
-    may add.
+    may add. A compile for other GPU targets than ``targets`` ends the command.
     """
     tree, here, run = FileTree(), str(current_folder()), _run_number()
     limit = read_memory(tree).limit
@@ -407,7 +453,7 @@ def session(
             run=run,
             command=what,
             directory=here,
-            linkers=cache.chain.linkers,
+            terms=RunTerms(linkers=cache.chain.linkers, targets=targets),
             time_limit=options.time_limit,
         ) as client,
     ):
@@ -427,6 +473,7 @@ def session(
             limit=limit.limit,
             cache=cache,
             time_limit=options.time_limit,
+            targets=targets,
         )
         try:
             yield governed
@@ -442,7 +489,7 @@ def _client(
     run: int,
     command: str,
     directory: str,
-    linkers: LinkerChoice,
+    terms: RunTerms,
     time_limit: TimeLimit | None,
 ) -> Client | NoGovernor:
     """Return a client; if a build cannot be governed, show why and let it run without."""
@@ -453,7 +500,7 @@ def _client(
             run=run,
             command=command,
             directory=directory,
-            linkers=linkers,
+            terms=terms,
             time_limit=time_limit,
         )
     except StokerError as error:

@@ -6,25 +6,15 @@ from functools import cache
 from stoker.knowledge import Row, load
 from stoker.knowledge.wheels import unversioned
 from stoker.model.plan import Backend
+from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import ProjectKind
 
 # -- projects --------------------------------------------------------------------------------------
-# Facts about single projects: variables of extensions, architectures that a build adds, images.
-
-
-class ProjectRow(Row, frozen=True, kw_only=True):
-    name: str
-    environment: dict[str, str]
+# Facts about single projects: recipes, who reads variables for them, images to build in.
 
 
 class _Projects(Row, frozen=True, kw_only=True):
-    project: tuple[ProjectRow, ...]
-
-
-class _Added(Row, frozen=True, kw_only=True):
-    project: str
-    asked: str
-    extra: tuple[str, ...]
+    project: tuple[ProjectRecipe, ...]
 
 
 class _Linked(Row, frozen=True, kw_only=True):
@@ -33,7 +23,6 @@ class _Linked(Row, frozen=True, kw_only=True):
 
 
 class _Architectures(Row, frozen=True, kw_only=True):
-    added: tuple[_Added, ...]
     linked: tuple[_Linked, ...]
 
 
@@ -51,9 +40,43 @@ class _Images(Row, frozen=True, kw_only=True):
 
 
 @cache
-def projects() -> dict[str, ProjectRow]:
-    """Return the extensions that need variables of their own, by name with underscores."""
+def projects() -> dict[str, ProjectRecipe]:
+    """Return the recipes that are shipped, by name."""
     return {row.name: row for row in load("projects", _Projects).project}
+
+
+class _Reader(Row, frozen=True, kw_only=True):
+    """A library or tool that reads variables in place of the project itself. ``prefixes`` are
+    beginnings of names. ``always`` means that every build uses it.
+    """
+
+    name: str
+    variables: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    cmake: tuple[str, ...] = ()  # variables of CMake
+    cmake_prefixes: tuple[str, ...] = ()
+    always: bool = False
+
+
+class _Readers(Row, frozen=True, kw_only=True):
+    reader: tuple[_Reader, ...]
+
+
+@cache
+def _readers() -> tuple[_Reader, ...]:
+    return load("readers", _Readers).reader
+
+
+def reader_of(name: str, readers: Iterable[str], *, environment: bool) -> str | None:
+    """Return which of the readers of a build reads a variable, if one is known to."""
+    used = set(readers)
+    for row in _readers():
+        if row.name in used or row.always:
+            names = row.variables if environment else row.cmake
+            beginnings = row.prefixes if environment else row.cmake_prefixes
+            if name in names or name.startswith(beginnings):
+                return row.name
+    return None
 
 
 @cache
@@ -68,9 +91,10 @@ def _images() -> _Images:
 
 def added(project: str, asked: Iterable[str]) -> frozenset[str]:
     """Return the architectures, such as ``9.0a``, that a project builds besides ``asked``."""
-    wanted = set(asked)
-    rows = (row for row in _architectures().added if row.project == project)
-    return frozenset(arch for row in rows if row.asked in wanted for arch in row.extra)
+    recipe = next((row for row in projects().values() if project in row.packages), None)
+    known = recipe.backends.get(Backend.CUDA) if recipe else None
+    adds = known.adds if known else {}
+    return frozenset(extra for arch in asked for extra in adds.get(arch, ()))
 
 
 def holds_foreign_code(project: str, library: str) -> bool:
@@ -144,6 +168,8 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     python: tuple[str, str]  # oldest and newest
     gcc_min: int
     cmake_below: str | None = None
+    macos: str | None = None  # the oldest that its wheels are built for
+    cxx: int = 17  # the C++ standard that its headers need
 
 
 class Forwarding(Row, frozen=True, kw_only=True):
@@ -213,10 +239,13 @@ class BuildFigures(Row, frozen=True, kw_only=True):
     backend: Backend
     basis: str
     name: str | None = None
-    cpu_seconds: float | None = None
+    release: str | None = None  # of PyTorch, whose newer releases need more
+    cpu_seconds: tuple[float, float] | None = None  # from, to
+    kernel_seconds: tuple[float, float] | None = None  # besides, for each GPU target
     largest_step: int | None = None
     needs_feature: str | None = None  # if it is off, the figures do not apply
-    disk: int | None = None
+    disk: int | None = None  # bytes written by the whole build
+    disk_at_least: bool = False
 
 
 class HeavyRow(Row, frozen=True, kw_only=True):

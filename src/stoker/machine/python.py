@@ -112,6 +112,7 @@ class Interpreter(Value, frozen=True, kw_only=True):
             executable=self.executable,
             version=self.version,
             headers=self.headers,
+            free_threaded=self.free_threaded,
             packages=dict(
                 sorted(
                     (canonicalize_name(name), version) for name, version in self.packages.items()

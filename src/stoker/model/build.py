@@ -63,6 +63,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     in_ram: bool = False  # keep the build folder in memory
     verbose: bool = False
     isolation: Isolation | None = None  # None: chosen by the kind of project
+    accept_targets: bool = False  # also those that the plan does not state
 
 
 class GitState(Value, frozen=True, kw_only=True):
@@ -92,6 +93,7 @@ class BuildRecord(Value, frozen=True, kw_only=True):
     summary: RunSummary | None = None  # of the governor
     largest_step_bytes: int | None = None
     wheel_bytes: int | None = None
+    kernels: dict[str, tuple[str, ...]] = {}  # sources with device code that this build compiled
     error: str | None = None  # None: the build succeeded
 
 

@@ -88,6 +88,10 @@ class MissingError(StokerError):
     status = ExitStatus.MISSING
 
 
+class TargetsError(StokerError):
+    """A build compiles for other GPU targets than its plan states."""
+
+
 class NotStartedError(StokerError):
     """The system could not start a command of the user."""
 

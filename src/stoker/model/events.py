@@ -117,6 +117,23 @@ class Warned(Event, frozen=True, kw_only=True, tag="warning"):
     run: int | None = None  # None: every run is concerned
 
 
+class TargetsDiffer(Event, frozen=True, kw_only=True, tag="targets"):
+    """A step was refused because it compiles for other GPU targets than the plan states."""
+
+    run: int
+    title: str
+    difference: str
+    flags: tuple[str, ...] = ()
+
+
+class KernelStarts(Event, frozen=True, kw_only=True, tag="kernel"):
+    """A step compiles device code, for the targets of the plan."""
+
+    run: int
+    title: str
+    targets: tuple[str, ...]  # as compilers write them: "sm_90", "PTX of 9.0"
+
+
 class RunBegins(Event, frozen=True, kw_only=True, tag="run"):
     """The first event that `stoker watch` receives. ``at`` is in seconds since the epoch."""
 
@@ -148,6 +165,8 @@ AnyEvent = (
     | StepTooLate
     | Overview
     | Warned
+    | TargetsDiffer
+    | KernelStarts
     | RunBegins
     | StageChanges
     | RunEnds

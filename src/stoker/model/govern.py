@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
+from stoker.model.plan import PlannedTargets
 from stoker.model.value import Value
 
 # What a figure of a file may be. It is checked when a value is converted or decoded, which is how
@@ -237,6 +238,17 @@ class TimeLimit(Value, frozen=True, kw_only=True):
 
     ends: float
     seconds: float
+
+
+class RunTerms(Value, frozen=True, kw_only=True):
+    """What a run tells the governor about itself. ``seconds`` is its time, of which
+    ``seconds_left`` are left.
+    """
+
+    linkers: LinkerChoice = LinkerChoice()
+    targets: PlannedTargets | None = None
+    seconds: float | None = None
+    seconds_left: float = 0.0
 
 
 class Request(Value, frozen=True, kw_only=True):

@@ -148,6 +148,7 @@ class PythonInstallation(Value, frozen=True, kw_only=True):
     version: str  # "3.11.7"
     headers: str | None  # folder that holds Python.h
     packages: dict[str, str]  # installed distributions, normalised name to version
+    free_threaded: bool = False
 
 
 class Toolbox(Value, frozen=True, kw_only=True):

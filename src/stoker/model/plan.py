@@ -138,6 +138,7 @@ class Setting(Value, frozen=True, kw_only=True):
     value: str
     origin: Origin
     why: str = ""
+    reader: str = ""  # what reads it: "setup.py:74"; empty: nothing is known to
 
 
 def is_on(value: str) -> bool:
@@ -162,10 +163,14 @@ class HeavyStep(Value, frozen=True, kw_only=True):
 
 
 class Quantity(Value, frozen=True, kw_only=True):
-    """An amount and its basis. No amount means that it is unknown."""
+    """An amount, or a range from ``amount`` to ``most``, and its basis. No amount means that it is
+    unknown. ``at_least`` means that the upper end was never measured.
+    """
 
     amount: float | None
     basis: str
+    most: float | None = None
+    at_least: bool = False
 
 
 class Estimate(Value, frozen=True, kw_only=True):
@@ -173,6 +178,24 @@ class Estimate(Value, frozen=True, kw_only=True):
     largest_step_bytes: Quantity
     disk_bytes: Quantity
     wheel_bytes: Quantity
+
+
+class PlannedTargets(Value, frozen=True, kw_only=True):
+    """The GPU targets that a build compiles for, and how it is told them.
+
+    Targets are written ``9.0a`` or ``gfx942``. ``accepted`` are those of single kernels; with
+    ``+PTX`` they are PTX only.
+    """
+
+    backend: Backend
+    gpus: tuple[str, ...] = ()  # those that were asked for
+    cubins: tuple[str, ...] = ()  # machine code
+    ptx: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    fixed: bool = False  # the tree names them itself
+    compiles: bool = True  # the build compiles device code
+    set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE
+    choices: tuple[str, ...] = ()  # what the tree reads: NAME (file:line)
 
 
 class SourceSummary(Value, frozen=True, kw_only=True):
@@ -204,6 +227,8 @@ class Plan(Value, frozen=True, kw_only=True):
     commands: tuple[Command, ...]
     heavy: tuple[HeavyStep, ...]
     estimate: Estimate
+    targets: PlannedTargets | None = None
+    backend_settings: dict[str, str] = {}  # of the PEP 517 back end, besides CMake's options
     findings: tuple[Finding, ...] = ()
 
     def value(self, name: str) -> str | None:

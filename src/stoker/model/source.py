@@ -12,6 +12,7 @@ class ProjectKind(StrEnum):
     PYTORCH = "pytorch"
     EXTENSION = "extension"  # built with torch's cpp_extension
     CMAKE = "cmake"
+    PACKAGE = "package"  # any other Python package that compiles code
 
 
 class FrontEnd(StrEnum):
@@ -25,6 +26,7 @@ class OptionKind(StrEnum):
     OPTION = "option"
     DEPENDENT = "dependent"
     CACHED = "cached"
+    VARIABLE = "environment"  # a variable that setup.py or a CMake file reads
 
 
 class CMakeOption(Value, frozen=True, kw_only=True):
@@ -54,6 +56,31 @@ class Submodule(Value, frozen=True, kw_only=True):
     present: bool  # the folder exists and is not empty
 
 
+class Ask(Value, frozen=True, kw_only=True):
+    """A variable that the build of a tree reads, and the first place where it does."""
+
+    name: str
+    where: str  # "setup.py:74"
+    environment: bool = True  # else a variable of CMake
+    default: str | None = None  # the value without it, where the tree writes it down
+    certain: bool = True  # else the tree only lists the name, among names that it passes on
+    within: str | None = None  # the condition in CMake under which it is declared
+
+
+class Standard(Value, frozen=True, kw_only=True):
+    """A C++ standard that the build asks for: ``17``."""
+
+    version: int
+    where: str
+
+
+class Minimum(Value, frozen=True, kw_only=True):
+    """The oldest CUDA that the tree's CMake files accept."""
+
+    version: str
+    where: str
+
+
 class SourceTree(Value, frozen=True, kw_only=True):
     path: str
     kind: ProjectKind
@@ -68,12 +95,26 @@ class SourceTree(Value, frozen=True, kw_only=True):
     own_protobuf: bool | None = None  # third_party/protobuf is there; None: not PyTorch
     cuda_archs: tuple[str, ...] = ()  # those the tree's own lists name, as "9.0a"
     backends: tuple[str, ...] = ()  # those the tree can be built with
+    recipe: str | None = None  # the name of the recipe that describes it
+    folder: str = ""  # of CMakeLists.txt, if that is not in the root
+    asks: tuple[Ask, ...] = ()  # variables that its build reads
+    readers: tuple[str, ...] = ()  # libraries it uses that read variables of their own
+    overwrites: tuple[Ask, ...] = ()  # environment variables that its build sets itself
+    own_targets: tuple[str, ...] = ()  # places where its build names GPU targets itself
+    standards: tuple[Standard, ...] = ()
+    cuda_minimum: Minimum | None = None
+    device_sources: tuple[str, ...] = ()  # suffixes of its sources for GPUs: ".cu"
     notes: tuple[str, ...] = ()  # what could not be read, and why
 
     def option(self, name: str) -> CMakeOption | None:
         """Return the declaration outside any if() if there is one, else the first declaration."""
         declared = [option for option in self.options if option.name == name]
         return min(declared, key=lambda option: option.within is not None, default=None)
+
+    def ask(self, name: str, *, environment: bool) -> Ask | None:
+        """Return the place where the build reads a variable, if it does."""
+        found = (ask for ask in self.asks if ask.name == name and ask.environment is environment)
+        return next(found, None)
 
 
 class SourceKind(StrEnum):

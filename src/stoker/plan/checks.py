@@ -21,7 +21,9 @@ from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.source import ProjectKind
 from stoker.model.value import whole_number
+from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
+from stoker.plan.targets import refuse_unserved
 
 _EVERYWHERE = (Backend.CPU, Backend.VULKAN)
 
@@ -35,8 +37,9 @@ def refuse(subject: Subject) -> None:
 def _backend_is_known(subject: Subject) -> None:
     tree, backend = subject.tree, subject.variant.backend
     if tree and backend.value not in tree.backends:
+        why = subject.project.refused.get(backend) if subject.project else None
         raise UsageError(
-            f"{tree.name} has no {backend} back end",
+            f"{tree.name} has no {backend} back end" + (f": {why}" if why else ""),
             hints=[f"it can be built for: {', '.join(tree.backends)}"],
             where=tree.path,
         )
@@ -91,6 +94,29 @@ def _maker(arch: str, release: CudaRelease) -> str:
     dropped = versions.index(makers[-1]) < versions.index(release.version)
     which, version = ("last", makers[-1]) if dropped else ("first", makers[0])
     return f"the {which} CUDA that does is {version}: cu{version.replace('.', '')}"
+
+
+def _toolkit_is_accepted(subject: Subject) -> None:
+    """Refuse a CUDA that the tree's own files, or its recipe, do not accept."""
+    version, known, tree = subject.cuda_version, subject.backend_recipe, subject.tree
+    if subject.variant.backend is not Backend.CUDA or version is None or tree is None:
+        return
+    minimum, where = known.cuda_min if known else None, tree.path
+    if tree.cuda_minimum:
+        minimum, where = tree.cuda_minimum.version, tree.cuda_minimum.where
+    if minimum and _numbers(version) < _numbers(minimum):
+        raise UsageError(
+            f"{tree.name} needs CUDA {minimum} or newer, not {version}",
+            hints=[f"name another one: cu{minimum.replace('.', '')}"],
+            where=where,
+        )
+    below = known.cuda_below if known else None
+    if below and _numbers(version) >= _numbers(below):
+        raise UsageError(
+            f"{tree.name} cannot be built with CUDA {version}: it needs one below {below}",
+            hints=[known.note] if known and known.note else [],
+            where=tree.path,
+        )
 
 
 def _tree_knows_targets(subject: Subject) -> None:
@@ -183,7 +209,7 @@ def _python_is_new_enough(subject: Subject) -> None:
     python = subject.variant.python
     release = subject.release
     oldest = release.python[0] if release else oldest_python()
-    if python and _numbers(python) < _numbers(oldest):
+    if python and _numbers(python.rstrip("t")) < _numbers(oldest):
         of = f"PyTorch {release.version}" if release else "any project that stoker builds"
         raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
 
@@ -197,7 +223,10 @@ _RULES: tuple[Callable[[Subject], None], ...] = (
     _backend_fits_platform,
     _targets_fit_backend,
     _toolkit_makes_targets,
+    _toolkit_is_accepted,
     _tree_knows_targets,
+    refuse_targets,
+    refuse_unserved,
     _ptx_runs_forward,
     _cpu_fits_platform,
     _blas_fits_platform,

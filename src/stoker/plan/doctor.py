@@ -199,6 +199,8 @@ _CHECKS: tuple[_Check, ...] = (
     doctor_tools.check_ninja,
     doctor_tools.check_python,
     doctor_tools.check_requirements,
+    doctor_tools.check_needs,
+    doctor_tools.check_standard,
     check_switched_off,
     check_blas,
     check_memory,

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.knowledge.hardware import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
+from stoker.knowledge.projects import torch_release
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import CudaToolkit, PythonInstallation, Tool
 from stoker.model.plan import Backend, GpuTarget, is_on
-from stoker.model.source import ProjectKind
+from stoker.model.source import ProjectKind, Standard
 from stoker.plan.planning import PlannedBuild
 
 # -- compilers -------------------------------------------------------------------------------------
@@ -242,11 +243,13 @@ def check_python(planned: PlannedBuild) -> Iterator[Finding]:
     if planned.subject.feature("bindings") is False:
         return
     wanted = planned.subject.variant.python
-    if wanted and not python.version.startswith(f"{wanted}."):
+    free = "t" if python.free_threaded else ""
+    here = ".".join(python.version.split(".")[:2]) + free
+    if wanted and here != wanted:
         yield error(
             "python-missing",
             f"no Python {wanted} found",
-            evidence=f"{python.executable} is {python.version}",
+            evidence=f"{python.executable} is {python.version}{free}",
             fix=(f"uv python install {wanted}",),
         )
     elif planned.subject.kind is ProjectKind.CMAKE:
@@ -318,6 +321,48 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
             requirement.marker = None
             missing.append(str(requirement))
     return missing
+
+
+def check_needs(planned: PlannedBuild) -> Iterator[Finding]:
+    """Check the programs and packages that the recipe of the project names."""
+    project, toolbox = planned.subject.project, planned.subject.toolbox
+    backend = planned.subject.variant.backend
+    for need in project.needs if project else ():
+        if need.backends and backend not in need.backends:
+            continue
+        name = need.tool or need.python or ""
+        tool = toolbox.tool(need.tool) if need.tool else None
+        here = toolbox.python.packages.get(need.python) if need.python else None
+        if (tool and not tool.problem) or here:
+            yield ok("need", f"{name} {tool.version if tool else here}", need.why)
+            continue
+        fix = planned.install(need.tool) if need.tool else ()
+        fix = fix or (f"python3 -m pip install {name}",) if need.python else fix
+        left_out = "; without it that part is left out" if need.optional else ""
+        make = warning if need.optional else error
+        yield make(f"{name}-missing", f"no {name} found", f"{need.why}{left_out}", fix)
+
+
+def check_standard(planned: PlannedBuild) -> Iterator[Finding]:
+    """Warn if setup.py asks for an older C++ than the headers of the installed torch need."""
+    tree, torch = planned.subject.tree, planned.subject.toolbox.python.packages.get("torch")
+    release = torch_release(torch)
+    if tree is None or release is None or planned.subject.kind is not ProjectKind.EXTENSION:
+        return
+    for standard in tree.standards:
+        if standard.version < release.cxx:
+            yield warning(
+                "standard-too-old",
+                f"{tree.name} compiles with -std=c++{standard.version}, but the headers of torch "
+                f"{torch} need C++{release.cxx}",
+                evidence=standard.where,
+                fix=(_other_standard(standard, release.cxx),),
+            )
+
+
+def _other_standard(standard: Standard, wanted: int) -> str:
+    file = shlex.quote(standard.where.rpartition(":")[0])
+    return f"sed -i s/-std=c++{standard.version}/-std=c++{wanted}/ {file}"
 
 
 def check_submodules(planned: PlannedBuild) -> Iterator[Finding]:

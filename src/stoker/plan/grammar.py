@@ -219,11 +219,16 @@ def _numbers(found: re.Match[str]) -> str:
     return ".".join(number.lstrip("0") or "0" for number in found.groups())
 
 
+def _python(found: re.Match[str]) -> str:
+    """Return ``3.14``, or ``3.14t`` for the free-threaded build."""
+    return f"3.{found[2].lstrip('0') or '0'}{found[3]}"
+
+
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts | None]], ...] = (
     (r"cu(?:da)?-?(\d{2})(?:\.?(\d+))?", _cuda_toolkit),
     (r"rocm-?(\d+)\.(\d+)", lambda found: _toolkit(Backend.ROCM, _numbers(found))),
     (r"xpu-?(\d{4})\.(\d+)", lambda found: _toolkit(Backend.XPU, _numbers(found))),
-    (r"(?:py|cp|python)-?(3)\.?(\d+)", lambda found: {"python": _numbers(found)}),
+    (r"(?:py|cp|python)-?(3)\.?(\d+)(t?)", lambda found: {"python": _python(found)}),
     (r"\d+\.\d+[af]?", _number),
     (r"(?:sm_?|compute_?)\d+[af]?|\d{2,3}[af]?|[a-z0-9_.-]+(?:\+[a-z0-9_.-]+)+", _targets),
 )
@@ -302,7 +307,7 @@ def parse_part(part: str, text: str, where: str | None = None) -> Any:
     """Read one part given apart from the name: ``parse_part("blas", "OpenBLAS")``."""
     words = re.split(r"[-\s]+", text.casefold().strip())
     if part == "python":
-        words = [f"py{text}"] if re.fullmatch(r"\d+\.\d+", text, re.ASCII) else words
+        words = [f"py{text}"] if re.fullmatch(r"\d+\.\d+t?", text, re.ASCII) else words
     parts = {} if squeeze(text) in _NATIVE else _meaning(words) or {}
     if part in parts:
         return parts[part]

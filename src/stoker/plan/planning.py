@@ -27,12 +27,15 @@ from stoker.model.plan import (
     Setting,
     SourceSummary,
 )
-from stoker.model.source import FrontEnd, ProjectKind
+from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.model.value import Value
 from stoker.plan.checks import refuse, remarks
 from stoker.plan.grammar import label
-from stoker.plan.recipes import Recipe, recipe
+from stoker.plan.reading import carried, unread, unset_choices, with_readers
+from stoker.plan.recipes import Recipe, prepare_commands, recipe
+from stoker.plan.recipes.project import backend_settings
 from stoker.plan.subject import Subject, environment
+from stoker.plan.targets import planned_targets
 
 # -- defines ---------------------------------------------------------------------------------------
 # Checks and places the user's -D options. The tree must know every name.
@@ -40,6 +43,7 @@ from stoker.plan.subject import Subject, environment
 # An option that the front end does not pass to CMake is reported.
 
 
+_BY_ENVIRONMENT = (ProjectKind.EXTENSION, ProjectKind.PACKAGE)
 _MISSPELT = 0.8  # similarity from which a name counts as misspelt
 
 
@@ -53,6 +57,7 @@ def known_names(subject: Subject) -> frozenset[str]:
     if subject.tree:
         names |= {option.name for option in subject.tree.options}
         names |= set(subject.tree.variables)
+        names |= {ask.name for ask in subject.tree.asks}
     else:
         names |= {row.option for row in features().values()}
     return frozenset(names)
@@ -63,7 +68,7 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
     known = known_names(subject)
     for setting in subject.defines:
         hint_of_find_package = setting.name.endswith(("_ROOT", "_DIR"))
-        if setting.name in known or hint_of_find_package or subject.kind is ProjectKind.EXTENSION:
+        if setting.name in known or hint_of_find_package or subject.kind in _BY_ENVIRONMENT:
             continue
         if subject.tree or nearest(setting.name, known, cutoff=_MISSPELT):
             where = str(setting.origin)
@@ -121,9 +126,16 @@ def _placed(setting: Setting, subject: Subject) -> Setting:
     aliases = forwarding().aliases.values()
     variables = {*front_end_variables(), *forwarding().names, *aliases}
     front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
-    if subject.kind is ProjectKind.EXTENSION or (front_end and not in_tree):
+    asked = subject.tree is not None and _only_in_environment(setting.name, subject.tree)
+    if subject.kind in _BY_ENVIRONMENT or ((front_end or asked) and not in_tree):
         return environment(setting.name, setting.value, setting.origin)
     return setting
+
+
+def _only_in_environment(name: str, tree: SourceTree) -> bool:
+    """Tell whether the build reads a variable in the environment, and CMake has none like it."""
+    in_cmake = tree.ask(name, environment=False) is not None
+    return not in_cmake and tree.ask(name, environment=True) is not None
 
 
 def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:
@@ -172,7 +184,7 @@ def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimat
     known = Estimate(
         seconds=_seconds(subject, figures),
         largest_step_bytes=_largest_step(figures),
-        disk_bytes=_disk(figures),
+        disk_bytes=_disk(subject, figures),
         wheel_bytes=_wheel(subject),
     )
     return _as_measured(known, measured, subject.machine.cpu.usable) if measured else known
@@ -203,7 +215,7 @@ def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
 def _figures(subject: Subject) -> BuildFigures | None:
     if subject.platform_row.mobile:
         return None
-    name = subject.tree.name.replace("-", "_") if subject.tree else None
+    name = subject.project.name if subject.project else None
     for row in estimates().build:
         if row.needs_feature and subject.feature(row.needs_feature) is False:
             continue
@@ -216,9 +228,19 @@ def _figures(subject: Subject) -> BuildFigures | None:
 def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
     if figures is None or figures.cpu_seconds is None or not subject.here:
         return _UNKNOWN
-    cpus = subject.machine.cpu.usable
-    basis = f"{figures.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {figures.basis}"
-    return Quantity(amount=figures.cpu_seconds / cpus, basis=basis)
+    cpus, targets = subject.machine.cpu.usable, max(1, len(subject.gpus))
+    kernels = figures.kernel_seconds or (0.0, 0.0)
+    least, most = (
+        one + targets * other for one, other in zip(figures.cpu_seconds, kernels, strict=True)
+    )
+    of = f" for {targets} targets" if figures.kernel_seconds and targets > 1 else ""
+    basis = f"{least:,.0f} to {most:,.0f} CPU seconds{of} on {cpus} CPUs: {figures.basis}"
+    return Quantity(
+        amount=least / cpus,
+        most=most / cpus,
+        at_least=_is_other(subject, figures),
+        basis=basis + _other_release(subject, figures.release),
+    )
 
 
 def _largest_step(figures: BuildFigures | None) -> Quantity:
@@ -227,10 +249,14 @@ def _largest_step(figures: BuildFigures | None) -> Quantity:
     return Quantity(amount=figures.largest_step, basis=figures.basis)
 
 
-def _disk(figures: BuildFigures | None) -> Quantity:
+def _disk(subject: Subject, figures: BuildFigures | None) -> Quantity:
     if figures is None or figures.disk is None:
         return _UNKNOWN
-    return Quantity(amount=figures.disk, basis=f"object files of {figures.basis}")
+    return Quantity(
+        amount=figures.disk,
+        at_least=figures.disk_at_least or _is_other(subject, figures),
+        basis=figures.basis + _other_release(subject, figures.release),
+    )
 
 
 def _wheel(subject: Subject) -> Quantity:
@@ -245,9 +271,14 @@ def _wheel(subject: Subject) -> Quantity:
     return _UNKNOWN
 
 
-def _other_release(subject: Subject, measured: str) -> str:
+def _is_other(subject: Subject, figures: BuildFigures) -> bool:
+    return bool(figures.release and _other_release(subject, figures.release))
+
+
+def _other_release(subject: Subject, measured: str | None) -> str:
     release = subject.release
-    return f"; yours is {release.version}" if release and release.version != measured else ""
+    differs = measured and release and release.version != measured
+    return f"; yours is {release.version}" if differs and release else ""
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -274,9 +305,10 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         [*chosen.settings(subject), *exported_settings(subject), *placed_defines(subject)]
     )
     findings += unforwarded(options, subject, chosen)
-    settings = merge(
-        [*_jobs(subject, estimate, chosen.jobs_variable), *options, *forwarded(options, chosen)]
-    )
+    options, lost = carried(options, subject)
+    settings = merge([*_jobs(subject, estimate, chosen), *options, *forwarded(options, chosen)])
+    settings = with_readers(settings, subject)
+    findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
     cmake = tuple(setting for setting in settings if setting.place is Place.CMAKE)
     return Plan(
         name=subject.name,
@@ -293,9 +325,11 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         machine=_resources(subject),
         environment=tuple(s for s in settings if s.place is Place.ENVIRONMENT),
         cmake=cmake,
-        commands=chosen.commands(subject, cmake),
+        commands=(*prepare_commands(subject), *chosen.commands(subject, cmake)),
         heavy=heavy_steps(subject),
         estimate=estimate,
+        targets=planned_targets(subject, settings),
+        backend_settings=backend_settings(subject),
         findings=tuple(findings),
     )
 
@@ -311,8 +345,12 @@ def merge(settings: list[Setting]) -> list[Setting]:
     return [best[key] for key in sorted(best)]
 
 
-def _jobs(subject: Subject, estimate: Estimate, variable: str) -> list[Setting]:
+def _jobs(subject: Subject, estimate: Estimate, chosen: Recipe) -> list[Setting]:
     """Return a safe number of jobs for running the plan without the governor."""
+    variable = (subject.project.jobs if subject.project else None) or chosen.jobs_variable
+    tree = subject.tree
+    if tree and tree.front_end is FrontEnd.SETUPTOOLS and tree.ask("MAX_JOBS", environment=True):
+        variable = "MAX_JOBS"
     if (own := subject.exported.get(variable)) or not subject.here:
         origin = Origin(kind=OriginKind.ENVIRONMENT, where=variable)
         return [environment(variable, own, origin)] if own else []

@@ -27,7 +27,7 @@ from stoker.plan.subject import Subject
 
 
 # Parts that depend on the time or the folder. The same plan has the same record everywhere.
-_MOMENTARY = ("machine", "estimate", "findings", "origin", "why")
+_MOMENTARY = ("machine", "estimate", "findings", "origin", "why", "readers")
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -46,6 +46,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "origin": {part: str(origin) for part, origin in plan.variant_origin.items()}
         | {setting.name: str(setting.origin) for setting in settings},
         "why": {setting.name: setting.why for setting in settings if setting.why},
+        "readers": {setting.name: setting.reader for setting in settings if setting.reader},
+        "targets": built["targets"],
         "commands": built["commands"],
         "heavy": built["heavy"],
         "estimate": built["estimate"],

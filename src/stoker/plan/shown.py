@@ -1,13 +1,14 @@
 """How plans, variants and options are shown."""
 
 import shlex
+from collections.abc import Callable
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Plan, Setting
+from stoker.model.plan import Backend, Plan, PlannedTargets, Quantity, Setting
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Indented, Listing, finding_lines, whole
@@ -56,6 +57,8 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> RenderableType:
     if plan.cmake and len(only_cmake) < len(plan.cmake):
         names = ", ".join(s.name for s in plan.cmake if s.name in forwarded)
         parts.append(Indented(Text(f"passed on to CMake: {names}", style="dim"), 2))
+    if plan.targets and plan.targets.backend is not Backend.CPU:
+        parts += [Text(), _targets(plan.targets)]
     parts += [Text(), Text("Commands", style="bold")]
     parts += [whole(f"  {shlex.join(command.words)}") for command in plan.commands]
     if chain and chain.parts:
@@ -87,7 +90,24 @@ def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
     listing = Listing("", "", "", title=title, indent=2)
     for setting in settings:
         why = f": {setting.why}" if setting.why else ""
-        listing.add(setting.name, setting.value, Text(f"{setting.origin}{why}", style="dim"))
+        reader = f"; read by {setting.reader}" if setting.reader else ""
+        note = Text(f"{setting.origin}{why}{reader}", style="dim")
+        listing.add(setting.name, setting.value, note)
+    return listing
+
+
+def _targets(targets: PlannedTargets) -> Listing:
+    """List what the build compiles for: this is checked while it runs."""
+    listing = Listing("", "", "", title="Targets", indent=2)
+    if not targets.compiles:
+        listing.add("none", "", Text("this build compiles no device code", style="dim"))
+        return listing
+    by = Text("named by the tree itself" if targets.fixed else "", style="dim")
+    listing.add("machine code", ", ".join(targets.cubins) or "not chosen", by)
+    if targets.ptx:
+        listing.add("PTX", ", ".join(targets.ptx))
+    if targets.accepted:
+        listing.add("single kernels", ", ".join(targets.accepted), Text("besides", style="dim"))
     return listing
 
 
@@ -114,9 +134,18 @@ def _estimate(plan: Plan) -> Listing:
         listing.add("unknown", "", Text(estimate.seconds.basis, style="dim"))
         return listing
     for name, quantity, words in rows:
-        amount = "unknown" if quantity.amount is None else f"about {words(quantity.amount)}"
-        listing.add(name, amount, Text(quantity.basis, style="dim"))
+        listing.add(name, _amount(quantity, words), Text(quantity.basis, style="dim"))
     return listing
+
+
+def _amount(quantity: Quantity, words: Callable[[float], str]) -> str:
+    if quantity.amount is None:
+        return "unknown"
+    least = words(quantity.amount)
+    if quantity.at_least:
+        return f"at least {least}"
+    most = words(quantity.most) if quantity.most else least
+    return f"about {least}" if most == least else f"{least} to {most}"
 
 
 def differences_page(
@@ -140,6 +169,10 @@ def doctor_page(plan: Plan, findings: tuple[Finding, ...]) -> RenderableType:
     lines: list[RenderableType] = [Text(f"{plan.name} for {plan.platform}\n", style="bold")]
     lines += [line for finding in findings for line in finding_lines(finding)]
     return Group(*lines, Text(), Text(verdict(findings), style="bold"))
+
+
+def findings_page(findings: tuple[Finding, ...]) -> RenderableType:
+    return Group(*(line for finding in findings for line in finding_lines(finding)))
 
 
 def verdict(findings: tuple[Finding, ...]) -> str:

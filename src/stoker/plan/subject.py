@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from stoker.knowledge.hardware import PlatformRow, cpu_family, cuda_releases, gpus, platforms
-from stoker.knowledge.projects import TorchRelease, torch_release
+from stoker.knowledge.projects import TorchRelease, projects, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
 from stoker.model.plan import (
@@ -20,6 +20,7 @@ from stoker.model.plan import (
     Setting,
     Variant,
 )
+from stoker.model.recipe import BackendRecipe, ProjectRecipe
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value
 from stoker.plan.grammar import canonical, parse, parse_part
@@ -39,6 +40,18 @@ class Subject(Value, frozen=True, kw_only=True):
     defines: tuple[Setting, ...] = ()
     exported: Mapping[str, str] = {}
     cmake_variables: frozenset[str] = frozenset()  # variables that CMake itself defines
+    own_recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml or of a file of the user's
+
+    @property
+    def project(self) -> ProjectRecipe | None:
+        """The recipe of the tree, if there is one. The user's own come first."""
+        name = self.tree.recipe if self.tree else None
+        own = (recipe for recipe in self.own_recipes if recipe.name == name)
+        return next(own, projects().get(name)) if name else None
+
+    @property
+    def backend_recipe(self) -> BackendRecipe | None:
+        return self.project.backends.get(self.variant.backend) if self.project else None
 
     @property
     def kind(self) -> ProjectKind:

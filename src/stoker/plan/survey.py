@@ -1,7 +1,7 @@
 """`stoker plan`, `doctor`, `variants` and `options`: reads what a plan depends on, and makes it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stoker.knowledge.hardware import (
@@ -21,14 +21,22 @@ from stoker.model.errors import MissingError, UnknownWordError, UsageError, near
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Backend, Estimate, Origin, Plan, Variant
-from stoker.model.source import CMakeOption, ListedOption, ProjectKind, SourceTree
+from stoker.model.source import (
+    CMakeOption,
+    ListedOption,
+    OptionKind,
+    ProjectKind,
+    SourceTree,
+)
 from stoker.model.value import Value
 from stoker.plan.doctor import examine
 from stoker.plan.grammar import label, name, parse
 from stoker.plan.planning import define, estimate, make_plan
+from stoker.plan.recipe_check import check_recipe
 from stoker.plan.records import fullest_build, run_name
 from stoker.plan.subject import Subject, wanted_variant
 from stoker.settings.declared import PARTS, CommandLine
+from stoker.settings.recipes import read_recipe_file
 from stoker.settings.toml import SettingsFile, find_file, read_file
 from stoker.settings.user_options import UserOptions, read_user_options
 from stoker.source.tree import read_tree
@@ -119,8 +127,16 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
             define(key, found.value, found.origin) for key, found in chosen.defines.items()
         ),
         exported=dict(environment),
+        own_recipes=chosen.recipes,
         cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
     )
+
+
+def checked_recipes(file: Path, source: Path | None) -> tuple[Finding, ...]:
+    """Check the recipes of a file, against a tree if one is named."""
+    recipes = read_recipe_file(file)
+    tree = read_tree(source, recipes) if source else None
+    return tuple(finding for recipe in recipes for finding in check_recipe(recipe, tree))
 
 
 def named_variant(text: str) -> Variant:
@@ -153,9 +169,9 @@ def _said(chosen: UserOptions, option: str) -> tuple[str, Origin]:
 def _tree(chosen: UserOptions) -> SourceTree | None:
     """Return the tree that was named, or else the current folder if it is a source tree."""
     if given := chosen.text("source"):
-        return read_tree(Path(given).expanduser())
+        return read_tree(Path(given).expanduser(), chosen.recipes)
     try:
-        return read_tree(Path.cwd())
+        return read_tree(Path.cwd(), chosen.recipes)
     except UsageError:
         return None
 
@@ -186,19 +202,38 @@ def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption,
     """Return the options whose name or help contains the pattern, in the order of the tree."""
     tree = read_tree(source)
     wanted = pattern.casefold()
+    known = (*tree.options, *_variables(tree))
     found = tuple(
         _listed(tree, option)
-        for option in tree.options
+        for option in known
         if wanted in option.name.casefold() or wanted in option.help.casefold()
     )
-    if not found and tree.options:
-        near = ", ".join(nearest(pattern, {option.name for option in tree.options}))
+    if not found and known:
+        near = ", ".join(nearest(pattern, {option.name for option in known}))
         hint = f"nearest: {near}" if near else "without a pattern, all options are listed"
         raise UsageError(f"no option of {tree.name} contains '{pattern}'", hints=[hint])
     return tree, found
 
 
+def _variables(tree: SourceTree) -> Iterator[CMakeOption]:
+    """Yield the environment variables that the build reads."""
+    for ask in tree.asks:
+        if ask.environment:
+            file, _, line = ask.where.rpartition(":")
+            yield CMakeOption(
+                name=ask.name,
+                kind=OptionKind.VARIABLE,
+                type="STRING",
+                default=ask.default or "",
+                help="",
+                file=file or ask.where,
+                line=int(line) if line.isdecimal() else 0,
+            )
+
+
 def _listed(tree: SourceTree, option: CMakeOption) -> ListedOption:
+    if option.kind is OptionKind.VARIABLE:
+        return ListedOption(option=option, variable=option.name)
     pytorch = tree.kind is ProjectKind.PYTORCH
     return ListedOption(
         option=option, variable=forwarding().variable(option.name) if pytorch else None

@@ -78,6 +78,12 @@ _PLAN = (
         metavar="TYPE",
     ),
     Declared(name="sanitizer", rare=True, help="asan, ubsan or tsan.", metavar="NAME"),
+    Declared(
+        name="recipe",
+        help="A TOML file with recipes of projects, which come before those of stoker.",
+        metavar="FILE",
+        reaches_out=True,
+    ),
 )
 _BUILD = (
     Declared(
@@ -102,6 +108,12 @@ _BUILD = (
         "those that the project requires, from the package index; torch: the same, with the "
         "installed PyTorch. Default: none for PyTorch and its extensions.",
         choices=("none", "full", "torch"),
+        group=Group.BUILD,
+    ),
+    Declared(
+        name="accept_targets",
+        help="Build also if compile commands name other GPU targets than the plan, or none.",
+        kind=Kind.SWITCH,
         group=Group.BUILD,
     ),
     Declared(

@@ -20,8 +20,11 @@ from typing import Annotated, Any
 import msgspec
 
 from stoker.model.errors import UsageError, unknown, unreadable
+from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, Kind
+from stoker.settings.recipes import TABLE as RECIPES
+from stoker.settings.recipes import read_recipe_tables
 from stoker.settings.trust import is_safe, text_digest
 
 Price = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
@@ -91,7 +94,7 @@ def read_prices(table: object, where: str) -> Prices:
 
 
 FILE_NAME = "stoker.toml"
-_TABLES = ("defaults", "variants", "prices")
+_TABLES = ("defaults", "variants", "prices", RECIPES)
 _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 
 
@@ -128,6 +131,7 @@ class SettingsFile(Value, frozen=True, kw_only=True):
     defaults: TomlTable
     variants: dict[str, TomlTable]
     prices: Prices = Prices()
+    recipes: tuple[ProjectRecipe, ...] = ()
 
 
 def find_files(start: Path) -> Iterator[Path]:
@@ -183,6 +187,7 @@ def read_file(path: Path) -> SettingsFile:
         defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
         prices=read_prices(content.get("prices", {}), reader.where(("prices",))),
+        recipes=read_recipe_tables(content.get(RECIPES, []), reader.where((RECIPES,))),
     )
 
 

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.plan import Origin, OriginKind
+from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, second_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
+from stoker.settings.recipes import read_recipe_file
 from stoker.settings.toml import (
     Located,
     SettingsFile,
@@ -91,6 +93,7 @@ class UserOptions(Value, frozen=True, kw_only=True):
     variants: tuple[str, ...] = ()  # the names in stoker.toml
     file: str | None = None  # the stoker.toml in force
     warnings: tuple[str, ...] = ()  # about files and settings that are ignored
+    recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml and of --recipe
 
     def text(self, name: str) -> str | None:
         found = self.values.get(name)
@@ -119,7 +122,11 @@ def read_user_options(
         defines=said.defines,
     )
     unsafe = () if said.file else _unsafe_files(starts, until=path)
-    return replace(chosen, warnings=(*unsafe, *_warnings(file, refused)))
+    chosen = replace(chosen, warnings=(*unsafe, *_warnings(file, refused)))
+    if own := chosen.text("recipe"):
+        recipes = read_recipe_file(Path(own).expanduser())
+        chosen = replace(chosen, recipes=(*recipes, *chosen.recipes))
+    return chosen
 
 
 def _refused(file: SettingsFile) -> tuple[Located, ...]:
@@ -131,6 +138,11 @@ def _refused(file: SettingsFile) -> tuple[Located, ...]:
         for table in (file.defaults, *file.variants.values())
         for name, located in table.values.items()
         if OPTIONS[name].reaches_out or (name == "source" and not _is_folder(located.value))
+    )
+    found += tuple(
+        Located(value=recipe.name, where=f"the recipe of {recipe.name}")
+        for recipe in file.recipes
+        if recipe.has_commands
     )
     return () if not found or is_trusted(Path(file.path), file.digest) else found
 
@@ -149,7 +161,8 @@ def _without(file: SettingsFile, refused: tuple[Located, ...]) -> SettingsFile:
         return replace(table, values=kept)
 
     tables = {name: cut(table) for name, table in file.variants.items()}
-    return replace(file, defaults=cut(file.defaults), variants=tables)
+    recipes = tuple(recipe for recipe in file.recipes if not (refused and recipe.has_commands))
+    return replace(file, defaults=cut(file.defaults), variants=tables, recipes=recipes)
 
 
 def _unsafe_files(starts: Iterable[Path], *, until: Path | None) -> tuple[str, ...]:
@@ -191,7 +204,10 @@ def gather(
     chosen = UserOptions(values=values)
     if file:
         chosen = replace(
-            _with_table(chosen, file.defaults), variants=tuple(file.variants), file=file.path
+            _with_table(chosen, file.defaults),
+            variants=tuple(file.variants),
+            recipes=file.recipes,
+            file=file.path,
         )
     chosen = _with_values(
         chosen,

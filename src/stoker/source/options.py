@@ -4,12 +4,14 @@ Reads declarations and the if() blocks that contain them in the same file. Evalu
 option with a computed name is not found, nor is the condition of an include().
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
-from stoker.model.source import CMakeOption, OptionKind
+from stoker.model.source import Ask, CMakeOption, Minimum, OptionKind
 from stoker.model.value import Value
 from stoker.source import cmake_language
 from stoker.source.cmake_language import ArgumentKind, Command, parse
@@ -17,6 +19,10 @@ from stoker.source.files import TreeFiles
 
 ROOT = "CMakeLists.txt"
 _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
+_ENVIRONMENT = re.compile(r"\bENV\{([A-Za-z0-9_]+)\}")
+# A literal that names a GPU target: a flag of a compiler, not the name of a file.
+_TARGET = re.compile(r"arch=compute_\d|code=sm_\d|--offload-arch=gfx|-arch=sm_\d")
+_CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
 # In upper case, perhaps after the name of a package; other names are a file's own business.
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
 _SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
@@ -25,6 +31,7 @@ _GPU_LANGUAGES = {"CUDA", "HIP"}
 # Characters of the condition of an option, and what each part counts besides: of very deep
 # nesting only the outer part is told.
 _LONGEST, _COST_OF_PART = 1000, 20
+_MOST_FILES = 5000
 
 
 class CMakeProject(Value, frozen=True, kw_only=True):
@@ -42,41 +49,140 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     gpu_languages: frozenset[str]
     project: CMakeProject | None
     minimum: str | None = None  # the oldest CMake that the root accepts
+    asks: tuple[Ask, ...] = ()  # variables and environment variables, and where they are read
+    own_targets: tuple[str, ...] = ()  # places of flags that name GPU targets
+    packages: frozenset[str] = frozenset()  # those that find_package() looks for
+    cuda_minimum: Minimum | None = None
 
 
-def read_options(files: TreeFiles) -> CMakeFacts:
+def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
     """Return all options that the CMake files declare: the root's first, then those of cmake/, then
-    the rest.
+    the rest. ``folder`` is where the root's CMakeLists.txt is.
     """
-    options: list[CMakeOption] = []
-    names: set[str] = set()
-    languages: set[str] = set()
-    project: CMakeProject | None = None
-    minimum: str | None = None
-    for file in sorted(filter(_is_cmake, files.walk()), key=_reading_order):
-        commands = _commands(files, file)
-        options.extend(_declarations(file, commands))
+    root = posixpath.join(folder, ROOT)
+    facts = _Facts(root)
+    for file in _cmake_files(files, root):
+        facts.read(file, _commands(files, file))
+    return facts.result()
+
+
+def _cmake_files(files: TreeFiles, root: str) -> Iterator[str]:
+    """Yield the tree's own CMake files, then those of the folders it adds by name."""
+    own = sorted(filter(_is_cmake, files.walk()), key=lambda file: _reading_order(file, root))
+    yield from own
+    known = set(own)
+    waiting = [file for file in own if file == root]
+    while waiting and len(known) < _MOST_FILES:
+        file = waiting.pop()
+        for added in _added_folders(files, file):
+            if added not in known:
+                known.add(added)
+                waiting.append(added)
+                yield added
+
+
+def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
+    """Yield the CMakeLists.txt of each folder that a file adds, such as ``vendor/library``."""
+    for command in parse(files.text(file) or "").commands:
+        if command.name != "add_subdirectory" or not command.arguments:
+            continue
+        name = command.arguments[0].value
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(file), name, ROOT))
+        if "$" not in name and not path.startswith(("..", "/")) and files.is_file(path):
+            yield path
+
+
+class _Facts:
+    """Collects from the files one after another; the first place of a name counts."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._options: list[CMakeOption] = []
+        self._places: dict[str, str] = {}
+        self._environment: dict[str, str] = {}
+        self._languages: set[str] = set()
+        self._packages: set[str] = set()
+        self._targets: dict[str, None] = {}
+        self._project: CMakeProject | None = None
+        self._minimum: str | None = None
+        self._cuda: Minimum | None = None
+
+    def read(self, file: str, commands: tuple[Command, ...]) -> None:
+        self._options.extend(_declarations(file, commands))
+        self._cuda = self._cuda or _cuda_minimum(file, commands)
         for command in commands:
-            names.update(_names_used(command))
-            languages.update(_gpu_languages(command))
-        if file == ROOT:
-            project, minimum = _project(commands), _minimum(commands)
-    variables = {name for name in names if _NAME.fullmatch(name)}
-    return CMakeFacts(
-        options=tuple(options),
-        variables=tuple(sorted(variables - {option.name for option in options})),
-        gpu_languages=frozenset(languages),
-        project=project,
-        minimum=minimum,
-    )
+            where = f"{file}:{command.line}"
+            for name in _names_used(command):
+                self._places.setdefault(name, where)
+            self._languages.update(_gpu_languages(command))
+            self._literals(command, where)
+        if file == self._root:
+            self._project, self._minimum = _project(commands), _minimum(commands)
+
+    def _literals(self, command: Command, where: str) -> None:
+        for argument in command.arguments:
+            if argument.kind is ArgumentKind.BRACKET:
+                continue
+            for name in _ENVIRONMENT.findall(argument.source):
+                self._environment.setdefault(name, where)
+            if command.name != "message" and _TARGET.search(argument.source):
+                self._targets.setdefault(where)
+        if command.name == "find_package" and command.arguments:
+            self._packages.add(command.arguments[0].value)
+
+    def result(self) -> CMakeFacts:
+        variables = {name for name in self._places if _NAME.fullmatch(name)}
+        return CMakeFacts(
+            options=tuple(self._options),
+            variables=tuple(sorted(variables - {option.name for option in self._options})),
+            gpu_languages=frozenset(self._languages),
+            project=self._project,
+            minimum=self._minimum,
+            asks=tuple(self._asks(variables)),
+            own_targets=tuple(self._targets),
+            packages=frozenset(self._packages),
+            cuda_minimum=self._cuda,
+        )
+
+    def _asks(self, variables: set[str]) -> Iterator[Ask]:
+        for name, where in sorted(self._environment.items()):
+            yield Ask(name=name, where=where)
+        declared: dict[str, CMakeOption] = {}
+        for option in self._options:
+            declared.setdefault(option.name, option)
+        for name in sorted(variables | declared.keys()):
+            if option_ := declared.get(name):
+                yield Ask(
+                    name=name,
+                    where=f"{option_.file}:{option_.line}",
+                    environment=False,
+                    default=option_.default,
+                    within=option_.within,
+                )
+            else:
+                yield Ask(name=name, where=self._places[name], environment=False)
+
+
+def _cuda_minimum(file: str, commands: Sequence[Command]) -> Minimum | None:
+    """Return the version of ``if(CUDA_VERSION VERSION_LESS 12.6) message(FATAL_ERROR ...)``."""
+    for command, following in pairwise(commands):
+        words = [argument.value for argument in command.arguments]
+        refuses = following.name == "message" and [
+            argument.value for argument in following.arguments[:1]
+        ] in (["FATAL_ERROR"], ["SEND_ERROR"])
+        match words:
+            case [subject, "VERSION_LESS", version] if command.name in ("if", "elseif") and refuses:
+                if _CUDA_VERSION.fullmatch(subject) and _VERSION.fullmatch(version):
+                    return Minimum(version=version, where=f"{file}:{command.line}")
+    return None
 
 
 def _is_cmake(file: str) -> bool:
     return file.endswith((".cmake", f"/{ROOT}")) or file == ROOT
 
 
-def _reading_order(file: str) -> tuple[bool, bool, str]:
-    return file != ROOT, not file.startswith("cmake/"), file
+def _reading_order(file: str, root: str) -> tuple[bool, bool, str]:
+    return file != root, not file.startswith("cmake/"), file
 
 
 def _commands(files: TreeFiles, file: str) -> tuple[Command, ...]:
@@ -99,7 +205,7 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
                 blocks[-1].append("")
             case "endif" if blocks:
                 blocks.pop()
-            case "option" | "cmake_dependent_option" | "set":
+            case name if name in ("cmake_dependent_option", "set") or name.endswith("option"):
                 if option := _declaration(file, command):
                     yield replace(option, within=_within(blocks))
 
@@ -141,6 +247,9 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
         case "cmake_dependent_option", [name, help_text, value, depends, otherwise, *_]:
             kind, type_, default = OptionKind.DEPENDENT, "BOOL", _switch(value)
             condition = cmake_language.conjunction(depends.split(";"))
+        case own, [name, help_text, value] if _is_own_option(own) and _NAME.fullmatch(name):
+            # A macro of the tree's own, which projects write around option().
+            kind, type_, default = OptionKind.OPTION, "STRING", value
         # With FORCE, or as INTERNAL, the tree sets it itself: that is no choice.
         case "set", [name, *values, "CACHE", type_, help_text] if type_ != "INTERNAL":
             kind, default = OptionKind.CACHED, ";".join(values)
@@ -159,6 +268,10 @@ def _declaration(file: str, command: Command) -> CMakeOption | None:
         file=file,
         line=command.line,
     )
+
+
+def _is_own_option(command: str) -> bool:
+    return command.endswith("_option") and command != "cmake_dependent_option"
 
 
 def _switch(value: str) -> str:
@@ -199,6 +312,11 @@ def _minimum(commands: Sequence[Command]) -> str | None:
     values = [argument.value for command in wanted for argument in command.arguments]
     found = _VERSION.match(values[1]) if values[:1] == ["VERSION"] and values[1:] else None
     return found[0] if found else None
+
+
+def read_project(files: TreeFiles, folder: str = "") -> CMakeProject | None:
+    """Return the project() of the tree's root, or of the folder that is its root for CMake."""
+    return _project(parse(files.text(posixpath.join(folder, ROOT)) or "").commands)
 
 
 def _project(commands: Sequence[Command]) -> CMakeProject | None:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from email.parser import HeaderParser
+from typing import Any
 
 import msgspec
 from packaging.requirements import InvalidRequirement
@@ -224,6 +225,7 @@ _LARGEST_HEAD = 256 << 10  # characters of PKG-INFO that are searched for fields
 class _BuildSystem(msgspec.Struct, frozen=True, rename="kebab"):
     requires: tuple[str, ...] = ()
     build_backend: str = "setuptools.build_meta:__legacy__"
+    backend_path: tuple[str, ...] = ()
 
 
 class _Project(msgspec.Struct, frozen=True):
@@ -234,6 +236,7 @@ class _Project(msgspec.Struct, frozen=True):
 class _Pyproject(msgspec.Struct, frozen=True, rename="kebab"):
     build_system: _BuildSystem | None = None
     project: _Project | None = None
+    tool: dict[str, Any] = {}
 
 
 class Package(Value, frozen=True, kw_only=True):
@@ -246,6 +249,11 @@ class Package(Value, frozen=True, kw_only=True):
     front_end: FrontEnd | None
     requirements: tuple[str, ...]
     torch_names: frozenset[str] | None
+    roots: tuple[str, ...] = ("setup.py",)  # files that the build runs first
+    # It only packs Python: what CMake builds in the same tree is not part of it.
+    pure: bool = False
+    defines: dict[str, str] = {}  # what pyproject.toml has scikit-build-core pass to CMake
+    environment: tuple[str, ...] = ()  # variables that pyproject.toml has scikit-build-core read
 
     @property
     def needs_torch(self) -> bool:
@@ -271,7 +279,67 @@ def read_package(files: TreeFiles) -> Package:
         front_end=_front_end(files, pyproject, requirements),
         requirements=requirements,
         torch_names=setup.torch_names,
+        roots=tuple(_roots(pyproject)),
+        pure=_is_pure(files, pyproject),
+        defines=_defines(pyproject),
+        environment=tuple(sorted(_environment(pyproject.tool.get("scikit-build", {})))),
     )
+
+
+# Back ends that compile nothing, unless a hook of theirs is configured.
+_PURE = ("poetry.", "flit_core", "uv_build", "hatchling", "pdm.")
+
+
+def _is_pure(files: TreeFiles, pyproject: _Pyproject) -> bool:
+    backend = pyproject.build_system.build_backend if pyproject.build_system else ""
+    hooks = any(
+        word in str(pyproject.tool.get(tool, ""))
+        for tool, word in (("hatch", "hooks"), ("pdm", "run-setuptools"), ("poetry", "'build'"))
+    )
+    return backend.startswith(_PURE) and not hooks and not files.is_file("setup.py")
+
+
+def _roots(pyproject: _Pyproject) -> Iterator[str]:
+    """Yield setup.py and the back end that the tree brings along."""
+    yield "setup.py"
+    system = pyproject.build_system
+    for folder in system.backend_path if system else ():
+        module = system.build_backend.partition(":")[0].replace(".", "/") if system else ""
+        yield posixpath.normpath(posixpath.join(folder, f"{module}.py"))
+
+
+def _defines(pyproject: _Pyproject) -> dict[str, str]:
+    """Return scikit-build-core's cmake.define, and the -D options in its cmake.args."""
+    table = pyproject.tool.get("scikit-build", {})
+    cmake = table.get("cmake", {}) if isinstance(table, dict) else {}
+    if not isinstance(cmake, dict):
+        return {}
+    defines = cmake.get("define", {})
+    found = (
+        {str(name): _scalar(value) for name, value in defines.items()}
+        if isinstance(defines, dict)
+        else {}
+    )
+    arguments = cmake.get("args", [])
+    for word in arguments if isinstance(arguments, list) else ():
+        if define := re.fullmatch(r"-D\s*([A-Za-z0-9_]+)(?::\w+)?=(.*)", str(word)):
+            found[define[1]] = define[2]
+    return found
+
+
+def _environment(table: object) -> set[str]:
+    """Return the variables in ``{env = "NAME"}`` and in the ``if.env`` of overrides."""
+    if isinstance(table, list):
+        return {name for part in table for name in _environment(part)}
+    if not isinstance(table, dict):
+        return set()
+    given = table.get("env")
+    names = {given} if isinstance(given, str) else set(given) if isinstance(given, dict) else set()
+    return names.union(*map(_environment, table.values()))
+
+
+def _scalar(value: object) -> str:
+    return ("ON" if value else "OFF") if isinstance(value, bool) else str(value)
 
 
 def _read_pyproject(files: TreeFiles) -> _Pyproject:
@@ -301,11 +369,12 @@ def _front_end(
 ) -> FrontEnd | None:
     if not pyproject.build_system:
         return FrontEnd.SETUPTOOLS if _is_package(files, pyproject) else None
+    # scikit-build-core's plugin for setuptools takes no settings of the back end.
+    if pyproject.build_system.build_backend.startswith(("setuptools.", "scikit_build_core.setup")):
+        return FrontEnd.SETUPTOOLS
     # A backend of the tree's own may wrap scikit-build-core: what it requires gives it away.
     if "scikit-build-core" in required_names(requirements):
         return FrontEnd.SCIKIT_BUILD_CORE
-    if pyproject.build_system.build_backend.startswith("setuptools."):
-        return FrontEnd.SETUPTOOLS
     return FrontEnd.OTHER_BACKEND
 
 

@@ -6,17 +6,21 @@ Reads; neither runs anything of the tree nor decides how it is built.
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from stoker.knowledge.projects import projects
 from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.plan import Backend
-from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule
+from stoker.model.recipe import ProjectRecipe
+from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree, Submodule
+from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
-from stoker.source.options import CMakeFacts, read_options
+from stoker.source.options import CMakeFacts, read_options, read_project
 from stoker.source.package import (
     CPP_EXTENSION,
     Package,
@@ -27,34 +31,43 @@ from stoker.source.package import (
 )
 
 _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
-_CUDA_SOURCES = (".cu",)
-_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", *_CUDA_SOURCES)
+_DEVICE_SOURCES = (".cu", ".hip", ".sycl")
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", ".pyx", *_DEVICE_SOURCES)
+# What setup.py uses of torch if it also builds with HIP, in place of CUDA.
+_OF_ROCM = {"ROCM_HOME", "HIP_HOME", "IS_HIP_EXTENSION", "hip", "is_rocm_pytorch"}
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
 _SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
 _LOOKED_FOR = (
-    "looked for: CMakeLists.txt; setup.py that uses torch.utils.cpp_extension; "
-    "pyproject.toml that requires torch, with C++ or CUDA sources"
+    "looked for: CMakeLists.txt; setup.py or pyproject.toml of a package with C, C++, Cython or "
+    "CUDA sources"
 )
 
 
-def read_tree(path: Path) -> SourceTree:
-    """Return the facts of the tree at ``path``; raise an error if stoker cannot build it."""
+def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
+    """Return the facts of the tree at ``path``; raise an error if stoker cannot build it.
+
+    ``recipes`` are the user's own; they come before those that are shipped.
+    """
     # Unlike pathlib's, these functions raise for neither an unknown user nor a loop of links.
     root = Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111
     content = _content(root)
     files = TreeFiles(root)
     package = read_package(files)
-    kind = _kind(files, package)
+    recipe = _recognized(files, package, (*recipes, *projects().values()))
+    device = tuple(s for s in _DEVICE_SOURCES if _holds(files, (s,)))
+    kind = (recipe.kind if recipe else None) or _kind(files, package)
     if kind is None:
         raise _nothing_to_build(files, package, content)
     pytorch = kind is ProjectKind.PYTORCH
-    cmake = read_options(files)
+    folder = recipe.folder if recipe else ""
+    cmake = read_options(files, folder)
+    python = read_python_asks(files, package.roots)
     return SourceTree(
         path=str(root),
         kind=kind,
-        name=_name(kind, files, package, cmake),
+        name=_name(kind, files, package, cmake, recipe),
         version=_version(kind, files, package, cmake),
-        front_end=package.front_end or FrontEnd.CMAKE,
+        front_end=_front_end(files, package, recipe),
         options=cmake.options,
         variables=cmake.variables,
         cmake_minimum=cmake.minimum,
@@ -62,9 +75,59 @@ def read_tree(path: Path) -> SourceTree:
         requirements=_requirements(kind, files, package),
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
         cuda_archs=read_cuda_archs(files) if pytorch else (),
-        backends=_backends(files, package, cmake),
+        backends=_backends(files, cmake, python, device, recipe),
+        recipe=recipe.name if recipe else None,
+        folder=folder,
+        asks=tuple(_asks(python, cmake, package)),
+        readers=_readers(python, cmake, package),
+        overwrites=python.overwrites,
+        own_targets=(*python.own_targets, *cmake.own_targets),
+        standards=python.standards,
+        cuda_minimum=cmake.cuda_minimum,
+        device_sources=device,
         notes=tuple(files.notes),
     )
+
+
+def _recognized(
+    files: TreeFiles, package: Package, recipes: Sequence[ProjectRecipe]
+) -> ProjectRecipe | None:
+    """Return the first recipe whose names and files the tree has."""
+    project = read_project(files)
+    names = {canonicalize_name(n) for n in (package.name, project.name if project else None) if n}
+    for recipe in recipes:
+        named = names & {canonicalize_name(name) for name in recipe.packages}
+        fits = bool(named) if recipe.packages else bool(recipe.files)
+        if fits and all(map(files.is_file, recipe.files)):
+            return recipe
+    return None
+
+
+def _asks(python: PythonAsks, cmake: CMakeFacts, package: Package) -> Iterator[Ask]:
+    yield from python.asks
+    known = {ask.name for ask in python.asks}
+    yield from (Ask(name=n, where="pyproject.toml") for n in package.environment if n not in known)
+    yield from cmake.asks
+
+
+def _readers(python: PythonAsks, cmake: CMakeFacts, package: Package) -> tuple[str, ...]:
+    """Return the libraries that read variables for the build: see knowledge/readers.toml."""
+    found = set(python.readers)
+    if "Torch" in cmake.packages:
+        found.add("torch's CMake package")
+    if cmake.project or "cmake" in python.names:
+        found.add("CMake")
+    required = required_names(package.requirements)
+    found |= {name for name in ("scikit-build-core", "scikit-build") if name in required}
+    return tuple(sorted(found))
+
+
+def _front_end(files: TreeFiles, package: Package, recipe: ProjectRecipe | None) -> FrontEnd:
+    if recipe and recipe.front_end:
+        return recipe.front_end
+    if package.pure and files.is_file("CMakeLists.txt"):
+        return FrontEnd.CMAKE
+    return package.front_end or FrontEnd.CMAKE
 
 
 def _content(root: Path) -> list[str]:
@@ -96,9 +159,12 @@ def _kind(files: TreeFiles, package: Package) -> ProjectKind | None:
         return ProjectKind.PYTORCH
     if "cpp_extension" in (package.torch_names or ()):
         return ProjectKind.EXTENSION
-    if package.needs_torch and _holds(files, _SOURCES):
-        return ProjectKind.EXTENSION
-    return ProjectKind.CMAKE if files.is_file("CMakeLists.txt") else None
+    cmake = files.is_file("CMakeLists.txt")
+    if package.needs_torch and not (cmake and package.front_end is FrontEnd.SCIKIT_BUILD_CORE):
+        return ProjectKind.EXTENSION if _holds(files, _SOURCES) else None
+    if cmake:
+        return ProjectKind.CMAKE
+    return ProjectKind.PACKAGE if package.front_end and _holds(files, _SOURCES) else None
 
 
 def _holds(files: TreeFiles, suffixes: tuple[str, ...]) -> bool:
@@ -113,16 +179,26 @@ def _nothing_to_build(files: TreeFiles, package: Package, content: list[str]) ->
     hints = [_LOOKED_FOR, f"found: {', '.join(visible[:8])}{more}"]
     if package.front_end:
         command = f"stoker run -- pip wheel {shlex.quote(str(files.root))}"
-        hints.append(f"this is a Python package without code for torch or CMake: `{command}`")
+        hints.append(f"this is a Python package without code to compile: `{command}`")
     below = [name for name in content if files.is_file(f"{name}/CMakeLists.txt")]
     if below:
         hints.append(_did_you_mean(files.root, below[:3]))
     return UsageError(f"{files.root} is not a source tree that stoker builds", hints=hints)
 
 
-def _name(kind: ProjectKind, files: TreeFiles, package: Package, cmake: CMakeFacts) -> str:
+def _name(
+    kind: ProjectKind,
+    files: TreeFiles,
+    package: Package,
+    cmake: CMakeFacts,
+    recipe: ProjectRecipe | None,
+) -> str:
+    if package.pure and _front_end(files, package, recipe) is FrontEnd.CMAKE and cmake.project:
+        return cmake.project.name
     if package.name or kind is ProjectKind.PYTORCH:
         return package.name or "torch"
+    if recipe and not cmake.project:
+        return recipe.name
     return cmake.project.name if cmake.project else files.root.name
 
 
@@ -130,9 +206,12 @@ def _version(
     kind: ProjectKind, files: TreeFiles, package: Package, cmake: CMakeFacts
 ) -> str | None:
     in_file = _version_file(files)
+    own = cmake.project.version if cmake.project else None
     if kind is ProjectKind.PYTORCH:
         return in_file
-    return package.version or in_file or (cmake.project.version if cmake.project else None)
+    if package.pure and kind is ProjectKind.CMAKE:
+        return own or in_file
+    return package.version or in_file or own
 
 
 def _version_file(files: TreeFiles) -> str | None:
@@ -167,17 +246,31 @@ def _requirements(kind: ProjectKind, files: TreeFiles, package: Package) -> tupl
     return tuple(dict.fromkeys(found))
 
 
-def _backends(files: TreeFiles, package: Package, cmake: CMakeFacts) -> tuple[str, ...]:
+def _backends(
+    files: TreeFiles,
+    cmake: CMakeFacts,
+    python: PythonAsks,
+    device: tuple[str, ...],
+    recipe: ProjectRecipe | None,
+) -> tuple[str, ...]:
+    """Return the back ends of the recipe, or else those that the tree's files speak of."""
+    if recipe and recipe.backends:
+        return tuple(backend.value for backend in Backend if backend in recipe.backends)
     options = {option.name for option in cmake.options}
-    torch_names = package.torch_names or frozenset()
+    used = python.names
+    # An extension that only knows CUDAExtension cannot be built without nvcc.
+    only_cuda = "CUDAExtension" in used and not used & {"CppExtension", "Extension"}
     possible = {
-        Backend.CPU: True,
+        Backend.CPU: not only_cuda,
         Backend.CUDA: "USE_CUDA" in options
         or "CUDA" in cmake.gpu_languages
-        or "CUDAExtension" in torch_names
-        or _holds(files, _CUDA_SOURCES),
-        Backend.ROCM: "USE_ROCM" in options or "HIP" in cmake.gpu_languages,
-        Backend.XPU: "USE_XPU" in options or "SyclExtension" in torch_names,
+        or "CUDAExtension" in used
+        or ".cu" in device,
+        Backend.ROCM: "USE_ROCM" in options
+        or "HIP" in cmake.gpu_languages
+        or (".cu" in device and bool(used & _OF_ROCM))
+        or ".hip" in device,
+        Backend.XPU: "USE_XPU" in options or "SyclExtension" in used,
         Backend.MPS: "USE_MPS" in options or files.is_filled("aten/src/ATen/mps"),
         Backend.VULKAN: "USE_VULKAN" in options,
     }

@@ -35,6 +35,7 @@ from stoker.knowledge.projects import (
 )
 from stoker.model.machine import OperatingSystem
 from stoker.model.plan import Backend, Variant
+from stoker.model.recipe import PLACEHOLDERS
 
 TABLES = sorted(
     file.name.removesuffix(".toml")
@@ -391,6 +392,7 @@ def test_estimates_speak_of_features_projects_and_releases_that_exist() -> None:
 
 def test_templates_of_projects_use_known_places() -> None:
     for row in projects().values():
-        assert row.name == row.name.replace("-", "_")
-        for template in row.environment.values():
-            template.format(archs="90", backend="cuda")
+        for known in row.backends.values():
+            for given in (known.environment, known.cmake, known.backend_settings):
+                for template in given.values():
+                    assert not set(re.findall(r"\{\w*\}", template)) - set(PLACEHOLDERS)

@@ -48,9 +48,34 @@ def test_what_was_not_measured_is_unknown(words: str, tree: SourceTree | None) -
         assert quantity.basis
 
 
-def test_time_of_a_cuda_build_is_unknown_but_its_largest_step_is_not() -> None:
+def test_a_cuda_build_takes_time_for_each_target() -> None:
+    variants = ("cpu", "cu124-sm90", "cu124-sm80+sm90")
+    cpu, one, two = (of(words, pytorch_tree()).seconds for words in variants)
+    assert cpu.amount is not None
+    assert one.amount is not None
+    assert one.most is not None
+    assert two.amount is not None
+    assert cpu.amount < one.amount < one.most
+    assert two.amount - one.amount == pytest.approx(one.amount - cpu.amount)
+
+
+def test_another_release_than_the_measured_one_needs_at_least_as_much() -> None:
+    same = of("cpu", pytorch_tree(version="2.6.0"))
+    other = of("cpu", pytorch_tree(version="2.15.0"))
+    assert not same.seconds.at_least
+    assert not same.disk_bytes.at_least
+    assert other.seconds.at_least
+    assert other.disk_bytes.at_least
+    assert "yours is 2.15" in other.disk_bytes.basis
+
+
+def test_no_disk_is_smaller_than_the_objects_and_libraries_of_a_build() -> None:
+    for words in ("cpu", "cu124-sm90"):
+        assert (of(words, pytorch_tree()).disk_bytes.amount or 0) > 3e9
+
+
+def test_the_largest_step_of_a_cuda_build() -> None:
     found = of("cu124-sm90", pytorch_tree())
-    assert found.seconds.amount is None
     assert found.largest_step_bytes.amount == 6_600_000_000
     assert "FlashAttention" in found.largest_step_bytes.basis
 

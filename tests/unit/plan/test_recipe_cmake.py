@@ -100,3 +100,11 @@ def test_a_wheel_by_scikit_build_core_takes_the_options_as_settings() -> None:
 def test_a_wheel_by_another_back_end_is_left_to_it() -> None:
     (command,) = plan("cpu", tree=cmake_tree(front_end=FrontEnd.OTHER_BACKEND)).commands
     assert command.words == ("python3", "-m", "build", "--wheel", "--no-isolation")
+
+
+def test_a_tree_that_uses_torchs_package_is_told_its_list() -> None:
+    tree = cmake_tree(readers=("CMake", "torch's CMake package"))
+    planned = plan("cu130-sm80+sm90+ptx", tree=tree)
+    assert environment_of(planned)["TORCH_CUDA_ARCH_LIST"] == "8.0;9.0+PTX"
+    assert cmake_of(planned)["CMAKE_CUDA_ARCHITECTURES"] == "80-real;90"
+    assert "TORCH_CUDA_ARCH_LIST" not in environment_of(plan("cu130-sm90", tree=cmake_tree()))

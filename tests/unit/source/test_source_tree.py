@@ -184,13 +184,13 @@ def refused(path: Path) -> tuple[str, str]:
 def test_a_folder_that_is_none() -> None:
     message, hints = refused(PROJECTS / "not-a-project")
     assert message.endswith("not-a-project is not a source tree that stoker builds")
-    assert "looked for: CMakeLists.txt; setup.py that uses torch" in hints
+    assert "looked for: CMakeLists.txt; setup.py or pyproject.toml of a package with C" in hints
     assert "found: README.md, notes.py" in hints
 
 
 def test_a_plain_python_package(tmp_path: Path) -> None:
     _, hints = refused(make(tmp_path, setup__py="from setuptools import setup\nsetup()"))
-    assert "a Python package without code for torch or CMake" in hints
+    assert "a Python package without code to compile" in hints
     assert "`stoker run -- pip wheel " in hints
 
 

@@ -1,5 +1,6 @@
 """How each kind of project is configured and built."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -7,6 +8,17 @@ from stoker.model.plan import Command, Setting
 from stoker.model.source import ProjectKind
 from stoker.plan.recipes import cmake, extension, pytorch
 from stoker.plan.subject import Subject
+
+
+def prepare_commands(subject: Subject) -> tuple[Command, ...]:
+    """Return the commands that a project wants to be run in its tree before it is built."""
+    known = subject.backend_recipe
+    python = f"python{subject.variant.python}" if subject.variant.python else "python3"
+    lines = known.commands if known else ()
+    return tuple(
+        Command(stage="prepare", words=tuple(shlex.split(line.replace("{python}", python))))
+        for line in lines
+    )
 
 
 class Recipe(Protocol):
@@ -28,7 +40,7 @@ def recipe(kind: ProjectKind) -> Recipe:
     match kind:
         case ProjectKind.PYTORCH:
             return pytorch
-        case ProjectKind.EXTENSION:
+        case ProjectKind.EXTENSION | ProjectKind.PACKAGE:
             return extension
         case ProjectKind.CMAKE:
             return cmake

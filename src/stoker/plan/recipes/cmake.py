@@ -1,11 +1,13 @@
 """Any CMake project: everything is a -D option, so nothing depends on the environment."""
 
+import re
 from collections.abc import Iterator
 
-from stoker.knowledge.projects import blas_libraries, features
-from stoker.model.plan import Backend, Command, GpuTarget, Setting
-from stoker.model.source import FrontEnd
+from stoker.knowledge.projects import blas_libraries, features, reader_of
+from stoker.model.plan import Backend, Command, GpuTarget, Origin, OriginKind, Setting
+from stoker.model.source import CMakeOption, FrontEnd
 from stoker.plan.flags import compiler_flags
+from stoker.plan.recipes.project import backend_settings, project_settings
 from stoker.plan.subject import Subject, environment, option
 
 jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
@@ -19,11 +21,8 @@ def variable(name: str) -> str | None:  # noqa: ARG001
 def settings(subject: Subject) -> Iterator[Setting]:
     variant = subject.variant
     yield option("CMAKE_BUILD_TYPE", variant.build_type.value, subject.origin("build_type"))
-    if variant.backend is Backend.CUDA:
-        yield from _cuda(subject)
-    if variant.backend is Backend.ROCM and subject.gpus:
-        archs = ";".join(target.arch for target in subject.gpus)
-        yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)
+    yield from _targets(subject)
+    yield from project_settings(subject)
     vendor = blas_libraries()[variant.blas].vendor if variant.blas else None
     if vendor:
         yield option("BLA_VENDOR", vendor, subject.origin("blas"))
@@ -37,14 +36,71 @@ def settings(subject: Subject) -> Iterator[Setting]:
     yield from compiler_flags(subject, sanitizer=variant.sanitizer)
 
 
-def _cuda(subject: Subject) -> Iterator[Setting]:
-    if subject.gpus:
-        archs = ";".join(_cmake_arch(target) for target in subject.gpus)
-        yield option("CMAKE_CUDA_ARCHITECTURES", archs, subject.gpus_origin)
-    if toolkit := subject.toolkit:
-        origin = subject.toolkit_origin
-        yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
-        yield option("CUDAToolkit_ROOT", toolkit.home, origin, "for find_package(CUDAToolkit)")
+def _targets(subject: Subject) -> Iterator[Setting]:
+    """Yield the toolkit, and the targets unless the project's recipe writes them otherwise."""
+    known = subject.backend_recipe
+    own = known is not None and (known.chooses_targets or not known.compiles)
+    if subject.variant.backend is Backend.CUDA:
+        if subject.gpus and not own:
+            archs = ";".join(_cmake_arch(target) for target in subject.gpus)
+            yield option("CMAKE_CUDA_ARCHITECTURES", archs, subject.gpus_origin)
+        if toolkit := subject.toolkit:
+            origin = subject.toolkit_origin
+            yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
+            yield option("CUDAToolkit_ROOT", toolkit.home, origin, "for find_package(CUDAToolkit)")
+    if subject.variant.backend is Backend.ROCM and subject.gpus and not own:
+        archs = ";".join(target.arch for target in subject.gpus)
+        yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)
+    if known is None:
+        yield from _torch_list(subject)
+        yield from _switches(subject)
+
+
+def _torch_list(subject: Subject) -> Iterator[Setting]:
+    """Yield the targets as torch's CMake package reads them, if the tree uses it."""
+    tree, name = subject.tree, "TORCH_CUDA_ARCH_LIST"
+    if tree is None or subject.variant.backend is not Backend.CUDA or not subject.gpus:
+        return
+    archs = ";".join(target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
+    if reader_of(name, tree.readers, environment=True) or tree.ask(name, environment=True):
+        yield environment(name, archs, subject.gpus_origin)
+    elif tree.ask(name, environment=False):
+        yield option(name, archs, subject.gpus_origin)
+
+
+# Options by which projects switch a back end on: USE_CUDA, WITH_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
+_SWITCHES = {
+    Backend.CUDA: r"CUDA",
+    Backend.ROCM: r"HIP|ROCM",
+    Backend.XPU: r"SYCL|XPU",
+    Backend.VULKAN: r"VULKAN",
+    Backend.MPS: r"METAL|MPS",
+}
+
+
+def _switches(subject: Subject) -> Iterator[Setting]:
+    """Yield the options of the tree that switch its back ends on and off, if their names say so."""
+    for backend, words in _SWITCHES.items():
+        declared = _switch(subject, words)
+        if declared is None:
+            continue
+        wanted = backend is subject.variant.backend
+        origin = Origin(kind=OriginKind.RECIPE, where="the tree's option")
+        why = f"{declared.file}:{declared.line} declares it, {declared.default} by default"
+        if wanted or declared.default == "ON":
+            yield option(declared.name, "ON" if wanted else "OFF", origin, why)
+
+
+def _switch(subject: Subject, words: str) -> CMakeOption | None:
+    """Return the option for a back end, if exactly one is declared for every configuration."""
+    name = re.compile(rf"(?:\w+_)?(?:(?:USE|WITH|ENABLE|BUILD)_)?(?:{words})")
+    declared = subject.tree.options if subject.tree else ()
+    found = {
+        each.name: each
+        for each in declared
+        if each.type == "BOOL" and each.within is None and name.fullmatch(each.name)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _cmake_arch(target: GpuTarget) -> str:
@@ -56,7 +112,7 @@ def _cmake_arch(target: GpuTarget) -> str:
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
     front_end = subject.tree.front_end if subject.tree else FrontEnd.CMAKE
     if front_end is FrontEnd.CMAKE or not subject.has_front_end:
-        return plain_cmake(cmake)
+        return plain_cmake(subject, cmake)
     return (wheel_command(subject, cmake if front_end is FrontEnd.SCIKIT_BUILD_CORE else ()),)
 
 
@@ -69,13 +125,15 @@ def wheel_command(subject: Subject, options: tuple[Setting, ...]) -> Command:
     for setting in options:
         name = "build-type" if setting.name == "CMAKE_BUILD_TYPE" else f"define.{setting.name}"
         words.append(f"-Ccmake.{name}={setting.value}")
+    words += (f"-C{name}={value}" for name, value in backend_settings(subject).items())
     return Command(stage="wheel", words=tuple(words))
 
 
-def plain_cmake(cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
+def plain_cmake(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
     """Configure, compile and install without any front end."""
     options = (f"-D{setting.name}={setting.value}" for setting in cmake)
-    configure = ("cmake", "-S", ".", "-B", "build", "-G", "Ninja", *options)
+    folder = (subject.tree.folder if subject.tree else "") or "."
+    configure = ("cmake", "-S", folder, "-B", "build", "-G", "Ninja", *options)
     install = ("cmake", "--install", "build", "--prefix", "install")
     return (
         Command(stage="configure", words=configure),

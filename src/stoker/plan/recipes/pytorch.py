@@ -69,6 +69,7 @@ def _backend(subject: Subject) -> Iterator[Setting]:
 
 def _cuda(subject: Subject) -> Iterator[Setting]:
     yield from cuda_settings(subject)
+    yield from toolkit_settings(subject)
     flags = "-Xfatbin -compress-all"
     if (subject.cuda_version or "").startswith("13."):
         flags += " -compress-mode=size"
@@ -78,10 +79,14 @@ def _cuda(subject: Subject) -> Iterator[Setting]:
 
 
 def cuda_settings(subject: Subject) -> Iterator[Setting]:
-    """Yield the variables that torch's CUDA support reads, in PyTorch and in extensions."""
+    """Yield the list of targets that torch's CUDA support reads, in PyTorch and in extensions."""
     if subject.gpus:
         archs = (target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
         yield environment("TORCH_CUDA_ARCH_LIST", ";".join(archs), subject.gpus_origin)
+
+
+def toolkit_settings(subject: Subject) -> Iterator[Setting]:
+    """Yield the variables that name the CUDA toolkit."""
     if toolkit := subject.toolkit:
         origin = subject.toolkit_origin
         yield environment("CUDA_HOME", toolkit.home, origin, f"CUDA {toolkit.version} found there")
@@ -122,6 +127,10 @@ def _platform(subject: Subject) -> Iterator[Setting]:
         yield option(name, value, origin)
     for name, value in row.environment.items():
         yield environment(name, value, origin)
+    release = subject.release
+    if subject.platform.os == "macos" and release and release.macos:
+        why = f"the oldest macOS that PyTorch {release.version} is built for"
+        yield environment("MACOSX_DEPLOYMENT_TARGET", release.macos, origin, why)
 
 
 def _version(subject: Subject) -> Iterator[Setting]:
@@ -136,7 +145,7 @@ def _version(subject: Subject) -> Iterator[Setting]:
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
     if not subject.has_front_end:
-        return plain_cmake(cmake)
+        return plain_cmake(subject, cmake)
     if subject.tree is None or subject.tree.front_end is not FrontEnd.SCIKIT_BUILD_CORE:
         return (wheel_command(subject, ()),)
     return (wheel_command(subject, tuple(s for s in cmake if variable(s.name) is None)),)

@@ -8,7 +8,7 @@ from stoker.knowledge.projects import added, holds_foreign_code
 from stoker.knowledge.wheels import cuda_of
 from stoker.model.artifact import SLIM_MEMBER, DeviceKind, LibraryFacts
 from stoker.model.finding import Finding
-from stoker.model.plan import Backend, GpuTarget, Variant
+from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Variant
 from stoker.model.value import size
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest, error, note, warning
@@ -35,6 +35,14 @@ def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
         return
     if variant.backend is Backend.CUDA and not variant.gpus:
         return
+    if wheel.plan and wheel.plan.accepted and wheel.asked is None:
+        why = "the wheel was built with --accept-targets"
+        yield note("architectures-unchecked", "GPU architectures were not checked", [why])
+        return
+    if targets := wheel.planned_targets:
+        yield from _as_planned(wheel, targets)
+        yield from _not_everywhere(wheel, variant.gpus)
+        return
     asked = {word for target in variant.gpus for word in _words(target)}
     if lacking := sorted(asked - _present(wheel.own_libraries)):
         title = "device code for a requested architecture is missing"
@@ -42,6 +50,35 @@ def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
     if extra := _extra(wheel, variant.gpus, asked):
         yield error("extra-architecture", "it holds device code that was not requested", extra)
     yield from _not_everywhere(wheel, variant.gpus)
+
+
+def _as_planned(wheel: WheelUnderTest, planned: PlannedTargets) -> Iterator[Finding]:
+    """Check the device code by the targets that the plan states for this project's build."""
+    present = _present(wheel.own_libraries)
+    bases = {f"sm_{_base(word)}" for word in present if word.startswith("sm_")}
+    wanted = [_words(GpuTarget(arch=arch))[0] for arch in planned.cubins if planned.compiles]
+    # Code for sm_90a serves a plan for sm_90, but not the reverse.
+    if lacking := [word for word in wanted if word not in present | bases]:
+        title = "device code for a requested architecture is missing"
+        yield error("missing-architecture", title, lacking)
+    stated = (*planned.cubins, *planned.gpus, *planned.ptx, *planned.accepted)
+    allowed = {_digits(arch.removesuffix("+PTX")) for arch in stated}
+    by_library = {
+        library.path: {word for word in _present([library]) if _base(word) not in allowed}
+        for library in _made_here(wheel)
+    }
+    extra = [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
+    if extra:
+        yield error("extra-architecture", "it holds device code that was not requested", extra)
+
+
+def _base(word: str) -> str:
+    """Return the digits of ``sm_90a`` without its suffix."""
+    return word.partition("_")[2].rstrip("af")
+
+
+def _digits(arch: str) -> str:
+    return arch.replace(".", "").rstrip("af")
 
 
 def slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:

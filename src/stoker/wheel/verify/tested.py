@@ -12,7 +12,7 @@ from stoker.knowledge.wheels import is_nvidias
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, SlimRecord, WheelFacts
 from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import GpuTarget, Variant
+from stoker.model.plan import GpuTarget, PlannedTargets, Variant
 from stoker.model.value import Value
 from stoker.wheel.closure import installed_path
 from stoker.wheel.engine import Member
@@ -26,6 +26,8 @@ class PlanRecord(Value, frozen=True, kw_only=True):
     """The variant that the wheel was built for, or the ``problem`` why it cannot be read."""
 
     variant: Variant | None = None
+    targets: PlannedTargets | None = None
+    accepted: bool = False  # the targets of the build were accepted as they were
     problem: str | None = None
 
 
@@ -83,6 +85,11 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
     @property
     def expected(self) -> Variant | None:
         return self.asked or (self.plan.variant if self.plan else None)
+
+    @property
+    def planned_targets(self) -> PlannedTargets | None:
+        """Return the targets of the plan in the wheel, unless the user asks for others."""
+        return self.plan.targets if self.plan and self.asked is None else None
 
     @property
     def slimmed_for(self) -> tuple[GpuTarget, ...]:

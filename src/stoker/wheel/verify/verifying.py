@@ -19,7 +19,7 @@ from stoker.model.artifact import (
 )
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import PLAN_MEMBER, Variant
+from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside.streams import xml_text
 from stoker.outside.terminal import finding_lines
@@ -39,10 +39,16 @@ from stoker.wheel.verify.tested import (
 )
 
 
+class _RecordedBuild(Value, frozen=True, kw_only=True):
+    accept_targets: bool = False
+
+
 class _Recorded(Value, frozen=True, kw_only=True):
     """The part of a wheel's plan that is compared with the wheel."""
 
     variant: Variant
+    targets: PlannedTargets | None = None
+    build: _RecordedBuild = _RecordedBuild()
 
 
 def verify(
@@ -149,7 +155,8 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         variant = parse(name(recorded.variant))
         if slim and slim.record:
             variant = msgspec.structs.replace(variant, gpus=slim.record.gpus)
-        return PlanRecord(variant=variant)
+        targets = None if slim and slim.record else recorded.targets
+        return PlanRecord(variant=variant, targets=targets, accepted=recorded.build.accept_targets)
     except (*UNDECODABLE, ArtifactError, UsageError) as error:
         return PlanRecord(problem=str(error))
 

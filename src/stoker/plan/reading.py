@@ -1,0 +1,268 @@
+"""Holds the settings of a plan against what the tree reads. Pure.
+
+Each setting gets the place that reads it. A setting that nothing reads is reported, and so are
+variables that look like a choice of GPU, back end or kernels and are not set.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from stoker.knowledge.projects import forwarding, front_end_variables, reader_of
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Backend, OriginKind, Place, Setting
+from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree
+from stoker.plan.recipes.project import sets_targets
+from stoker.plan.subject import Subject, environment
+from stoker.plan.targets import names_targets
+
+_MOST_NAMED = 6  # choices that are listed one by one
+
+
+def with_readers(settings: Iterable[Setting], subject: Subject) -> list[Setting]:
+    """Return the settings, each with the place that reads it."""
+    return [replace(setting, reader=_reader(setting, subject) or "") for setting in settings]
+
+
+def _reader(setting: Setting, subject: Subject) -> str | None:
+    tree, name = subject.tree, setting.name
+    if tree is None:
+        return None
+    in_environment = setting.place is Place.ENVIRONMENT
+    ask = tree.ask(name, environment=in_environment)
+    if ask is None and tree.kind is ProjectKind.PYTORCH:
+        ask = _forwarded_ask(tree, name)
+    if ask:
+        return ask.where
+    if subject.project and name in subject.project.reads:
+        return f"the recipe of {subject.project.name} says so"
+    if tree.kind is ProjectKind.PYTORCH and (
+        name in front_end_variables() or forwarding().variable(name)
+    ):
+        return "PyTorch's front end"
+    if subject.project and name == subject.project.cmake_args:
+        return f"the recipe of {subject.project.name} says so"
+    return reader_of(name, (*tree.readers, *_by_kind(tree)), environment=in_environment) or (
+        "CMake" if name in subject.cmake_variables else None
+    )
+
+
+def _by_kind(tree: SourceTree) -> tuple[str, ...]:
+    return ("CMake",) if tree.kind in (ProjectKind.CMAKE, ProjectKind.PYTORCH) else ()
+
+
+def _forwarded_ask(tree: SourceTree, name: str) -> Ask | None:
+    """Return where CMake reads an environment variable that the front end passes on."""
+    passed = {name, *(option for option, alias in forwarding().aliases.items() if alias == name)}
+    asks = (tree.ask(option, environment=False) for option in sorted(passed))
+    return next((ask for ask in asks if ask), None)
+
+
+# -- settings that nothing reads -------------------------------------------------------------------
+
+
+def unread(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
+    """Yield a warning for each setting that nothing in this tree reads."""
+    tree = subject.tree
+    if tree is None or not _was_read(tree):
+        return
+    missing = [module.path for module in tree.submodules if not module.present]
+    for setting in settings:
+        if setting.reader or setting.origin.kind is OriginKind.MACHINE:
+            continue
+        unsure = f"; {missing[0]} is missing, and may read it" if missing else ""
+        yield Finding(
+            name="setting-unread",
+            severity=Severity.NOTE if missing else Severity.WARNING,
+            title=f"nothing in {tree.name} is known to read {setting.name}",
+            evidence=f"set to {setting.value} by {setting.origin}{unsure}",
+        )
+    yield from _without_effect(settings, subject, tree)
+
+
+def _was_read(tree: SourceTree) -> bool:
+    return bool(tree.asks or tree.readers)
+
+
+def _without_effect(
+    settings: Iterable[Setting], subject: Subject, tree: SourceTree
+) -> Iterator[Finding]:
+    """Yield a warning if the tree itself decides what the settings are to choose."""
+    known = subject.backend_recipe
+    written = {ask.name: ask for ask in tree.overwrites}
+    for setting in settings:
+        if not sets_targets(setting, subject) or (known and known.chooses_targets):
+            continue
+        if ask := written.get(setting.name):
+            yield Finding(
+                name="setting-overwritten",
+                severity=Severity.WARNING,
+                title=f"{tree.name} sets {setting.name} itself",
+                evidence=f"{ask.where}: the value of the plan may be lost",
+            )
+        elif tree.own_targets and setting.place is Place.ENVIRONMENT:
+            yield Finding(
+                name="targets-in-the-tree",
+                severity=Severity.WARNING,
+                title=f"{tree.name} writes flags for GPU targets itself, so {setting.name} may "
+                "have no effect",
+                evidence=", ".join(tree.own_targets[:3]),
+                fix=("stoker slim WHEEL   # removes targets from the finished wheel",),
+            )
+
+
+# -- choices that are not made ---------------------------------------------------------------------
+
+
+_GPU_WORDS = {
+    Backend.CUDA: ("CUDA", "GPU", "NVIDIA"),
+    Backend.ROCM: ("HIP", "ROCM", "AMD", "GPU"),
+    Backend.XPU: ("XPU", "SYCL", "GPU"),
+}
+_SWITCH = re.compile(
+    r"(?:^|_)(?:USE|WITH|ENABLE|BUILD|FORCE|KEEP|NO|SKIP|DISABLE)(?:_|$)|(?:CUDA|CPP)_EXT$"
+)
+_BACK_END = re.compile(r"(?:^|_)(?:COMPUTE_BACKEND|BACKEND|TARGET_DEVICE|ACCELERATOR)$")
+_KERNELS = re.compile(r"BUILD_OPS$|WITH_OPS$|_EXT$|KERNELS$|NOCOMPILE$|_JIT$|PRECOMPILE")
+_FURTHER = re.compile(
+    r"CUDNN|NCCL|RCCL|GRAPH|TEST|EXAMPLE|BENCH|ARCHIVE|HOST|VERSION|HOME|PATH|DIR$"
+)
+
+
+def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
+    """Yield the variables that look like a choice of GPU, back end or kernels and are not set.
+
+    A recipe knows which of them matter, so they are named only without one.
+    """
+    tree = subject.tree
+    words = _GPU_WORDS.get(subject.variant.backend)
+    if tree is None or words is None or subject.backend_recipe or subject.is_pytorch:
+        return
+    said = {setting.name for setting in settings}
+    said |= {name for name, value in subject.exported.items() if value}
+    open_asks = [ask for ask in _own_asks(tree) if ask.name not in said]
+    archs = [ask for ask in open_asks if names_targets(ask.name)]
+    switches = [ask for ask in open_asks if ask not in archs and _is_switch(ask.name, words)]
+    if archs:
+        yield _finding(
+            "gpu-choice-unset",
+            Severity.WARNING,
+            f"{tree.name} reads {_listed(archs)}, which {_looks(archs)} a choice of GPU targets",
+            archs,
+        )
+    if switches:
+        yield _finding(
+            "kernel-choice-unset",
+            Severity.NOTE,
+            f"{tree.name} reads {_listed(switches)}, which {_looks(switches)} a choice of back "
+            "end or kernels",
+            switches,
+        )
+
+
+def _own_asks(tree: SourceTree) -> list[Ask]:
+    """Return the variables that a user can choose: not those that the tree always sets."""
+    unique = {ask.name: ask for ask in reversed(tree.asks) if ask.certain}
+    return sorted(unique.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
+
+
+def _is_switch(name: str, words: tuple[str, ...]) -> bool:
+    upper = name.upper()
+    if _FURTHER.search(upper):
+        return False
+    about_gpus = any(word in upper for word in words)
+    by_name = about_gpus and (_SWITCH.search(upper) or upper.endswith(words))
+    return bool(by_name or _BACK_END.search(upper) or _KERNELS.search(upper))
+
+
+def _finding(name: str, severity: Severity, title: str, asks: list[Ask]) -> Finding:
+    places = [
+        f"{ask.name}: {ask.where}" + (f", default {ask.default or 'empty'}" if ask.default else "")
+        for ask in asks[:_MOST_NAMED]
+    ]
+    more = f"; {len(asks) - _MOST_NAMED} more" if len(asks) > _MOST_NAMED else ""
+    return Finding(
+        name=name,
+        severity=severity,
+        title=title,
+        evidence="; ".join(places) + more,
+        fix=(f"stoker plan ... -D {asks[0].name}=VALUE", "add a recipe: docs/reference/recipes.md"),
+    )
+
+
+def _listed(asks: list[Ask]) -> str:
+    names = [ask.name for ask in asks[:_MOST_NAMED]]
+    more = f" and {len(asks) - _MOST_NAMED} more" if len(asks) > _MOST_NAMED else ""
+    return ", ".join(names) + more
+
+
+def _looks(asks: list[Ask]) -> str:
+    return "looks like" if len(asks) == 1 else "look like"
+
+
+# -- options that have to be carried to CMake ------------------------------------------------------
+
+
+def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], list[Finding]]:
+    """Return the settings as they reach CMake through a setup.py that calls it itself.
+
+    An option is set in the environment if the tree reads it there, else in the variable whose words
+    setup.py passes on. What reaches CMake in neither way is left out and reported.
+    """
+    tree = subject.tree
+    direct = (FrontEnd.CMAKE, FrontEnd.SCIKIT_BUILD_CORE)
+    if tree is None or tree.kind is not ProjectKind.CMAKE or not subject.has_front_end:
+        return settings, []
+    if tree.front_end in direct:
+        return settings, []
+    carrier = _carrier(subject, tree)
+    words: list[Setting] = []
+    kept, lost = [], []
+    for setting in settings:
+        if setting.place is not Place.CMAKE:
+            kept.append(setting)
+        elif tree.ask(setting.name, environment=True):
+            kept.append(replace(setting, place=Place.ENVIRONMENT))
+        elif carrier and not re.search(r"\s", setting.value):
+            words.append(setting)
+            kept.append(setting)
+        else:
+            lost.append(setting)
+    if words and carrier:
+        kept.append(_joined(carrier, words, subject))
+    return kept, list(_lost(lost, tree, carrier))
+
+
+def _carrier(subject: Subject, tree: SourceTree) -> str | None:
+    if subject.project and subject.project.cmake_args:
+        return subject.project.cmake_args
+    name = "CMAKE_ARGS"
+    reader = tree.ask(name, environment=True) or reader_of(name, tree.readers, environment=True)
+    return name if reader else None
+
+
+def _joined(carrier: str, words: list[Setting], subject: Subject) -> Setting:
+    own = subject.exported.get(carrier, "")
+    text = " ".join(f"-D{setting.name}={setting.value}" for setting in words)
+    strongest = max(words, key=lambda setting: setting.origin.kind.rank)
+    why = "setup.py passes these words to CMake" + ("; your own come last" if own else "")
+    return environment(carrier, f"{text} {own}".strip(), strongest.origin, why)
+
+
+def _lost(lost: list[Setting], tree: SourceTree, carrier: str | None) -> Iterator[Finding]:
+    asked = [s for s in lost if s.origin.kind.rank > OriginKind.MACHINE.rank]
+    if not asked:
+        return
+    names = ", ".join(setting.name for setting in asked)
+    because = (
+        f"a value with blanks cannot be passed in {carrier}"
+        if carrier
+        else ("its setup.py calls CMake itself and passes no options on")
+    )
+    yield Finding(
+        name="option-not-passed",
+        severity=Severity.WARNING,
+        title=f"{names} cannot reach the CMake of {tree.name}",
+        evidence=because,
+    )

@@ -1,0 +1,316 @@
+"""Reads which variables the build of a tree asks for, and where, without running any of it.
+
+Python: setup.py, the tree's own build back end, and what they import from the tree. A name is found
+where it is a literal: in ``os.environ`` or ``os.getenv``, in a call of a function that passes its
+argument there, or in a list of names that are looked up in turn. A name that is put together at run
+time is not found. CMake is read in ``options.py``.
+"""
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator
+
+from stoker.model.source import Ask, Standard
+from stoker.model.value import Value
+from stoker.source.files import TreeFiles
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{4,}")
+_OF_ENVIRONMENT = re.compile(r"_?(?:environ|env)")
+_TARGET = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
+_STANDARD = re.compile(r"[-/]std[=:](?:c|gnu)\+\+(\d\d)")
+_MOST_FILES = 120
+_MOST_DEPTH = 4  # imports from the root
+_READERS = {
+    "BuildExtension": "torch.utils.cpp_extension",
+    "CUDAExtension": "torch.utils.cpp_extension",
+    "CppExtension": "torch.utils.cpp_extension",
+    "SyclExtension": "torch.utils.cpp_extension",
+    "skbuild": "scikit-build",
+    "scikit_build_core": "scikit-build-core",
+}
+
+
+class PythonAsks(Value, frozen=True, kw_only=True):
+    """What the Python files of a build ask for. ``names`` are those they use of other modules."""
+
+    asks: tuple[Ask, ...] = ()
+    overwrites: tuple[Ask, ...] = ()
+    own_targets: tuple[str, ...] = ()
+    standards: tuple[Standard, ...] = ()
+    names: frozenset[str] = frozenset()
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        return tuple(sorted({_READERS[name] for name in self.names if name in _READERS}))
+
+
+class _Module(Value, frozen=True, kw_only=True):
+    """A file and all nodes of its syntax tree. ``early`` are those outside functions."""
+
+    file: str
+    nodes: tuple[ast.AST, ...]
+    early: frozenset[int]
+
+
+def read_python_asks(files: TreeFiles, roots: tuple[str, ...]) -> PythonAsks:
+    """Return what setup.py, a back end of the tree's own and their imports ask for."""
+    modules = list(_modules(files, roots))
+    wrappers = {name for module in modules for name in _wrappers(module.nodes)}
+    reader = _Reader(wrappers)
+    for module in modules:
+        reader.read(module)
+    return reader.result()
+
+
+def _modules(files: TreeFiles, roots: tuple[str, ...]) -> Iterator[_Module]:
+    """Yield the roots and the modules of the tree that they import, nearest first.
+
+    Of a module that is not a root, only the imports outside functions count: the others belong to
+    what the package does when it runs.
+    """
+    waiting = [(root, 0) for root in roots if files.is_file(root)]
+    seen = {file for file, _ in waiting}
+    count = 0
+    while waiting and count < _MOST_FILES:
+        file, depth = waiting.pop(0)
+        count += 1
+        tree = _parsed(files.text(file) or "")
+        if tree is None:
+            continue
+        module = _Module(file=file, nodes=tuple(ast.walk(tree)), early=frozenset(_early(tree)))
+        yield module
+        if depth == _MOST_DEPTH:
+            continue
+        for imported in _imported(files, module, everything=not depth):
+            if imported not in seen:
+                seen.add(imported)
+                waiting.append((imported, depth + 1))
+
+
+def _early(tree: ast.Module) -> Iterator[int]:
+    """Yield the ids of the import statements that run when a module is imported."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                yield id(node)
+            case ast.Try(body=body, handlers=handlers, orelse=others):
+                waiting += [*body, *others, *(s for each in handlers for s in each.body)]
+            case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+                continue
+            case ast.If(body=body, orelse=others):
+                waiting += [*body, *others]
+
+
+def _parsed(text: str) -> ast.Module | None:
+    import warnings
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about the tree's own string escapes
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # `read_setup` notes what it cannot read
+
+
+def _imported(files: TreeFiles, module: _Module, *, everything: bool) -> Iterator[str]:
+    folder = posixpath.dirname(module.file)
+    for node in module.nodes:
+        counts = everything or id(node) in module.early
+        match node:
+            case ast.Import(names=names) if counts:
+                for alias in names:
+                    yield from _found(files, folder, alias.name)
+            case ast.ImportFrom(module=name, level=level, names=names) if counts:
+                base = folder
+                for _ in range(level - 1):
+                    base = posixpath.dirname(base)
+                yield from _found(files, base, name or "")
+                for alias in names:
+                    yield from _found(files, base, f"{name or ''}.{alias.name}".strip("."))
+            case ast.Call(args=[*arguments]) if everything:
+                yield from _joined_path(files, folder, arguments)
+
+
+def _found(files: TreeFiles, folder: str, module: str) -> Iterator[str]:
+    """Yield the file of a module, looked for beside the importing file, then from the root."""
+    path = module.replace(".", "/")
+    if not path:
+        return
+    for base in dict.fromkeys((folder, "", "install", "python")):
+        for candidate in (f"{path}.py", f"{path}/__init__.py"):
+            full = posixpath.join(base, candidate)
+            if files.is_file(full):
+                yield full
+                return
+
+
+def _joined_path(files: TreeFiles, folder: str, arguments: list[ast.expr]) -> Iterator[str]:
+    """Yield a module that is loaded by its path: ``load(os.path.join(ROOT, "tools", "x.py"))``."""
+    parts = [
+        argument.value
+        for argument in arguments
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+    if not parts or not parts[-1].endswith(".py") or len(parts) > 8:
+        return
+    for base in dict.fromkeys((folder, "")):
+        full = posixpath.normpath(posixpath.join(base, *parts))
+        if not full.startswith("..") and not full.startswith("/") and files.is_file(full):
+            yield full
+            return
+
+
+# -- reading one module ----------------------------------------------------------------------------
+
+
+def _wrappers(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
+    """Yield the functions that look up an argument of theirs in the environment."""
+    for node in nodes:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        parameters = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+        for inner in ast.walk(node):
+            key = _key(inner)
+            if isinstance(key, ast.Name) and key.id in parameters:
+                yield node.name
+                break
+
+
+def _key(node: ast.AST) -> ast.expr | None:
+    """Return the name that a node looks up in the environment, if it does."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="getenv") | ast.Name(id="getenv"), args=[key, *_]):
+            return key
+        case ast.Call(func=ast.Attribute(attr="get" | "pop", value=value), args=[key, *_]):
+            return key if _is_environment(value) else None
+        case ast.Subscript(value=value, slice=key, ctx=ast.Load()):
+            return key if _is_environment(value) else None
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[value]):
+            return key if _is_environment(value) else None
+    return None
+
+
+def _is_environment(node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return _OF_ENVIRONMENT.fullmatch(name) is not None
+        case ast.Call(func=ast.Attribute(attr="copy", value=value)):
+            return _is_environment(value)
+    return False
+
+
+def _text(node: ast.AST | None) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+class _Reader:
+    """Collects from several modules; the first place of a name counts."""
+
+    def __init__(self, wrappers: set[str]) -> None:
+        self._wrappers = wrappers
+        self._asks: dict[str, Ask] = {}
+        self._listed: dict[str, Ask] = {}
+        self._overwrites: dict[str, Ask] = {}
+        self._targets: dict[str, None] = {}
+        self._standards: dict[int, Standard] = {}
+        self._names: set[str] = set()
+        self._looks_up_lists = False
+
+    def result(self) -> PythonAsks:
+        asks = dict(self._asks)
+        if self._looks_up_lists:
+            asks = self._listed | asks
+        return PythonAsks(
+            asks=tuple(asks[name] for name in sorted(asks)),
+            overwrites=tuple(self._overwrites[name] for name in sorted(self._overwrites)),
+            own_targets=tuple(self._targets),
+            standards=tuple(self._standards.values()),
+            names=frozenset(self._names),
+        )
+
+    def read(self, module: _Module) -> None:
+        documentation = {id(node) for node in _docstrings(module.nodes)}
+        for node in module.nodes:
+            if id(node) in documentation or not hasattr(node, "lineno"):
+                continue
+            where = f"{module.file}:{node.lineno}"
+            self._lookup(node, where)
+            self._overwrite(node, where)
+            self._literal(node, where)
+            self._name(node)
+
+    def _lookup(self, node: ast.AST, where: str) -> None:
+        key = _key(node)
+        if key is not None:
+            name = _text(key)
+            if name is None:
+                self._looks_up_lists = True
+            elif _VARIABLE.fullmatch(name):
+                default = node.args[1] if isinstance(node, ast.Call) and node.args[1:] else None
+                ask = Ask(name=name, where=where, default=_text(default))
+                self._asks.setdefault(name, ask)
+            return
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[*arguments]):
+                if name in self._wrappers:
+                    self._wrapped(arguments, where)
+
+    def _wrapped(self, arguments: list[ast.expr], where: str) -> None:
+        named = [text for text in map(_text, arguments) if text and _VARIABLE.fullmatch(text)]
+        for text in named:
+            self._asks.setdefault(text, Ask(name=text, where=where))
+        if not named:
+            self._looks_up_lists = True
+
+    def _overwrite(self, node: ast.AST, where: str) -> None:
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=value, slice=key)], value=new):
+                name = _text(key)
+                if name and _is_environment(value):
+                    ask = Ask(name=name, where=where, default=_text(new))
+                    self._overwrites.setdefault(name, ask)
+
+    def _literal(self, node: ast.AST, where: str) -> None:
+        """Note names in lists, GPU targets and C++ standards among the literals."""
+        match node:
+            case ast.Constant(value=str(text)):
+                if _TARGET.search(text) and "\n" not in text:
+                    self._targets.setdefault(where)
+                if found := _STANDARD.search(text):
+                    standard = Standard(version=int(found[1]), where=where)
+                    self._standards.setdefault(standard.version, standard)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                self._list(parts, where)
+            case ast.Dict(keys=parts):
+                self._list([part for part in parts if part], where)
+            case ast.Assign(value=ast.Constant() as value):
+                self._list([value], where)
+
+    def _list(self, parts: list[ast.expr], where: str) -> None:
+        file = where.rpartition(":")[0]
+        for part in parts:
+            text = _text(part)
+            if text and "_" in text and _VARIABLE.fullmatch(text):
+                place = f"{file}:{part.lineno}"
+                self._listed.setdefault(text, Ask(name=text, where=place, certain=False))
+
+    def _name(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                self._names.add(name)
+            case ast.Import(names=names):
+                self._names.update(alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module)):
+                self._names.add(module.partition(".")[0])
+
+
+def _docstrings(nodes: tuple[ast.AST, ...]) -> Iterator[ast.AST]:
+    """Yield the strings that are statements of their own: they are documentation."""
+    for node in nodes:
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()) as text):
+                yield text

@@ -1,0 +1,78 @@
+"""`stoker build` ends as soon as a build compiles for other GPU targets than its plan states."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builds import Project
+from conftest import Stoker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+Make = Callable[[str], Project]
+FOR_H100 = ("--variant", "cuda-sm90")
+HERE = (*FOR_H100, "--isolation", "none")
+
+
+@pytest.fixture
+def make(stoker: Stoker, tmp_path: Path, need: Callable[[str], str]) -> Make:
+    need("nvcc")
+    need("ninja")
+    return lambda name: Project(stoker, tmp_path, name)
+
+
+def objects(project: Project) -> list[Path]:
+    """Return the objects of kernels, below the tree and below stoker's own folders."""
+    return [*project.tree.rglob("*.cu.o"), *project.out.rglob("*.cu.o")]
+
+
+def test_a_cmake_project_without_a_recipe_is_stopped_after_configure(make: Make) -> None:
+    project = make("mini-gpu")
+    done = project.build(*FOR_H100)
+    assert done.returncode != 0
+    assert "planned sm_90, this command compiles for sm_75" in done.stderr
+    assert "MYLIB_GPU_ARCH (CMakeLists.txt:7)" in done.stderr
+    assert "compile " not in done.stderr  # the stage was not reached
+
+
+def test_the_same_project_with_its_variable_is_built(make: Make) -> None:
+    project = make("mini-gpu")
+    record = project.built(*FOR_H100, "-D", "MYLIB_GPU_ARCH=90")
+    assert record.compiled() == ["first.cu", "host.cpp", "second.cu"]
+    assert record.record["kernels"] == {"src/first.cu": ["sm_90"], "src/second.cu": ["sm_90"]}
+
+
+def test_a_build_that_configured_without_the_back_end(make: Make) -> None:
+    done = make("mini-gpu").build(*FOR_H100, "-D", "MYLIB_WITH_GPU=OFF")
+    assert done.returncode != 0
+    assert "configured without cuda" in done.stderr
+
+
+def test_a_package_that_calls_nvcc_itself_is_stopped_at_its_first_compile(make: Make) -> None:
+    project = make("mini-kernels")
+    done = project.build(*HERE)
+    assert done.returncode != 0
+    assert "first.cu: planned sm_90, this command compiles for sm_75, sm_80" in done.stderr
+    assert "MINI_GPU_ARCHS (tools/choices.py:13)" in done.stderr
+    assert not objects(project)
+
+
+def test_targets_that_are_accepted_are_built(make: Make) -> None:
+    record = make("mini-kernels").built(*HERE, "--accept-targets")
+    assert record.compiled() == ["first.cu", "second.cu"]
+
+
+def test_the_right_variable_builds_each_kernel_once(make: Make) -> None:
+    project = make("mini-kernels")
+    record = project.built(*HERE, "-D", "MINI_GPU_ARCHS=90")
+    assert record.compiled() == ["first.cu", "second.cu"]
+    with zipfile.ZipFile(record.wheel) as wheel:
+        assert any(name.endswith(".so") for name in wheel.namelist())
+
+
+def test_a_package_that_compiles_no_kernel_is_not_called_done(make: Make) -> None:
+    done = make("mini-kernels").build(*HERE, "-D", "MINI_BUILD_KERNELS=0")
+    assert done.returncode != 0
+    assert "configured without cuda: no command of its build compiles device code" in done.stderr
