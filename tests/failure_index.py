@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from stoker.diagnose.facts import NAMES
-from stoker.diagnose.steps import PATTERNS
-from stoker.knowledge.failures import Failure, Index, Source, placeholders
+from stoker.diagnose.answers import NAMES
+from stoker.diagnose import steps, symptoms
+from stoker.knowledge.failures import Failure, Fix, Index, Source, placeholders
 from stoker.knowledge.providers import Kind
 
 KNOWLEDGE = Path(__file__).parents[1] / "src" / "stoker" / "knowledge"
@@ -124,7 +124,10 @@ def _best(sets: list[frozenset[str]]) -> frozenset[str]:
 
 # A version, or a number that could be one: it belongs into a placeholder. Part of a name, such as
 # python3, libz3 or c++, it is allowed.
-_VERSION = re.compile(r"(?<![\w.])\d+(?:\.\d+)*(?![\w.])|\d+\.\d+|-\d+(?:\.\d+)*\b|[<>=]=?\s?\d")
+_VERSION = re.compile(
+    r"(?<![\w.-])\d+(?:\.\d+)*(?![\w.])|\d+\.\d+|[<>=]=\s?\d"
+    r"|(?:gcc|g\+\+|clang|clang\+\+|cuda|sm|compute|gxx)[-_=]\d"
+)
 _PLAIN_NUMBERS = re.compile(r"[012]?>&?[012]|-[0-9]\b(?= )|--jobs \d+|\$\{?\d|\b[01]\b")
 _OF_WINDOWS = re.compile(r"\b[A-Z]:\\")
 
@@ -162,8 +165,8 @@ def _problems_of_texts(failure: Failure) -> Iterator[str]:
         yield "the title is one line without a full stop"
     if not failure.why.strip():
         yield "why is empty"
-    if bool(failure.sign) == bool(failure.groups) or not failure.fix:
-        yield "without a sign, with signs and groups, or without a fix"
+    if not (failure.sign or failure.groups) or not failure.fix:
+        yield "without a sign, or without a fix"
     if any(fix.text.startswith("Or ") for fix in failure.fix):
         yield "a fix does not begin with 'Or': the report adds it"
     links = [*failure.threads, *(example.source for example in failure.example)]
@@ -180,13 +183,15 @@ def _problems_of_fixes(failure: Failure) -> Iterator[str]:
     yield from (wrong for name in sorted(used) if (wrong := without_source(name, failure, groups)))
     unused = failure.known.keys() - {name.partition(".")[2] for name in used}
     yield from (f"known.{name} is not used" for name in sorted(unused))
-    if not any(is_certain(fix.placeholders, failure) and not fix.when for fix in failure.fix):
+    if not any(is_certain(fix) for fix in failure.fix):
         yield "no fix is left where nothing is known of the machine and the log names nothing"
 
 
-def is_certain(names: Iterable[str], failure: Failure) -> bool:
-    """Return whether all placeholders always have a value."""
-    return all(name.startswith("known.") or name == "run.command" for name in names)
+def is_certain(fix: Fix) -> bool:
+    """Return whether a fix is offered whatever is known."""
+    needed = (fix.text, *(text for text in fix.commands if not text.startswith("? ")))
+    names = [name for text in needed for name in placeholders(text)]
+    return not fix.when and not fix.unless and all(name.startswith("known.") for name in names)
 
 
 def without_source(name: str, failure: Failure, groups: set[str]) -> str | None:
@@ -195,6 +200,7 @@ def without_source(name: str, failure: Failure, groups: set[str]) -> str | None:
         Source.LOG: rest in groups,
         Source.KNOWN: rest in failure.known,
         Source.INSTALL: rest in list(Kind) and (rest in groups or rest in failure.known),
+        Source.SEARCH: rest in list(Kind) and rest in groups,
         Source.MACHINE: name in NAMES,
         Source.RUN: name in NAMES,
     }
@@ -218,13 +224,20 @@ def groups_of(pattern: str) -> set[str]:
 
 
 def index() -> Index:
-    causes = [checked(file.read_bytes(), file.stem) for file in FILES]
+    causes, wrong = [], []
+    for file in FILES:
+        try:
+            causes.append(checked(file.read_bytes(), file.stem))
+        except ValueError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ValueError("\n".join(wrong))
     patterns = {text for one in causes for sign in one.sign for text in sign.patterns}
     return Index(
         causes=tuple(msgspec.structs.replace(cause, example=()) for cause in causes),
         literals={
             pattern: tuple(sorted(found))
-            for pattern in sorted({*patterns, *PATTERNS})
+            for pattern in sorted({*patterns, *steps.PATTERNS, *symptoms.PATTERNS})
             if (found := literals(pattern))
         },
     )

@@ -7,23 +7,23 @@ from stoker.model.errors import ExitStatus, UsageError
 
 
 @click.command()
-@click.argument("what", metavar="LOG|-|RUN")
+@click.argument("what", metavar="[LOG|-|RUN]", required=False)
 @click.option("--run", metavar="N", help="The run of `stoker history` that wrote the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print causes, evidence and fixes as JSON.")
 @click.option(
     "--fix-script", is_flag=True, help="Print the fixes as a shell script, and run nothing."
 )
-def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> ExitStatus:
+def command(what: str | None, run: str | None, as_json: bool, fix_script: bool) -> ExitStatus:
     """Name the cause of a failed build, show the evidence and give the fix.
 
     \b
+    stoker diagnose                  the last run of `stoker run` or `build` that failed
+    stoker diagnose RUN              any: its number in `stoker history`, or its run folder
     stoker diagnose build.log        any log: pip, cmake, ninja, make, docker, CI
     pip install . 2>&1 | stoker diagnose -
-    stoker diagnose RUN              a run folder of `stoker build`, or a number from
-                                     `stoker history`, with its measurements
 
     The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
-    if nothing failed.
+    if nothing failed or the log is empty.
     """
     from stoker.diagnose import diagnosing as report
     from stoker.diagnose.diagnosing import diagnose_what
@@ -46,4 +46,5 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
         Status.FAILED: ExitStatus.OK,
         Status.UNKNOWN: ExitStatus.FAILED,
         Status.NOTHING_FAILED: ExitStatus.NOTHING_FAILED,
+        Status.EMPTY: ExitStatus.NOTHING_FAILED,
     }[diagnosis.status]

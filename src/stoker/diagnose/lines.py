@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from stoker.knowledge.failures import literals
 from stoker.model.value import Value
@@ -36,6 +36,7 @@ class Texts:
         self._starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         self._vocabulary: str | None = None
         self._having: dict[str, list[int]] = {}
+        self._found: dict[tuple[str, int | None], dict[int, re.Match[str]]] = {}
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -47,18 +48,20 @@ class Texts:
         return self._having[literal]
 
     def search(self, pattern: str, most: int | None = None) -> dict[int, re.Match[str]]:
-        """Return the matches of a pattern by the indices of their texts, at most ``most``."""
-        found: dict[int, re.Match[str]] = {}
-        candidates = self._candidates(pattern)
-        if not candidates:
-            return found
-        search = compiled(pattern).search
-        for index in candidates:
-            if match := search(self._texts[index]):
-                found[index] = match
-                if len(found) == most:
-                    break
-        return found
+        """Return the matches of a pattern by the indices of their texts, in order and at most
+        ``most``. The result is kept, because several signs need the same lines.
+        """
+        if (pattern, most) not in self._found:
+            found = self._matches(pattern)
+            self._found[pattern, most] = dict(found if most is None else islice(found, most))
+        return self._found[pattern, most]
+
+    def _matches(self, pattern: str) -> Iterator[tuple[int, re.Match[str]]]:
+        if candidates := self._candidates(pattern):
+            search = compiled(pattern).search
+            for index in candidates:
+                if match := search(self._texts[index]):
+                    yield index, match
 
     def _candidates(self, pattern: str) -> Sequence[int]:
         words = literals(pattern)

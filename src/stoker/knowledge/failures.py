@@ -46,6 +46,7 @@ class Source(StrEnum):
     MACHINE = "machine"  # a fact of this machine
     RUN = "run"  # a fact of the run that failed
     INSTALL = "install"  # the command that installs what a group of the log names
+    SEARCH = "search"  # the command that tells which package has it
     KNOWN = "known"  # a fact that the entry states, with a link
 
 
@@ -54,7 +55,7 @@ class Shell(StrEnum):
     CMD = "cmd"  # Windows
 
 
-class Sign(Row, frozen=True, kw_only=True):
+class Sign(Row, frozen=True, kw_only=True, omit_defaults=True):
     """One way to recognise a cause. Patterns are searched for in single lines."""
 
     match: str
@@ -71,7 +72,7 @@ class Sign(Row, frozen=True, kw_only=True):
         return (self.match, *self.needs, *self.anywhere, *self.excludes)
 
 
-class Fix(Row, frozen=True, kw_only=True):
+class Fix(Row, frozen=True, kw_only=True, omit_defaults=True):
     """A fix with placeholders. It is offered if each of them has a value, and all of ``when``."""
 
     text: str
@@ -99,7 +100,7 @@ class Example(Row, frozen=True, kw_only=True):
     source: str
 
 
-class Failure(Row, frozen=True, kw_only=True):
+class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     """A named cause of failed builds."""
 
     name: str

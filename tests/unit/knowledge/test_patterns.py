@@ -1,10 +1,8 @@
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.failures import any_of, literals, problem
+from failure_index import literals, problem
 
 
 @pytest.mark.parametrize(
@@ -64,10 +62,3 @@ def test_no_match_is_without_one_of_its_literals(pattern: str, data: st.DataObje
     text = data.draw(st.from_regex(pattern, fullmatch=True))
     found = literals(pattern)
     assert not found or any(literal in text for literal in found)
-
-
-@given(st.sets(st.text(alphabet="abc.", min_size=1, max_size=4), min_size=1), st.text("abc.d"))
-def test_the_longest_word_at_a_place_is_found(words: set[str], text: str) -> None:
-    found = re.compile(any_of(words)).match(text)
-    expected = max((word for word in words if text.startswith(word)), key=len, default=None)
-    assert (found[0] if found else None) == expected
