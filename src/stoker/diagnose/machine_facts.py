@@ -461,7 +461,7 @@ def _frees(about: About) -> str | None:
         home / ".cache/uv": "uv cache clean",
         home / ".cache/ccache": "ccache --clear",
         home / ".ccache": "ccache --clear",
-        home / ".cache/stoker": "stoker gc",
+        home / ".cache/stoker": "stoker clean --all",
         Path("/var/cache/apt/archives"): "apt-get clean",
     }
     there = [(path, command) for path, command in known.items() if path.is_dir()]

@@ -69,7 +69,7 @@ def _sureness(finding: FoundCause) -> str:
 
 def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
     head = "It failed, and the cause is unknown. The first error:"
-    tail = "`stoker explain` lists the known causes; docs/how-to/add-a-cause.md adds one."
+    tail = "`stoker diagnose --explain` lists the causes; docs/how-to/add-a-cause.md adds one."
     if all(evidence.line == 0 and not evidence.file for evidence in lines):
         head = "It failed. Its output, which would tell why, was not kept."
         head += " What was measured:" if lines else ""
@@ -193,8 +193,9 @@ def reference(causes: Sequence[Failure]) -> str:
         "# Causes of failed builds",
         "",
         f"{len(causes)} causes, generated from `src/stoker/knowledge/failures/`;",
-        "`stoker diagnose LOG` names them, `stoker explain CAUSE` prints one. Words in angle brackets are",
-        "filled in from the log, the run and the machine; a fix that lacks one of them is not offered.",
+        "`stoker diagnose LOG` names them, `stoker diagnose --explain CAUSE` prints one. Words in angle",
+        "brackets are filled in from the log, the run and the machine; a fix that lacks one of them is",
+        "not offered.",
         "",
         "| cause | stage | what it is |",
         "|---|---|---|",
