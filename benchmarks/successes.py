@@ -5,10 +5,10 @@
     python benchmarks/successes.py LOGS --miniatures
     python benchmarks/successes.py LOGS --json benchmarks/results/successes.json
 
-The first three add logs to the folder LOGS until it has that many of a kind: wheels that pip makes of
-sdists from PyPI (the projects that Debian packages, named by its file lists), Debian's source packages
-built in a root of mmdebstrap, and the miniature projects of tests/projects with ninja and make. Only
-builds whose status is 0 leave a log. The last form diagnoses all of them.
+The first three add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
+of sdists from PyPI (the projects that Debian packages, named by its file lists), Debian's source
+packages built in a root of mmdebstrap, and the miniature projects of tests/projects with ninja and
+make. Only builds whose status is 0 leave a log. The last form diagnoses all of them.
 """
 
 import argparse
@@ -28,9 +28,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 240
 # Installed once, so that builds need no isolation.
-BACK_ENDS = """setuptools<81 wheel hatchling hatch-vcs flit-core poetry-core setuptools-scm pdm-backend
-meson-python scikit-build-core cython numpy pybind11 cffi ninja cmake setuptools-rust pbr versioneer
-hatch-fancy-pypi-readme flit hatch-requirements-txt expandvars calver incremental"""
+BACK_ENDS = """setuptools<81 wheel hatchling hatch-vcs flit-core poetry-core setuptools-scm
+pdm-backend meson-python scikit-build-core cython numpy pybind11 cffi ninja cmake
+setuptools-rust pbr versioneer hatch-fancy-pypi-readme flit
+hatch-requirements-txt expandvars calver incremental"""
 
 
 def main() -> int:
@@ -112,8 +113,8 @@ def pip_wheel(logs: Path, name: str) -> tuple[int, bytes]:
     python = environment(logs)
     with tempfile.TemporaryDirectory() as folder:
         return run(
-            python, "-m", "pip", "wheel", "-v", "--no-deps", "--no-cache-dir", "--no-build-isolation",
-            "--no-binary", ":all:", "-w", folder, name,
+            python, "-m", "pip", "wheel", "-v", "--no-deps", "--no-cache-dir",
+            "--no-build-isolation", "--no-binary", ":all:", "-w", folder, name,
             cwd=Path(folder), env={**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"},
         )  # fmt: skip
 
@@ -134,13 +135,13 @@ def sources(index: Path) -> list[str]:
     found = []
     with gzip.open(index, "rt", encoding="utf-8") as stream:
         for entry in stream.read().split("\n\n"):
-            name = re.search(r"^Package: (\S+)", entry, re.M)
+            name = re.search(r"^Package: (\S+)", entry, re.MULTILINE)
             sizes = [
                 int(size)
-                for size in re.findall(r"^ [0-9a-f]{32} (\d+) \S+\.orig\.tar", entry, re.M)
+                for size in re.findall(r"^ [0-9a-f]{32} (\d+) \S+\.orig\.tar", entry, re.MULTILINE)
             ]
-            compiled = re.search(r"^Architecture:.*\bany\b", entry, re.M)
-            needs = re.search(r"^Build-Depends:((?:.*\n)(?: .*\n)*)", entry, re.M)
+            compiled = re.search(r"^Architecture:.*\bany\b", entry, re.MULTILINE)
+            needs = re.search(r"^Build-Depends:((?:.*\n)(?: .*\n)*)", entry, re.MULTILINE)
             few = needs is None or needs[1].count(",") < 9
             if name and sizes and sum(sizes) < 1_500_000 and compiled and few:
                 found.append(name[1])

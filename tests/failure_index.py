@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from stoker.diagnose.answers import NAMES
 from stoker.diagnose import steps, symptoms
+from stoker.diagnose.answers import NAMES
 from stoker.knowledge.failures import Failure, Fix, Index, Source, placeholders
 from stoker.knowledge.providers import Kind
 
@@ -196,7 +196,7 @@ def is_certain(fix: Fix) -> bool:
 
 def without_source(name: str, failure: Failure, groups: set[str]) -> str | None:
     source, _, rest = name.partition(".")
-    known = {
+    known: dict[str, bool] = {
         Source.LOG: rest in groups,
         Source.KNOWN: rest in failure.known,
         Source.INSTALL: rest in list(Kind) and (rest in groups or rest in failure.known),
@@ -253,6 +253,17 @@ def index_text() -> str:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Yield the name of a cause and a log for each example of the entries."""
+    for file in FILES:
+        try:
+            entry = checked(file.read_bytes(), file.stem)
+        except ValueError:
+            continue  # said by the test of that file
+        for example in entry.example:
+            yield entry.name, example.log
 
 
 if __name__ == "__main__":

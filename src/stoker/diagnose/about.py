@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from stoker.diagnose.installing import Here, Python
-from stoker.diagnose.lines import Line
+from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known
 

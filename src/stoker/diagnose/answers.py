@@ -18,8 +18,8 @@ _LONGEST = 300  # characters of a value in a text
 
 
 def answers(cause: Failure, about: About) -> tuple[FilledFix, ...]:
-    """Return the fixes of a cause that can be filled in, the best first. The last one is for want of
-    a better one if it is the same everywhere and has no command.
+    """Return the fixes of a cause that can be filled in, the best first. A last one that is the
+    same everywhere and has no command is offered only if no other is.
     """
     found = [fix for template in cause.fix if (fix := _filled(template, about))]
     last = cause.fix[-1]
@@ -64,7 +64,7 @@ def _text(template: str, about: About) -> str | None:
 
 
 def _commands(fix: Fix, about: About) -> tuple[str, ...] | None:
-    """Return the commands, without optional ones that lack a value; ``None`` if another one does."""
+    """Return the commands without optional ones that lack a value; ``None`` if another one does."""
     lines: list[str] = []
     for template in fix.commands:
         command = _command(template.removeprefix(_OPTIONAL), about)
@@ -88,7 +88,7 @@ def _word(name: str, about: About) -> str | None:
 
 def _build(fix: Fix, about: About) -> str:
     command = value(_COMMAND, about)
-    if command is None or fix.shell is not Shell.SH:
+    if command is None or fix.shell is not Shell.SH or not (fix.commands or fix.build):
         return ""
     return governed_once(filled(fix.build or f"{{{_COMMAND}}}", {_COMMAND: redact(command)}))
 

@@ -8,15 +8,7 @@ from typing import BinaryIO
 from msgspec.structs import replace
 
 from stoker.diagnose.about import About
-from stoker.diagnose.kept import KeptRun, kept_run, last_failed
-from stoker.diagnose.pages import (
-    cause_list,
-    cause_page,
-    diagnosis_page,
-    fix_script,
-    reference,
-    short_diagnosis,
-)
+from stoker.diagnose.kept import KeptRun, keep, kept_run, last_failed, write_about
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, Status
 from stoker.diagnose.verdict import (
@@ -34,19 +26,6 @@ from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import Value
 from stoker.outside.files import read_json
-
-__all__ = [
-    "cause_list",
-    "cause_page",
-    "diagnose_folder",
-    "diagnose_kept",
-    "diagnose_what",
-    "diagnosis_page",
-    "excerpt",
-    "fix_script",
-    "reference",
-    "short_diagnosis",
-]
 
 _RECORD = "record.json"  # in the folder of a build
 _LAST_LINES = 15  # of a log without an error
@@ -83,12 +62,12 @@ def diagnose_what(what: str | None, run: str | None = None) -> Diagnosis:
         raise StorageError(f"cannot read {what}: {error.strerror}") from error
 
 
-def diagnose_folder(folder: Path) -> Diagnosis:
+def diagnose_folder(folder: Path, about: About | None = None) -> Diagnosis:
     """Diagnose a run of `stoker build`: the logs of its failed stages, or all logs if none is
     named.
     """
     record = _record(folder)
-    about = About(run=FailedRun(command="stoker build"))
+    about = about or About(run=FailedRun(command="stoker build"))
     logs = list(_failed_logs(folder, record))
     if not logs and not record.stages:
         raise UsageError(f"no *.log in {folder}", hints=_HINTS)
@@ -101,11 +80,16 @@ def diagnose_folder(folder: Path) -> Diagnosis:
     return diagnosis
 
 
-def diagnose_kept(kept: KeptRun, summary: RunSummary | None) -> Diagnosis:
-    """Diagnose a run of `stoker run` from its kept output and its measurements."""
-    about = About(run=kept.failed)
-    diagnosis = _of_file(kept.log, "", about)
-    return with_measured(diagnosis, of_summary(summary), about)
+def keep_run(output: bytes, failed: FailedRun, summary: RunSummary | None) -> Diagnosis:
+    """Keep the output of a command of `stoker run` that failed, and diagnose it."""
+    kept = keep(output, failed, summary)
+    return _noted(kept, _of_kept(kept))
+
+
+def keep_build(folder: Path, failed: FailedRun) -> Diagnosis:
+    """Remember a build that failed, whose folder has its logs, and diagnose it."""
+    kept = keep(b"", failed, _record(folder).summary, build_folder=str(folder))
+    return _noted(kept, _of_kept(kept))
 
 
 def excerpt(log: Path) -> str:
@@ -122,9 +106,21 @@ def excerpt(log: Path) -> str:
 def _of_kept(kept: KeptRun | None) -> Diagnosis:
     if kept is None:
         raise UsageError("no run that failed is kept", hints=_HINTS)
-    if kept.build_folder:
-        return diagnose_folder(Path(kept.build_folder))
-    return diagnose_kept(kept, kept.summary)
+    about = About(run=kept.failed)
+    if kept.build_folder and Path(kept.build_folder).is_dir():
+        return diagnose_folder(Path(kept.build_folder), about)
+    diagnosis = Diagnosis(status=Status.EMPTY, run=kept.failed)
+    if kept.log.exists():
+        diagnosis = _of_file(kept.log, "", about)
+    measured = of_summary(kept.summary) if kept.summary else Measured(status=1)
+    return with_measured(diagnosis, measured, about)
+
+
+def _noted(kept: KeptRun, diagnosis: Diagnosis) -> Diagnosis:
+    """Remember the cause, for `stoker history`, and return the diagnosis."""
+    for best in diagnosis.findings[:1]:
+        write_about(replace(kept, cause=best.cause, title=best.title))
+    return diagnosis
 
 
 def _of_stream(stream: BinaryIO, run: str | None, file: str = "") -> Diagnosis:

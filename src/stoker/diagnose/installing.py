@@ -1,13 +1,13 @@
 """The commands that install on this machine what a log says is missing.
 
-They use the package manager of the system, or conda where the build uses conda's compilers, or pip for
-the interpreter that builds. A command that needs root has sudo where there is one.
+They use the package manager of the system, or conda where the build uses conda's compilers, or pip
+for the interpreter that builds. A command that needs root has sudo where there is one.
 """
 
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,7 @@ class Here:
 
     @cached_property
     def sudo(self) -> str:
-        """What stands before a command that needs root."""
+        """The prefix of a command that needs root."""
         return "" if self.is_root or not self.which("sudo") else "sudo "
 
     @cached_property
@@ -98,25 +98,30 @@ class Here:
 
     def python(self, executable: str) -> Python | None:
         """Return what an interpreter says of itself; ``None`` if it does not answer."""
-        question = (
-            "import sys, sysconfig, os, importlib.util as u;"
-            "m = os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED');"
-            "print('%d.%d' % sys.version_info[:2], bool(u.find_spec('pip')) + 0,"
-            " (sys.prefix == sys.base_prefix and os.path.exists(m)) + 0)"
-        )
-        from stoker.model.errors import StokerError
-        from stoker.outside import process
+        return _asked(executable)
 
-        try:
-            answer = process.run([executable, "-c", question], timeout=10).stdout.split()
-        except StokerError:
-            return None
-        if len(answer) != 3:
-            return None
-        version, has_pip, managed = answer
-        return Python(
-            executable=executable, version=version, has_pip=has_pip == "1", managed=managed == "1"
-        )
+
+@cache
+def _asked(executable: str) -> Python | None:
+    question = (
+        "import sys, sysconfig, os, importlib.util as u;"
+        "m = os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED');"
+        "print('%d.%d' % sys.version_info[:2], bool(u.find_spec('pip')) + 0,"
+        " (sys.prefix == sys.base_prefix and os.path.exists(m)) + 0)"
+    )
+    from stoker.model.errors import StokerError
+    from stoker.outside import process
+
+    try:
+        answer = process.run([executable, "-c", question], timeout=10).stdout.split()
+    except StokerError:
+        return None
+    if len(answer) != 3:
+        return None
+    version, has_pip, managed = answer
+    return Python(
+        executable=executable, version=version, has_pip=has_pip == "1", managed=managed == "1"
+    )
 
 
 def install_commands(

@@ -1,23 +1,27 @@
 """Keeps the output of runs that failed, so that the reason can be read without building again.
 
-What is kept is bounded, without secrets, and readable by its owner only. A run is known by its number
-in the history.
+What is kept is bounded, without secrets, and readable by its owner only. A run is known by its
+number in the history.
 """
 
+import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from stoker.diagnose.values import FailedRun
 from stoker.model.errors import StorageError
-from stoker.model.runs import RunSummary
-from stoker.model.secrets import redact
+from stoker.model.runs import Run, RunSummary
+from stoker.model.secrets import HIDDEN, is_secret, redact
 from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import read_json, write_whole
 
-_MOST_RUNS = 20
+_MOST_LOGS = 20
+_MOST_RUNS = 500  # whose causes are known; a few hundred bytes each
+_LEAST_SECRET = 6  # characters of a variable's value that is searched for in an output
 
 
 class KeptRun(Value, frozen=True, kw_only=True):
@@ -37,9 +41,10 @@ class KeptRun(Value, frozen=True, kw_only=True):
 
 
 def keep(
-    output: bytes, failed: FailedRun, summary: RunSummary, *, build_folder: str = ""
+    output: bytes, failed: FailedRun, summary: RunSummary | None, *, build_folder: str = ""
 ) -> KeptRun:
-    """Keep a run that failed, with its output. Older ones are removed."""
+    """Keep a run that failed, with its output; outputs of older runs are removed."""
+    failed = msgspec.structs.replace(failed, command=redact(failed.command))
     kept = KeptRun(
         run=_number(failed, summary),
         ended=time.time(),
@@ -47,13 +52,26 @@ def keep(
         summary=summary,
         build_folder=build_folder,
     )
-    lines = output.decode("utf-8", "replace").split("\n")
-    write_whole(kept.log, "\n".join(map(redact, lines)), private=True)
+    if output:
+        write_whole(kept.log, without_secrets(output), private=True)
     write_about(kept)
-    for old in sorted(kept_runs(), reverse=True)[_MOST_RUNS:]:
-        for file in _folder().glob(f"{old}.*"):
-            file.unlink(missing_ok=True)
+    for number, old in enumerate(sorted(kept_runs(), reverse=True)):
+        if number >= _MOST_LOGS:
+            (_folder() / f"{old}.log").unlink(missing_ok=True)
+        if number >= _MOST_RUNS:
+            (_folder() / f"{old}.json").unlink(missing_ok=True)
     return kept
+
+
+def without_secrets(output: bytes) -> str:
+    """Return an output without what looks like a secret, and without the values of variables whose
+    names say that they are.
+    """
+    text = "\n".join(map(redact, output.decode("utf-8", "replace").split("\n")))
+    for name, value in os.environ.items():
+        if is_secret(name) and len(value) >= _LEAST_SECRET:
+            text = text.replace(value, HIDDEN)
+    return text
 
 
 def write_about(kept: KeptRun) -> None:
@@ -78,12 +96,20 @@ def last_failed() -> KeptRun | None:
     return max(found, key=lambda kept: kept.ended, default=None)
 
 
-def _number(failed: FailedRun, summary: RunSummary) -> int:
+def with_causes(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Return runs with the causes of those that failed."""
+    failed = {run: kept.title for run in kept_runs() if (kept := kept_run(run))}
+    return tuple(msgspec.structs.replace(run, cause=failed.get(run.id, "")) for run in runs)
+
+
+def _number(failed: FailedRun, summary: RunSummary | None) -> int:
     """Return the number of the run in the history. A run in which nothing was compiled is not there
-    yet: the governor, which adds them, was not started.
+    yet: the governor, which adds runs, was not started.
     """
     from stoker.govern.history import History
 
+    if summary is None:
+        return 0  # the governor died
     if summary.run is not None:
         return summary.run
     try:
@@ -92,7 +118,7 @@ def _number(failed: FailedRun, summary: RunSummary) -> int:
             history.end_run(run, summary)
             return run
     except StorageError:
-        return 0  # the last one that the history could not take
+        return 0
 
 
 def _folder() -> Path:

@@ -6,16 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, islice
 
+from stoker.diagnose.sieve import Line
 from stoker.knowledge.failures import literals
-from stoker.model.value import Value
-
-
-class Line(Value, frozen=True, kw_only=True):
-    """A line as its tool printed it, without colours, time stamps and prefixes of other tools."""
-
-    number: int
-    text: str
-
 
 # -- search ----------------------------------------------------------------------------------------
 # Compiling every pattern takes a second, and most logs contain the literals of few of them.

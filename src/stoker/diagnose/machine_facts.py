@@ -1,7 +1,7 @@
 """Facts of this machine: limits, compilers, CUDA and disks.
 
-Each is read when a fix needs it. A fact that is not known has no value, and a fix that needs it is not
-offered.
+Each is read when a fix needs it. A fact that is not known has no value, and a fix that needs it is
+not offered.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import system_commands
-from stoker.diagnose.lines import Line
+from stoker.diagnose.sieve import Line
 from stoker.model.value import Value, size
 
 FACTS = Facts()
@@ -52,7 +52,7 @@ def _sudo(about: About) -> str | None:
 def _jobs(_: About) -> str | None:
     from stoker.machine.file_tree import FileTree
     from stoker.machine.memory import read_memory
-    from stoker.machine.system import read_usable
+    from stoker.machine.resources import read_usable
 
     tree = FileTree()
     jobs = read_memory(tree).limit.limit // _JOB_MEMORY
@@ -304,8 +304,7 @@ def _nvcc(about: About, *, with_variables: bool = True) -> Path | None:
         *_NVCCS,
         *map(str, sorted(Path("/usr/local").glob("cuda-*/bin/nvcc"), reverse=True)),
     ]
-    found = next((Path(path) for path in candidates if os.access(path, os.X_OK)), None)
-    return found
+    return next((Path(path) for path in candidates if os.access(path, os.X_OK)), None)
 
 
 def _toolkit_version(home: Path) -> str | None:
@@ -375,7 +374,10 @@ def _install_certificates(about: About) -> str | None:
 def _set_watches(about: About) -> str | None:
     if not (about.here.is_root or about.here.sudo):
         return None
-    return f"{about.here.sudo}sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=1024"
+    return f"{about.here.sudo}sysctl {' '.join(_WATCHES)}"
+
+
+_WATCHES = ("fs.inotify.max_user_watches=524288", "fs.inotify.max_user_instances=1024")
 
 
 _BUNDLES = (

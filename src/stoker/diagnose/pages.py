@@ -1,18 +1,16 @@
-"""A diagnosis as a terminal page, as a few lines, as a script; a cause as its page in the docs."""
+"""A diagnosis as a page for a terminal; a cause as its page in the docs."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.diagnose.answers import unfilled
-from stoker.diagnose.values import Diagnosis, Evidence, FilledFix, FoundCause, Status
-from stoker.knowledge.failures import Failure, Fix, Shell
+from stoker.diagnose.texts import WIDEST, sureness, typed, where
+from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
+from stoker.knowledge.failures import Failure, Fix
 from stoker.outside.terminal import Indented, Listing, whole
 
-_WIDEST = 400  # characters of a line of evidence on a terminal
-_SHORT_EVIDENCE = 4  # lines of evidence at the end of a failed run
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
 # Words before a text; a page is easier to read if each stands alone in its column.
 _WHY, _FIX, _OTHERWISE, _NOT_IT, _MORE = "Why", "Fix", "Or", "Note", "Seen"
@@ -27,44 +25,16 @@ def diagnosis_page(diagnosis: Diagnosis) -> RenderableType:
     return Group(*parts)
 
 
-def short_diagnosis(diagnosis: Diagnosis) -> str:
-    """Return the causes with evidence and first fix, for the end of a failed run; empty if there
-    is none.
-    """
-    lines: list[str] = []
-    for finding in diagnosis.findings:
-        lines.append(f"stoker: {finding.title} ({finding.cause}, {_sureness(finding)})")
-        lines += [
-            f"  {_where(one)}{one.text[:_WIDEST]}" for one in finding.evidence[:_SHORT_EVIDENCE]
-        ]
-        for fix in finding.fix[:1]:
-            lines.append(f"  Fix: {fix.text}")
-            lines += [f"    $ {command}" for command in _to_type(fix)]
-    if not lines and diagnosis.unexplained:
-        lines.append("stoker: the cause is unknown; the first error:")
-        lines += [f"  {_where(one)}{one.text[:_WIDEST]}" for one in diagnosis.unexplained]
-    return "".join(f"{line}\n" for line in lines)
-
-
 def _finding(finding: FoundCause) -> Iterator[RenderableType]:
-    yield _title(finding.cause, f"{finding.title}  ({_sureness(finding)})")
+    yield _title(finding.cause, f"{finding.title}  ({sureness(finding)})")
     for evidence in finding.evidence:
         yield _indented(_line(evidence))
     yield _said(_WHY, finding.why)
     for number, fix in enumerate(finding.fix):
         yield _said(_OTHERWISE if number else _FIX, fix.text)
-        for command in _to_type(fix):
+        for command in typed(fix):
             yield whole(" " * 8, ("$ ", "dim"), command)
     yield from _more(finding.misled_by, finding.links)
-
-
-def _to_type(fix: FilledFix) -> tuple[str, ...]:
-    """Return the commands of a fix as somebody would type them."""
-    return (*fix.commands, fix.build) if fix.build else fix.commands
-
-
-def _sureness(finding: FoundCause) -> str:
-    return f"{finding.confidence:.0%} sure"
 
 
 def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
@@ -83,13 +53,7 @@ def _title(name: str, text: str) -> Text:
 
 
 def _line(evidence: Evidence) -> Text:
-    return Text.assemble((_where(evidence), "dim"), evidence.text[:_WIDEST])
-
-
-def _where(evidence: Evidence) -> str:
-    if not evidence.line:
-        return f"{evidence.file or 'measured'}: "
-    return f"{evidence.file}:{evidence.line}: " if evidence.file else f"line {evidence.line}: "
+    return Text.assemble((where(evidence), "dim"), evidence.text[:WIDEST])
 
 
 def _more(misled_by: Iterable[str], links: Iterable[str]) -> Iterator[RenderableType]:
@@ -105,54 +69,6 @@ def _said(word: str, text: str) -> RenderableType:
 
 def _indented(what: Text) -> Indented:
     return Indented(what, 2)
-
-
-# -- script ----------------------------------------------------------------------------------------
-# Runs under dash, stops at the first error, and builds again.
-
-
-def fix_script(diagnosis: Diagnosis) -> str:
-    """Return a script for review: the first fix of each finding, the others as comments, and then
-    the build.
-    """
-    lines = [
-        "#!/bin/sh",
-        "# From `stoker diagnose`. Read it before you run it: sh fix.sh [BUILD COMMAND]",
-        "set -e",
-    ]
-    if diagnosis.run.folder:
-        lines.append(f"cd {shlex.quote(diagnosis.run.folder)}")
-    for finding in diagnosis.findings:
-        lines += ["", f"# {finding.cause}: {_comment(finding.title)}"]
-        for number, fix in enumerate(finding.fix):
-            lines += _scripted(fix, comment=number > 0 or fix.shell is not Shell.SH)
-    return "\n".join([*lines, "", *_rebuilt(diagnosis)]) + "\n"
-
-
-def _scripted(fix: FilledFix, *, comment: bool) -> Iterator[str]:
-    yield f"# {'Or: ' if comment else ''}{_comment(fix.text)}"
-    yield from (f"#   {line}" if comment else line for line in fix.commands)
-    if comment and fix.build:
-        yield f"#   {fix.build}"
-
-
-def _comment(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _rebuilt(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield the lines that build: the command of the user, else the one that failed."""
-    run = diagnosis.run
-    builds = [fix.build for finding in diagnosis.findings for fix in finding.fix[:1] if fix.build]
-    special = [build for build in builds if build != run.command]
-    known = (special or builds or [""])[0]
-    given = known.replace(run.command, '"$@"') if run.command and run.command in known else '"$@"'
-    yield "# The build."
-    yield 'if [ "$#" -gt 0 ]; then'
-    yield f"    {given}"
-    if known:
-        yield from ("else", f"    {known}")
-    yield "fi"
 
 
 # -- causes ----------------------------------------------------------------------------------------
@@ -193,9 +109,9 @@ def reference(causes: Sequence[Failure]) -> str:
         "# Causes of failed builds",
         "",
         f"{len(causes)} causes, generated from `src/stoker/knowledge/failures/`;",
-        "`stoker diagnose LOG` names them, `stoker diagnose --explain CAUSE` prints one. Words in angle",
-        "brackets are filled in from the log, the run and the machine; a fix that lacks one of them is",
-        "not offered.",
+        "`stoker diagnose LOG` names them, `stoker diagnose --explain CAUSE` prints one. Words in",
+        "angle brackets are filled in from the log, the run and the machine; a fix that lacks one",
+        "of them is not offered.",
         "",
         "| cause | stage | what it is |",
         "|---|---|---|",

@@ -1,7 +1,7 @@
 """Facts of the run that failed: its command, its folders and its Python.
 
-Each is read when a fix needs it. A fact that is not known has no value, and a fix that needs it is not
-offered.
+Each is read when a fix needs it. A fact that is not known has no value, and a fix that needs it is
+not offered.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import pip_command, system_commands
+from stoker.model.secrets import HIDDEN
 
 FACTS = Facts()
 
@@ -32,7 +33,7 @@ _PACKAGES = re.compile(
 @FACTS.add("run.command", "the command that failed")
 def _command(about: About) -> str | None:
     if about.run.command:
-        return about.run.command
+        return None if HIDDEN in about.run.command else about.run.command
     for pattern, command in _COMMANDS:
         for line in about.lines:
             if match := re.search(pattern, line.text):
@@ -48,7 +49,7 @@ def _folder(about: About) -> str | None:
 @FACTS.add("run.cmake_folder", "CMake's build folder")
 def _cmake_folder(about: About) -> str | None:
     named = [match[1] for line in about.lines if (match := _BUILT_IN.search(line.text))]
-    base = about.run.folder or os.getcwd()
+    base = about.run.folder or Path.cwd()
     if about.run.command:
         named += [match[1] for match in _FOLDER_OPTION.finditer(about.run.command)]
     if about.run.folder:
@@ -74,7 +75,7 @@ def _configure(about: About) -> str | None:
     entries = dict(re.findall(r"^([\w-]+:\w+)=(.*)$", cache, re.MULTILINE))
     plain = {name.partition(":")[0]: value for name, value in entries.items()}
     given = re.findall(
-        r"^//No help, variable specified on the command line\.\n([\w-]+)", cache, re.M
+        r"^//No help, variable specified on the command line\.\n([\w-]+)", cache, re.MULTILINE
     )
     options = [
         f"-D{name}={plain[name]}" for name in (*given, "CMAKE_BUILD_TYPE") if plain.get(name)
@@ -198,7 +199,7 @@ def _version(about: About) -> str | None:
 
 
 def _found_below(folder: str, name: str) -> Path | None:
-    """Return a file below a folder whose path ends like that; the search ends after some folders."""
+    """Return a file below a folder whose path ends with a name; the search is bounded."""
     for number, (base, folders, _) in enumerate(os.walk(folder)):
         folders[:] = [one for one in folders if not one.startswith(".")]
         if (file := Path(base, name)).is_file():

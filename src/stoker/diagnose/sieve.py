@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from stoker.diagnose.lines import Line
 from stoker.model.value import Value
 
 LONGEST = 4096  # characters that are looked at as one line
@@ -85,6 +84,13 @@ _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each ta
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
 
+class Line(Value, frozen=True, kw_only=True):
+    """A line as its tool printed it, without colours, time stamps and prefixes of other tools."""
+
+    number: int
+    text: str
+
+
 class Log(Value, frozen=True, kw_only=True):
     """The lines that were kept, and the total number of lines."""
 
@@ -125,6 +131,11 @@ class Sieve:
         self._rest += chunk.replace(b"\0", b"") if self._utf16 else chunk
         if len(self._rest) >= _CHUNK:
             self._cut()
+
+    def feed_all(self, stream: BinaryIO) -> None:
+        """Add the rest of a stream."""
+        while chunk := stream.read(_CHUNK):
+            self.feed(chunk)
 
     def log(self) -> Log:
         """Return the lines that were kept so far."""

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from stoker.diagnose.lines import Line, Texts, joined, paragraphs
+from stoker.diagnose.lines import Texts, joined, paragraphs
+from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import Steps
 from stoker.knowledge.failures import Failure, Sign, failures
 from stoker.model.value import Value
@@ -63,7 +64,10 @@ class _Wrapped:
         self._more = Texts([text for _, text, _ in self._whole])
 
     def search(self, pattern: str) -> _Hits:
-        hits = dict(self._texts.search(pattern, most=_MOST_HITS))
+        found = self._texts.search(pattern, most=_MOST_HITS)
+        if not self._whole:
+            return found
+        hits = dict(found)
         for number, match in self._more.search(pattern, most=_MOST_HITS).items():
             line, _, end = self._whole[number]
             if match.start() <= end:

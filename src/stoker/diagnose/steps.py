@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
-from stoker.diagnose.lines import Line, Texts, compiled, messages
+from stoker.diagnose.lines import Texts, compiled, messages
+from stoker.diagnose.sieve import Line
 from stoker.model.value import Value
 
 _START = r"^\s{0,24}(?:\[ {0,2}\d{1,3}%\] |\[\d{1,6}/\d{1,6}\] )?"

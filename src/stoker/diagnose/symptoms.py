@@ -5,7 +5,7 @@ recognises the same failure says more, and is named instead.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from stoker.diagnose.lines import joined
 from stoker.diagnose.signs import Match, Search
@@ -17,12 +17,22 @@ _LONGEST = 160  # characters of a message that is repeated in a headline
 
 # How compilers name a place: gcc and clang, nvcc, Microsoft's.
 _COMPILER_ERRORS = (
-    r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):(?P<line>\d{1,7})(?::\d{1,5})?: (?:fatal )?error: (?P<message>\S.{0,300})",
-    r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\((?P<line>\d{1,7})(?:,\d{1,5})?\): (?:fatal )?error(?: [A-Z]{0,3}#?[\d-]{1,7}D?)?: (?P<message>\S.{0,300})",
+    (
+        r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):(?P<line>\d{1,7})(?::\d{1,5})?"
+        r": (?:fatal )?error: (?P<message>\S.{0,300})"
+    ),
+    (
+        r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\((?P<line>\d{1,7})(?:,\d{1,5})?\)"
+        r": (?:fatal )?error(?: [A-Z]{0,3}#?[\d-]{1,7}D?)?: (?P<message>\S.{0,300})"
+    ),
 )
-_NO_HEADER = r"fatal error: ['\"‘]?(?P<header>[\w./+-]{2,120}?)['\"’]?(?:: No such file or directory| file not found)|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
+_NO_HEADER = (
+    r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
+    r"(?:: No such file or directory| file not found)"
+    r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
+)
 _UNDEFINED = (
-    r"undefined reference to [`'‘](?P<symbol>[^'’\n]{1,400})['’]",
+    r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
 )
@@ -32,22 +42,34 @@ _NO_LIBRARY = (
     r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
 )
 _NO_RULE = (
-    r"No rule to make target [`'‘](?P<file>[^'’\n]{1,300})['’](?:, needed by [`'‘](?P<for>[^'’\n]{1,300})['’])?",
-    r"ninja: error: '(?P<file>[^'\n]{1,300})'(?:, needed by '(?P<for>[^'\n]{1,300})')?, missing and no known rule",
+    (
+        r"No rule to make target [`'\u2018](?P<file>[^'\u2019\n]{1,300})['\u2019]"
+        r"(?:, needed by [`'\u2018](?P<for>[^'\u2019\n]{1,300})['\u2019])?"
+    ),
+    (
+        r"ninja: error: '(?P<file>[^'\n]{1,300})'(?:, needed by '(?P<for>[^'\n]{1,300})')?"
+        r", missing and no known rule"
+    ),
 )
 _CONFIGURE = (r"^\s{0,24}configure: error: (?P<message>\S.{0,300})",)
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
-_EXCEPTION = r"^\s{0,24}(?P<kind>[A-Za-z_][\w.]{0,100}(?:Error|Exception|Exit|NotFound|Failed|Warning|Interrupt))(?:: (?P<message>.{1,300}))?$"
+_EXCEPTION = (
+    r"^\s{0,24}(?P<kind>[A-Za-z_][\w.]{0,100}"
+    r"(?:Error|Exception|Exit|NotFound|Failed|Warning|Interrupt))(?:: (?P<message>.{1,300}))?$"
+)
 _FRAME = re.compile(r'^\s{0,30}File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,7})')
 # Frames of the tools that run a build; the error lies in what they were given.
 _TOOLS = re.compile(
-    r"/lib/python3?[\d.]*/(?!(?:site|dist)-packages/)|/(?:pip|setuptools|pyproject_hooks|pep517|build|wheel|distutils|_distutils_hack"
-    r"|scikit_build_core|skbuild|mesonpy|hatchling|flit_core|poetry|uv)/|<string>|<frozen|^<|in_process"
+    r"/lib/python3?[\d.]*/(?!(?:site|dist)-packages/)"
+    r"|/(?:pip|setuptools|pyproject_hooks|pep517|build|wheel|distutils|_distutils_hack"
+    r"|scikit_build_core|skbuild|mesonpy|hatchling|flit_core|poetry|uv)/"
+    r"|<string>|<frozen|^<|in_process"
 )
 _ECHOES = ("CalledProcessError", "SystemExit", "KeyboardInterrupt", "DeprecationWarning")
 # Sources that are not the user's: headers of the system, of packages, and bundled projects.
 _FOREIGN = re.compile(
-    r"^/usr/(?!src/)|^/opt/|/site-packages/|/dist-packages/|/third[_-]?party/|/_deps/|/vendor/|/external/|/extern/|/deps/|/envs/[^/]+/include|/conda/|/cuda[^/]*/"
+    r"^/usr/(?!src/)|^/opt/|/site-packages/|/dist-packages/|/third[_-]?party/|/_deps/|/vendor/"
+    r"|/external/|/extern/|/deps/|/envs/[^/]+/include|/conda/|/cuda[^/]*/"
 )
 
 PATTERNS = (
@@ -62,8 +84,10 @@ PATTERNS = (
 )
 
 
-def find_symptoms(search: Search) -> list[Match]:
-    """Return the failures that can be explained by their kind."""
+def find_symptoms(search: Search, explained: Collection[int]) -> list[Match]:
+    """Return the failures that can be explained by their kind, without the lines that are
+    ``explained`` already.
+    """
     kinds: tuple[Callable[[Search], Iterable[Match]], ...] = (
         _missing_headers,
         _missing_libraries,
@@ -76,7 +100,9 @@ def find_symptoms(search: Search) -> list[Match]:
     )
     steps = search.steps
     found = (match for kind in kinds for match in kind(search))
-    return [match for match in found if not steps.taken_back(match.line)]
+    return [
+        match for match in found if match.line not in explained and not steps.taken_back(match.line)
+    ]
 
 
 def _hits(search: Search, patterns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -101,7 +127,7 @@ def _missing_headers(search: Search) -> Iterator[Match]:
 
 def _missing_libraries(search: Search) -> Iterator[Match]:
     for line, groups in _hits(search, _NO_LIBRARY):
-        yield _symptom("system-library-missing", line, 0.84, groups)
+        yield _symptom("system-library-missing", line, 0.88, groups)
 
 
 def _undefined_symbols(search: Search) -> Iterator[Match]:

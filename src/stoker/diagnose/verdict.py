@@ -3,14 +3,14 @@
 Pure but for the facts in fixes, which are read when a fix needs them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from stoker.diagnose.about import About
 from stoker.diagnose.answers import answers, headline, value
-from stoker.diagnose.lines import Line, Texts
-from stoker.diagnose.sieve import Log
+from stoker.diagnose.lines import Texts
+from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import Match, Search, find_matches
 from stoker.diagnose.steps import Steps, find_steps
 from stoker.diagnose.symptoms import find_symptoms
@@ -45,7 +45,8 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     found = [match for match in find_matches(search) if _counts(match, steps)]
     if not found and not steps.failed:
         return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total, run=about.run)
-    matches = [*found, *find_symptoms(search)]
+    explained = {match.line for match in found if match.strength >= _SURE}
+    matches = [*found, *find_symptoms(search, explained)]
     findings = [
         finding_of(
             match.cause,
@@ -154,20 +155,26 @@ def _independent(
 ) -> Iterator[tuple[float, Match]]:
     """Return the causes without those that are only a weaker reading of a better one."""
     first: dict[int, float] = {}
+    lines: set[int] = set()
     for strength, match in ranked:
         step = steps.step[match.line]
-        if strength < _LEAST:
+        if strength < _LEAST or match.line in lines:
             continue
         if step in first and (
             match.cause.depth is Depth.SYMPTOM or strength < max(_SURE, first[step] - _CLEARLY)
         ):
             continue
         first.setdefault(step, strength)
+        lines.add(match.line)
         yield strength, match
 
 
 def _excerpt(match: Match, lines: Sequence[Line], steps: Steps, file: str) -> tuple[Evidence, ...]:
-    """Return the lines that show a cause: one message, complete but not longer than a few lines."""
+    """Return the lines that show a cause: one message, complete but not longer than a few lines. A
+    symptom is nothing but its message, which is shown as a whole.
+    """
+    if match.cause.depth is Depth.SYMPTOM:
+        return tuple(_evidence(lines[index], file) for index in steps.block(match.line))
     begin = match.line
     end = max(
         [begin + 1, *(line + 1 for line in match.with_lines if 0 < line - begin <= _MOST_BELOW)]

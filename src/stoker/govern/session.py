@@ -177,12 +177,13 @@ class Session:
         env: Mapping[str, str],
         cwd: Path | None = None,
         output: Echo | None = None,
+        copy: Echo | None = None,
     ) -> int:
         """Run a command and return its status; a signal counts as 128 plus its number. Without
-        ``output`` the command inherits ours. Raise an error if the command had to be stopped
-        because the disk was full.
+        ``output`` the command writes to our streams; ``copy`` gets what it writes to a terminal or
+        a pipe. Raise an error if the command had to be stopped because the disk was full.
         """
-        status = self._commands.run(command, env=env, cwd=cwd, output=output)
+        status = self._commands.run(command, env=env, cwd=cwd, output=output, copy=copy)
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
         return status

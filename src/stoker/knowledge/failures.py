@@ -1,7 +1,7 @@
 """The causes of failed builds: how each is recognised, and the fixes that evidence fills in.
 
 Each cause is a file in ``failures/``; docs/how-to/add-a-cause.md explains the fields. What is read
-here is ``failures.json``, which ``tests/failure_index.py`` makes of those files: it checks them, and
+here is ``failures.json``, which ``tests/failure_index.py`` makes of those files: it checks them and
 finds the literals of every pattern. What a log looks like is not known here.
 """
 

@@ -33,11 +33,11 @@ def install_command(what: str, system: OperatingSystem, cuda: str | None = None)
     manager = system_manager(system)
     major = int((cuda or "0").partition(".")[0])
     everywhere = ("stoker", "pip") if major >= _FIRST_NVCC_ON_INDEX else ("pip",)
-    for manager in (manager, *everywhere):
-        package = names.get(manager or "")
+    for each in (manager, *everywhere):
+        package = names.get(each or "")
         if package and ("{cuda" not in package or major >= _FIRST_CUDA_ON_INDEX):
             package = package.replace("{cuda_major}", str(major)).replace("{cuda}", cuda or "")
-            return (table.manager[manager or ""].replace("{}", package),)
+            return (table.manager[each or ""].replace("{}", package),)
     return ()
 
 

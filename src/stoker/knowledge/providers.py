@@ -1,7 +1,7 @@
 """Which package provides a header, a library, a CMake package, a program, a module or a symbol.
 
-The table, providers.tsv, is made by release/providers.py; its first lines say how. It is searched as
-text, because a diagnosis looks up a few of its thousands of rows.
+The table, providers.tsv, is made by release/providers.py; its first lines say how. It is searched
+as text, because a diagnosis looks up a few of its thousands of rows.
 """
 
 from collections.abc import Iterator

@@ -2,25 +2,14 @@
 examples.
 """
 
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from failure_index import FILES, KNOWLEDGE, checked, index_text
+from failure_index import FILES, KNOWLEDGE, checked, examples, index_text
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
-
-
-def examples() -> Iterator[tuple[str, str]]:
-    for file in FILES:
-        try:
-            entry = checked(file.read_bytes(), file.stem)
-        except ValueError:
-            continue  # said by the test of that file
-        for example in entry.example:
-            yield entry.name, example.log
 
 
 def test_the_index_is_up_to_date() -> None:
