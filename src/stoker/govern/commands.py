@@ -70,9 +70,9 @@ class Commands:
                 outputs=relay.ends if relay else None,
                 files=files,
             )
-            if relay:
-                relay.started()
             with self._signals_passed_on(child), process.end_of(child) as end:
+                if relay:
+                    relay.started()
                 status = self._watch(child, end, output)
         return 128 - status if status < 0 else status
 
