@@ -176,7 +176,7 @@ def shared(stack: ExitStack, path: Path, top: Path) -> None:
     if path.is_dir():
         inside.mkdir(parents=True, exist_ok=True)
         mounted(stack, inside, "--bind", str(path))
-    elif path.is_file() and not os.path.ismount(inside):
+    elif path.is_file():
         inside.parent.mkdir(parents=True, exist_ok=True)
         inside.unlink(missing_ok=True)
         shutil.copy(path, inside)

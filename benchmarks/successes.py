@@ -3,12 +3,14 @@
     python benchmarks/successes.py LOGS --pip 700 --contents Contents-all.gz
     python benchmarks/successes.py LOGS --debian 200 --root ROOT --sources Sources.gz
     python benchmarks/successes.py LOGS --miniatures
+    python benchmarks/successes.py LOGS --generated N
     python benchmarks/successes.py LOGS --json benchmarks/results/successes.json
 
-The first three add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
+The first four add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
 of sdists from PyPI (the projects that Debian packages, named by its file lists), Debian's source
-packages built in a root of mmdebstrap, and the miniature projects of tests/projects with ninja and
-make. Only builds whose status is 0 leave a log. The last form diagnoses all of them.
+packages built in a root of mmdebstrap, the miniature projects of tests/projects with ninja and
+make, and generated ones full of warnings. Only builds whose status is 0 leave a log. The last form
+diagnoses all of them.
 """
 
 import argparse
@@ -43,6 +45,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path)
     parser.add_argument("--sources", type=Path)
     parser.add_argument("--miniatures", action="store_true")
+    parser.add_argument("--generated", type=int, default=0)
     parser.add_argument("--at-most", type=int, default=10**6, help="builds to try in this call")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
@@ -60,6 +63,8 @@ def main() -> int:
         collect(asked.logs, "debian", asked.debian, asked.at_most, tries)
     if asked.miniatures:
         collect(asked.logs, "miniature", 10**6, asked.at_most, miniatures())
+    if asked.generated:
+        collect(asked.logs, "generated", asked.generated, asked.at_most, generated())
     if asked.json:
         return report(asked.logs, asked.json)
     return 0
@@ -187,6 +192,85 @@ def configured(tree: Path, generator: str, verbose: str) -> tuple[int, bytes]:
             return status, b""
         status, second = run("cmake", "--build", folder)
         return status, first + second
+
+
+# -- generated -------------------------------------------------------------------------------------
+# Small projects with what mistakes for errors are made of: names of files, warnings, messages.
+
+
+NAMES = [
+    "error",
+    "fatal_error",
+    "failed",
+    "undefined_reference",
+    "no_such_file",
+    "segfault",
+    "out_of_memory",
+    "killed",
+    "abort",
+    "traceback",
+    "cannot_find",
+    "permission_denied",
+    "timeout",
+    "no_space_left",
+    "unsupported",
+    "invalid",
+    "missing",
+    "ERROR",
+]
+SNIPPETS = (
+    "int f{0}(void) {{ int error; return 0; }}",
+    "#warning fatal error: this is only a warning\nint f{0};",
+    "static int undefined_reference_{0}(void) {{ return 1; }}",
+    'const char *f{0}(void) {{ char *e = "error: cannot find -lz"; int x = e; return e; }}',
+    "int f{0}(unsigned n) {{ if (n < 0) return -1; return n; }}",
+    '#include <stdio.h>\nvoid f{0}(long n) {{ printf("Error %d: failed\\n", n); }}',
+    "int f{0}(int n) {{ switch (n) {{ case 1: n++; case 2: return n; }} }}",
+    "[[deprecated]] int old_error{0}(void); int f{0}(void) {{ return old_error{0}(); }}",
+)
+SAYINGS = (
+    "checking for strerror_r... no",
+    "-- Looking for cublas_v2.h - not found",
+    "configure: WARNING: unrecognized options: --with-error",
+    "Performing Test HAS_ERROR - Failed",
+    "0 errors, 0 failures, 3 tests passed",
+    "warning: the following packages were not found: nvcc, error",
+    "test_error_handling ... ok",
+    "FAIL: 0  ERROR: 0  XFAIL: 2",
+    "fatal: No names found, cannot describe anything.",
+    "copying src/errors.py -> build/lib/errors.py",
+)
+
+
+def generated() -> Iterator:
+    """Yield builds of projects that differ by their number, by make and ninja in turns."""
+    for number in range(10**6):
+        yield f"{number}", lambda number=number: small_build(number)
+
+
+def small_build(number: int) -> tuple[int, bytes]:
+    chance = random.Random(number)
+    with tempfile.TemporaryDirectory() as folder:
+        names = chance.sample(NAMES, 2)
+        for name in names:
+            snippets = chance.sample(SNIPPETS, 3)
+            lines = [text.format(f"_{name}_{place}") for place, text in enumerate(snippets)]
+            Path(folder, f"{name}.c").write_text("\n".join(lines) + "\n")
+        says = [f"echo '{text}'" for text in chance.sample(SAYINGS, 3)]
+        flags = chance.choice(("-Wall -Wextra", "-Wall -Wno-error", "-Wall -Wextra -Wpedantic"))
+        compiles = [f"cc {flags} -c {name}.c -o {name}.o" for name in names]
+        commands = [*says, *compiles, f"ar rcs lib{names[0]}.a {names[0]}.o {names[1]}.o"]
+        if number % 2:
+            rules = "all:\n" + "".join(f"\t{command}\n" for command in commands)
+            Path(folder, "Makefile").write_text(rules)
+            return run("make", cwd=Path(folder))
+        steps = "".join(
+            f"rule r{place}\n command = {command}\nbuild s{place}: r{place} "
+            f"{'|| s' + str(place - 1) if place else ''}\n"
+            for place, command in enumerate(commands)
+        )
+        Path(folder, "build.ninja").write_text(steps)
+        return run("ninja", "-v", cwd=Path(folder))
 
 
 # -- report ----------------------------------------------------------------------------------------
