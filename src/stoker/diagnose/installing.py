@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.knowledge.providers import Kind, Provider, provider
+from stoker.knowledge.providers import Kind, Provider, library_folders, provider
 from stoker.model.value import Value
 
 if TYPE_CHECKING:  # a log is diagnosed sooner without them
@@ -200,13 +200,19 @@ def _module_commands(
     return _pip_commands(packages, here, executable)
 
 
-def _searched(kind: Kind, found: Iterable[Provider]) -> Iterator[str]:
+def _searched(kind: Kind, found: Sequence[Provider]) -> Iterator[str]:
     """Yield what tells the compiler and the linker of folders that they do not search."""
-    variable = {Kind.HEADER: "CPATH", Kind.LIBRARY: "LIBRARY_PATH"}.get(kind)
-    folders = dict.fromkeys(one.root.replace("@", _triplet()) for one in found if one.root)
-    if variable and folders:
-        path = ":".join(folders)
-        yield f'export {variable}="{path}${{{variable}:+:${variable}}}"'
+    roots = [one.root for one in found if one.root]
+    if kind is Kind.HEADER and roots:
+        yield _search_in("CPATH", roots)
+        roots = [root for one in found for root in library_folders(one.packages.get("apt", ""))]
+    if kind in (Kind.HEADER, Kind.LIBRARY) and roots:
+        yield _search_in("LIBRARY_PATH", roots)
+
+
+def _search_in(variable: str, folders: Iterable[str]) -> str:
+    path = ":".join(dict.fromkeys(folder.replace("@", _triplet()) for folder in folders))
+    return f'export {variable}="{path}${{{variable}:+:${variable}}}"'
 
 
 def _triplet() -> str:

@@ -46,6 +46,12 @@ def provider(kind: Kind, name: str) -> Provider | None:
     return None
 
 
+def library_folders(package: str) -> list[str]:
+    """Return the folders with the libraries of a package of Debian that a linker is not told of."""
+    rows = (line.split("\t") for line in _table().splitlines() if line.startswith("library\t"))
+    return list(dict.fromkeys(row[2] for row in rows if row[2] and row[3] == package))
+
+
 def library_of(symbol: str) -> str | None:
     """Return the name, as in -lz, of the library that defines a symbol."""
     beginnings = (f"{symbol[:end]}*" for end in range(len(symbol), 1, -1))
