@@ -30,8 +30,9 @@ from stoker.catalogue.choosing import choose, read_words
 from stoker.catalogue.installing import selection_page
 from stoker.catalogue.publishing import people_page
 from stoker.catalogue.values import Host, HostGpu
-from stoker.diagnose import diagnosing as diagnosis_report
+from stoker.diagnose.pages import diagnosis_page
 from stoker.diagnose.sieve import read_log
+from stoker.diagnose.texts import fix_script, short_diagnosis
 from stoker.diagnose.verdict import diagnose
 from stoker.govern import protocol
 from stoker.govern.build_folder import Dependencies
@@ -177,10 +178,10 @@ def log(data: bytes, folder: Path) -> None:  # noqa: ARG001
     """Diagnose the log of a build."""
     diagnosis = diagnose(read_log(io.BytesIO(data)), file="build.log")
     msgspec.json.encode(diagnosis)
-    diagnosis_report.fix_script(diagnosis).encode()
-    diagnosis_report.short_diagnosis(diagnosis).encode()
+    fix_script(diagnosis).encode()
+    short_diagnosis(diagnosis).encode()
     if len(data) % 8 == 0:
-        _shown(diagnosis_report.diagnosis_page(diagnosis))
+        _shown(diagnosis_page(diagnosis))
 
 
 def cmake(data: bytes, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """What `stoker build` and `stoker develop` share: from options to a build and its output."""
 
 import io
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,10 +155,15 @@ def _write_report(built: "Built", view: "View") -> None:
 
 def diagnose(error: "StageError", view: "View") -> "Diagnosis | None":
     """Print the likely cause before the error itself, and return the diagnosis."""
-    from stoker.diagnose.diagnosing import diagnose_folder, short_diagnosis
+    from stoker.diagnose.diagnosing import keep_build
+    from stoker.diagnose.texts import short_diagnosis
+    from stoker.diagnose.values import FailedRun
+    from stoker.outside.folders import current_folder
 
     if not error.of_command:
         return None
-    diagnosis = diagnose_folder(error.log.parent)
+    command = shlex.join(["stoker", *sys.argv[1:]])
+    failed = FailedRun(command=command, folder=str(current_folder()))
+    diagnosis = keep_build(error.log.parent, failed)
     view.write(short_diagnosis(diagnosis))
     return diagnosis

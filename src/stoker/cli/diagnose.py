@@ -1,13 +1,20 @@
 """`stoker diagnose`: find the cause of a failed build in its log."""
 
+import os
+from typing import TYPE_CHECKING
+
 import click
 
 from stoker.cli.ci import CiReport
 from stoker.model.errors import ExitStatus, UsageError, unknown
+from stoker.outside.streams import ci_system
+
+if TYPE_CHECKING:
+    from stoker.diagnose.values import Diagnosis
 
 
 @click.command()
-@click.argument("what", metavar="LOG|-|RUN", required=False)
+@click.argument("what", metavar="[LOG|-|RUN]", required=False)
 @click.option("--run", metavar="N", help="The run of `stoker history` that wrote the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print causes, evidence and fixes as JSON.")
 @click.option(
@@ -34,47 +41,56 @@ def command(
     """Name the cause of a failed build, show the evidence and give the fix.
 
     \b
+    stoker diagnose                  the last run of `stoker run` or `build` that failed
+    stoker diagnose RUN              any: its number in `stoker history`, or its run folder
     stoker diagnose build.log        any log: pip, cmake, ninja, make, docker, CI
     pip install . 2>&1 | stoker diagnose -
-    stoker diagnose RUN              a run folder of `stoker build`, or a number from
-                                     `stoker history`, with its measurements
     stoker diagnose --explain oom-nvcc
 
     The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
-    if nothing failed.
+    if nothing failed or the log is empty.
     """
-    from stoker.diagnose import diagnosing as report
     from stoker.diagnose.diagnosing import diagnose_what
     from stoker.diagnose.values import Status
-    from stoker.outside.terminal import print_json, show
 
     if explain is not None:
         _explain(explain, stage, as_json=as_json, markdown=markdown)
         return ExitStatus.OK
-    if what is None:
-        raise UsageError("name a log, `-` for standard input, or a run of `stoker history`")
     if as_json and fix_script:
         raise UsageError(
             "choose one of --json and --fix-script", hints=["the JSON contains the fixes"]
         )
     diagnosis = diagnose_what(what, run)
-    CiReport(lambda text: click.echo(text, nl=False, err=True)).diagnosed(diagnosis)
-    if as_json:
-        print_json(diagnosis)
-    elif fix_script:
-        click.echo(report.fix_script(diagnosis), nl=False)
-    else:
-        show(report.diagnosis_page(diagnosis))
+    if ci_system(os.environ):
+        CiReport(lambda text: click.echo(text, nl=False, err=True)).diagnosed(diagnosis)
+    _show(diagnosis, as_json=as_json, as_script=fix_script)
     return {
         Status.FAILED: ExitStatus.OK,
         Status.UNKNOWN: ExitStatus.FAILED,
         Status.NOTHING_FAILED: ExitStatus.NOTHING_FAILED,
+        Status.EMPTY: ExitStatus.NOTHING_FAILED,
     }[diagnosis.status]
+
+
+def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:
+    if as_script:
+        from stoker.diagnose.texts import fix_script
+
+        click.echo(fix_script(diagnosis), nl=False)
+        return
+    from stoker.outside.terminal import print_json, show
+
+    if as_json:
+        print_json(diagnosis)
+    else:
+        from stoker.diagnose.pages import diagnosis_page
+
+        show(diagnosis_page(diagnosis))
 
 
 def _explain(cause: str, stage: str | None, *, as_json: bool, markdown: bool) -> None:
     """Print a cause, or all of them."""
-    from stoker.diagnose.diagnosing import cause_list, cause_page, reference
+    from stoker.diagnose.pages import cause_list, cause_page, reference
     from stoker.knowledge.failures import Stage, failures
     from stoker.outside.terminal import print_json, show
 

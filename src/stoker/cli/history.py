@@ -61,6 +61,7 @@ def command(
 
     RUN is a number from the list or the run folder of a build.
     """
+    from stoker.diagnose.kept import with_causes
     from stoker.govern import past_runs
     from stoker.govern.explanation import step_page
     from stoker.govern.past_runs import runs_page, steps_page
@@ -75,7 +76,7 @@ def command(
     elif run is None:
         if target is not None or step is not None:
             raise click.UsageError("--export and --step need a run: stoker history RUN")
-        runs = past_runs.runs()
+        runs = with_causes(past_runs.runs())
         print_json(runs, "runs") if as_json else show(runs_page(runs))
     elif target is not None:
         click.echo(f"wrote {past_runs.export(run, target)} steps to {target}", err=True)

@@ -16,8 +16,11 @@ from stoker.outside.streams import ci_system
 from stoker.settings.declared import Group
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoker.diagnose.sieve import Sieve
     from stoker.diagnose.values import Diagnosis
-    from stoker.govern.running import Finished, OutputFile
+    from stoker.govern.running import Finished
     from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
 
@@ -52,15 +55,16 @@ def command(
     from msgspec.structs import replace
 
     from stoker.accelerate.cached import run_cache
+    from stoker.diagnose.sieve import Sieve
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.govern.progress import Progress, make_view, summary_text, unseen_text
-    from stoker.govern.running import jobs_of, kept_outputs, run
+    from stoker.govern.running import jobs_of, kept_outputs, opened, run
 
     settings = with_settings(arguments)
     if respect_jobs and (jobs := jobs_of(command)):
         settings["cpus"] = min(settings["cpus"] or jobs, jobs)
     progress = settings["progress"]
-    outputs = kept_outputs()
+    outputs, output = kept_outputs(), Sieve()
     # Python has no sys.stderr if the descriptor is closed.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
     explanation, serial = RunExplanation(), SerialBuild()
@@ -72,7 +76,9 @@ def command(
 
     try:
         options = replace(run_options(settings), respect_jobs=respect_jobs)
-        finished = run(command, options, run_cache(options.chain), with_decisions_logged(show))
+        finished = run(
+            command, options, run_cache(options.chain), with_decisions_logged(show), output.feed
+        )
     finally:
         view.close()
     if finished.summary and progress not in ("quiet", "json"):
@@ -86,11 +92,10 @@ def command(
         view.write(_write(Path(summary_file), finished.summary))
     quiet, in_ci = progress in ("quiet", "json"), ci_system(os.environ)
     diagnosis = None
-    failed = finished.status and not finished.interrupted and not finished.unfinished
-    if failed and (in_ci or not quiet):
-        diagnosis = _diagnosis(outputs, finished.summary)
-    if diagnosis and not quiet:
-        view.write(_cause(diagnosis, outputs, finished.summary))
+    if finished.status and not finished.interrupted and not finished.unfinished:
+        for stream in opened(outputs):
+            output.feed_all(stream)
+        diagnosis = _diagnosis(output, command, finished.summary, view.write, quiet=quiet)
     if in_ci:
         CiReport(view.write).ran(shlex.join(command), finished, diagnosis)
     return finished.status
@@ -106,22 +111,29 @@ def _unfinished(finished: "Finished") -> str:
     return f"stoker: {finished.unfinished}{continues}\n"
 
 
-def _diagnosis(outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None") -> "Diagnosis":
-    from stoker.diagnose.diagnosing import diagnose_outputs
+def _diagnosis(
+    output: "Sieve",
+    command: tuple[str, ...],
+    summary: "RunSummary | None",
+    write: "Callable[[str], None]",
+    *,
+    quiet: bool,
+) -> "Diagnosis | None":
+    """Keep the output of a command that failed, and write and return its diagnosis."""
+    from stoker.diagnose.diagnosing import keep_run
+    from stoker.diagnose.texts import short_diagnosis
+    from stoker.diagnose.values import FailedRun
+    from stoker.outside.folders import current_folder
 
-    return diagnose_outputs(outputs, summary)
-
-
-def _cause(
-    diagnosis: "Diagnosis", outputs: "tuple[OutputFile, ...]", summary: "RunSummary | None"
-) -> str:
-    """Return the likely cause of a failed command, from its output and its steps."""
-    from stoker.diagnose.diagnosing import short_diagnosis
-
-    found = short_diagnosis(diagnosis)
-    if not found and not outputs and summary and summary.steps:
-        return "stoker: write the output to a file, and `stoker diagnose FILE` names the cause\n"
-    return found
+    failed = FailedRun(command=shlex.join(command), folder=str(current_folder()))
+    try:
+        diagnosis = keep_run(output.content(), failed, summary)
+    except StorageError as error:
+        write(f"stoker: the output was not kept: {error}\n")
+        return None
+    if not quiet:
+        write(short_diagnosis(diagnosis))
+    return diagnosis
 
 
 def _write(path: Path, summary: "RunSummary | None") -> str:

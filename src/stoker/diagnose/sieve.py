@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from stoker.diagnose.values import Line
 from stoker.model.value import Value
 
 LONGEST = 4096  # characters that are looked at as one line
@@ -62,9 +61,9 @@ def clean(text: str) -> str:
 # that lines about errors have in common.
 
 
-_CHUNK = 1024**2  # the first one and the last two are kept whole
+_CHUNK = 512 * 1024  # the first one and the last two are kept whole
 _AROUND = 8 * 1024  # bytes kept before and after an error in the others
-_MOST_MARKED = 3 * 1024**2  # bytes kept of them in all
+_MOST_MARKED = 3 * 512 * 1024  # bytes kept of them in all
 # Looked for one after another: `bytes.find` is many times quicker than any alternation. Each is
 # rare in the lines of a build that goes well, such as `-Wno-error` or `ErrorReport.cpp`.
 _WORDS = (
@@ -78,10 +77,18 @@ _WORDS = (
     b"fatal:",
     b"*** ",
 )
+_RECENT = 2  # parts at the end that are kept whole
 _MOST_PIECES = 32  # of a very long line, at either end
 _MOST_LINES = 30_000  # of a part: a megabyte of usual lines has a third of that
 _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
+
+
+class Line(Value, frozen=True, kw_only=True):
+    """A line as its tool printed it, without colours, time stamps and prefixes of other tools."""
+
+    number: int
+    text: str
 
 
 class Log(Value, frozen=True, kw_only=True):
@@ -107,45 +114,81 @@ class _Part(Value, frozen=True, kw_only=True):
         return _Part(start=self.start + begin, line=line, content=self.content[begin:end])
 
 
-def read_log(stream: BinaryIO) -> Log:
-    """Return the relevant parts of a log. Apart from the line numbers, memory does not grow with
-    the log.
+class Sieve:
+    """Keeps the relevant parts of a log that arrives in pieces. Apart from the line numbers, memory
+    does not grow with the log.
     """
-    kept: list[_Part] = []
-    recent: deque[_Part] = deque()
-    marked = 0
-    for part in _parts(stream):
-        recent.append(part)
-        if len(recent) < 3:
-            continue
-        oldest = recent.popleft()
-        if not kept:
-            kept.append(oldest)
-        elif marked < _MOST_MARKED:
-            spans = [oldest.cut(*span) for span in _spans(oldest.content)]
-            marked += sum(span.cost for span in spans)
-            kept += spans
-    total = recent[-1].line + _line_count(recent[-1].content) - 1 if recent else 0
-    lines = [line for part in _each_once([*kept, *recent]) for line in _lines(part)]
-    return Log(lines=tuple(lines), total=total)
 
+    def __init__(self) -> None:
+        self._kept: list[_Part] = []
+        self._recent: deque[_Part] = deque()
+        self._marked = 0
+        self._start, self._line, self._rest, self._utf16 = 0, 1, b"", False
 
-def _parts(stream: BinaryIO) -> Iterator[_Part]:
-    """Yield the log in parts of complete lines. Each part repeats the end of the previous one, so
-    that one of them contains an error with its context. A line longer than a chunk is split.
-    """
-    start, line, rest, utf16 = 0, 1, b"", False
-    while chunk := stream.read(_CHUNK):
-        utf16 = utf16 or (start == 0 and not rest and chunk.startswith(_UTF16))
-        content = rest + (chunk.replace(b"\0", b"") if utf16 else chunk)
+    def feed(self, chunk: bytes) -> None:
+        """Add the next piece of the log."""
+        self._utf16 = self._utf16 or (not self._start and not self._rest and chunk[:2] == _UTF16)
+        self._rest += chunk.replace(b"\0", b"") if self._utf16 else chunk
+        if len(self._rest) >= _CHUNK:
+            self._cut()
+
+    def feed_all(self, stream: BinaryIO) -> None:
+        """Add the rest of a stream."""
+        while chunk := stream.read(_CHUNK):
+            self.feed(chunk)
+
+    def log(self) -> Log:
+        """Return the lines that were kept so far."""
+        parts = self._parts()
+        total = parts[-1].line + _line_count(parts[-1].content) - 1 if parts else 0
+        lines = [line for part in _each_once(parts) for line in _lines(part)]
+        return Log(lines=tuple(lines), total=total)
+
+    def content(self) -> bytes:
+        """Return what was kept so far as one text; a line says where something was left out."""
+        pieces: list[bytes] = []
+        reached = 0
+        for part in _each_once(self._parts()):
+            if part.start > reached:
+                pieces.append(b"[stoker: %d bytes left out]\n" % (part.start - reached))
+            pieces.append(part.content)
+            reached = part.start + len(part.content)
+        return b"".join(pieces)
+
+    def _parts(self) -> list[_Part]:
+        last = _Part(start=self._start, line=self._line, content=self._rest)
+        return [*self._kept, *self._recent, *([last] if self._rest else [])]
+
+    def _cut(self) -> None:
+        """Make a part of the complete lines. Each part repeats the end of the previous one, so that
+        one of them contains an error with its context. A line longer than a chunk is split.
+        """
+        content = self._rest
         end = content.rfind(b"\n") + 1 or len(content)
-        yield _Part(start=start, line=line, content=content[:end])
+        self._recent.append(_Part(start=self._start, line=self._line, content=content[:end]))
         repeated = content.find(b"\n", max(0, end - _AROUND), end - 1) + 1 or end
-        line += content.count(b"\n", 0, repeated)
-        start += repeated
-        rest = content[repeated:]
-    if rest and not rest.endswith(b"\n"):
-        yield _Part(start=start, line=line, content=rest)
+        self._line += content.count(b"\n", 0, repeated)
+        self._start += repeated
+        self._rest = content[repeated:]
+        if len(self._recent) > _RECENT:
+            self._let_go(self._recent.popleft())
+
+    def _let_go(self, oldest: _Part) -> None:
+        """Keep of a part that is no longer recent only its errors; the first is kept whole."""
+        if not self._kept:
+            self._kept.append(oldest)
+        elif self._marked < _MOST_MARKED:
+            spans = [oldest.cut(*span) for span in _spans(oldest.content)]
+            self._marked += sum(span.cost for span in spans)
+            self._kept += spans
+
+
+def read_log(stream: BinaryIO) -> Log:
+    """Return the relevant parts of a log."""
+    sieve = Sieve()
+    while chunk := stream.read(_CHUNK):
+        sieve.feed(chunk)
+    return sieve.log()
 
 
 def _line_count(content: bytes) -> int:

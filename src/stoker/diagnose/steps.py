@@ -5,11 +5,11 @@ Knows how tools speak (compilers, linkers, make, ninja, CMake, pip, Python, dock
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
-from stoker.diagnose.values import Line, messages
-from stoker.knowledge.failures import literals
+from stoker.diagnose.lines import Texts, compiled, messages
+from stoker.diagnose.sieve import Line
 from stoker.model.value import Value
 
 _START = r"^\s{0,24}(?:\[ {0,2}\d{1,3}%\] |\[\d{1,6}/\d{1,6}\] )?"
@@ -28,26 +28,15 @@ class Level(IntEnum):
     JOB = 5
 
 
-class _Any:
-    """Tests whether one of several patterns matches a text; most texts lack even their literals."""
-
-    def __init__(self, *patterns: str):
-        self._patterns = [
-            (tuple(literals(pattern)) or ("",), re.compile(pattern).search) for pattern in patterns
-        ]
-
-    def within(self, text: str) -> bool:
-        for words, search in self._patterns:
-            for word in words:
-                if word in text and search(text):
-                    return True
-        return False
-
+_Tables = Mapping[Level, tuple[str, ...]]
 
 # A tool gives up. These lines say that something failed, never what.
-_GIVEN_UP = {
-    Level.CONFIGURE: _Any(r"-- Configuring incomplete", r"CMake Generate step failed"),
-    Level.BUILD: _Any(
+_GIVEN_UP: _Tables = {
+    Level.CONFIGURE: (
+        r"-- Configuring incomplete",
+        r"CMake Generate step failed",
+    ),
+    Level.BUILD: (
         _START + r"FAILED: ",
         r"ninja: build stopped",
         _START
@@ -63,7 +52,7 @@ _GIVEN_UP = {
         r"compilation terminated\.",
         r"\d+ errors? (?:generated|detected in the compilation)",
     ),
-    Level.PACKAGE: _Any(
+    Level.PACKAGE: (
         r"ERROR: (?:Failed building|Failed to build|Could not build)",
         r"error: subprocess-exited-with-error",
         r"error: metadata-generation-failed",
@@ -74,22 +63,22 @@ _GIVEN_UP = {
         r"Failed to build `",
         r"ERROR Backend subprocess exited",
     ),
-    Level.IMAGE: _Any(
+    Level.IMAGE: (
         r"ERROR: failed to (?:solve|build)",
         r"ERROR: process \"",
         r"The command '[^']{0,300}' returned a non-zero code",
         r"did not complete successfully: exit code",
     ),
-    Level.JOB: _Any(
+    Level.JOB: (
         r"Process completed with exit code [1-9]",
         r"ERROR: Job failed",
         r"script returned exit code [1-9]",
         r"^Error: buildx failed",
     ),
 }
-_SUCCEEDED = {
-    Level.CONFIGURE: _Any(r"-- Build files have been written to: "),
-    Level.BUILD: _Any(
+_SUCCEEDED: _Tables = {
+    Level.CONFIGURE: (r"-- Build files have been written to: ",),
+    Level.BUILD: (
         r"^\s{0,24}\[(\d{1,6})/\1\] ",
         r"^\s{0,24}\[100%\] Built target ",
         r"^ninja: no work to do",
@@ -98,16 +87,16 @@ _SUCCEEDED = {
         r"^OK(?: \(skipped=\d{1,6}\))?$",
         r"^(?:={2,} )?\d{1,6} passed(?!.{0,80}(?:failed|error))",
     ),
-    Level.PACKAGE: _Any(
+    Level.PACKAGE: (
         r"^\s{0,8}Successfully (?:installed|built) ",
         r"^Finished processing dependencies for ",
         r"^\s{0,4}Installed \d+ packages? in ",
         r"^stoker: built in ",
     ),
-    Level.IMAGE: _Any(r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
-    Level.JOB: _Any(r"^Job succeeded", r"^Finished: SUCCESS"),
+    Level.IMAGE: (r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
+    Level.JOB: (r"^Job succeeded", r"^Finished: SUCCESS"),
 }
-_ERROR = _Any(
+_ERROR = (
     r"(?:^|[\s\]\)'])(?:fatal |internal compiler )?[Ee]rror\s{0,4}: ",
     r"\berror (?:[A-Z]{1,4}\d{4}|#\d+)\b",
     r"^\s{0,24}CMake Error",
@@ -126,7 +115,7 @@ _ERROR = _Any(
     r"^\s{0,24}(?:Killed|Aborted|Segmentation fault|Bus error|Illegal instruction)",
     r"(?:Segmentation fault|Killed|Aborted)\s{0,20}(?:\(core dumped\)|$)",
 )
-_HARMLESS = _Any(
+_HARMLESS = (
     r"\bwarning\b(?!.{0,300}\[-Werror)",
     r"ERROR: pip's dependency resolver",
     r"^fatal: (?:not a git repository|[Nn]o (?:names|tags) found|no tag exactly)",
@@ -134,16 +123,16 @@ _HARMLESS = _Any(
     r"^\s{0,24}-- ",
     r"\(ignored\)",
 )
-_OF_CMAKE = _Any(r"^\s{0,24}CMake Error")  # old ones say after it that files were written
-_STEP = _Any(
+_OF_CMAKE = (r"^\s{0,24}CMake Error",)  # old ones say after it that files were written
+_STEP = (
     _START + r"FAILED: ",
     r"^\s{0,24}CMake Error",
     r"^\s{0,24}Traceback \(most recent call last\)",
 )
-_TRACEBACK = _Any(r"^\s{0,24}Traceback \(most recent call last\)")
-_NINJA_STEP = _Any(_START + r"FAILED: ")
+_TRACEBACK = (r"^\s{0,24}Traceback \(most recent call last\)",)
+_NINJA_STEP = (_START + r"FAILED: ",)
+_CHAIN = (r"another exception occurred", r"direct cause of the following exception")
 _PROGRESS = re.compile(r"\s{0,24}\[\d{1,6}/\d{1,6}\] ").match
-_CHAIN = _Any(r"another exception occurred", r"direct cause of the following exception")
 _NEAR = 60  # lines between things that have to do with one another, in one failing step
 _SHOWN = 12  # lines of an error without a cause; more, up to the next error
 _MOST_SHOWN = 60
@@ -213,67 +202,86 @@ class Steps(Value, frozen=True, kw_only=True):
         return range(begin, end)
 
 
-def find_steps(lines: Sequence[Line]) -> Steps:
-    errors, echoes = [], set()
-    failures: dict[Level, int] = {}
-    successes: dict[Level, int] = {}
-    for index, line in enumerate(lines):
-        if not line.text:
-            continue
-        if (level := _level(_SUCCEEDED, line.text)) is not None:
-            successes[level] = index
-        if (level := _level(_GIVEN_UP, line.text)) is not None:
-            failures[level] = index
-            echoes.add(index)
-        elif _is_error(line.text):
-            failures[Level.BUILD if _OF_CMAKE.within(line.text) else Level.LINE] = index
-            errors.append(index)
+# All of them, so that the index of patterns has their literals.
+PATTERNS = (
+    *(pattern for table in (_GIVEN_UP, _SUCCEEDED) for row in table.values() for pattern in row),
+    *_ERROR,
+    *_HARMLESS,
+    *_OF_CMAKE,
+    *_STEP,
+    *_TRACEBACK,
+    *_NINJA_STEP,
+    *_CHAIN,
+)
+
+
+def find_steps(lines: Sequence[Line], texts: Texts) -> Steps:
+    levels, successes = _levels(_GIVEN_UP, texts), _levels(_SUCCEEDED, texts)
+    echoes = set(levels)
+    errors = [line for line in _with(_ERROR, texts) if line not in echoes and _counts(lines[line])]
+    of_cmake = set(_with(_OF_CMAKE, texts))
+    levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
+    found, last_success = messages(lines, texts), _last(successes)
     return Steps(
-        step=tuple(_numbered(lines, echoes)),
-        fences=tuple(_fences(lines)),
+        step=tuple(_numbered(lines, texts, echoes)),
+        fences=tuple(_fences(lines, texts)),
         errors=tuple(errors),
         echoes=frozenset(echoes),
-        tracebacks=tuple(i for i, line in enumerate(lines) if _TRACEBACK.within(line.text)),
+        tracebacks=tuple(_with(_TRACEBACK, texts)),
         refusals={
             span.start: span
-            for span in messages(lines, "Error")
-            if not _succeeded_after(span.start, Level.BUILD, successes)
+            for span in found["Error"]
+            if not _succeeded_after(span.start, Level.BUILD, last_success)
         },
-        notices=frozenset(line for span in messages(lines, "Warning") for line in span),
-        last_failure=failures,
-        last_success=successes,
+        notices=frozenset(line for span in found["Warning"] for line in span),
+        last_failure=_last(levels),
+        last_success=last_success,
     )
+
+
+def _with(patterns: Iterable[str], texts: Texts) -> list[int]:
+    """Return the lines in which one of the patterns is found, in order."""
+    return sorted({index for pattern in patterns for index in texts.search(pattern)})
+
+
+def _levels(table: _Tables, texts: Texts) -> dict[int, Level]:
+    """Return the level of each line that a table knows."""
+    found: dict[int, Level] = {}
+    for level, patterns in table.items():
+        for index in _with(patterns, texts):
+            found.setdefault(index, level)
+    return found
+
+
+def _last(levels: Mapping[int, Level]) -> dict[Level, int]:
+    return {levels[index]: index for index in sorted(levels)}
 
 
 def _succeeded_after(line: int, level: Level, successes: Mapping[Level, int]) -> bool:
     return any(at > line for outer, at in successes.items() if outer >= level)
 
 
-def _fences(lines: Sequence[Line]) -> Iterator[int]:
-    """Return where ninja reports a failed step, with the line before if that names its command."""
-    for index, line in enumerate(lines):
-        if _NINJA_STEP.within(line.text):
-            named = index > 0 and _PROGRESS(lines[index - 1].text)
-            yield index - 1 if named else index
+def _fences(lines: Sequence[Line], texts: Texts) -> Iterator[int]:
+    """Yield where ninja reports a failed step, with the line before if that names its command."""
+    for index in _with(_NINJA_STEP, texts):
+        named = index > 0 and _PROGRESS(lines[index - 1].text)
+        yield index - 1 if named else index
 
 
-def _level(table: dict[Level, _Any], text: str) -> Level | None:
-    return next((level for level, pattern in table.items() if pattern.within(text)), None)
+def _counts(line: Line) -> bool:
+    return not any(compiled(pattern).search(line.text) for pattern in _HARMLESS)
 
 
-def _is_error(text: str) -> bool:
-    return _ERROR.within(text) and not _HARMLESS.within(text)
-
-
-def _numbered(lines: Sequence[Line], echoes: set[int]) -> Iterator[int]:
+def _numbered(lines: Sequence[Line], texts: Texts, echoes: set[int]) -> Iterator[int]:
     """Yield the number of the step of each line. A step begins where a tool says so, and after the
     echoed commands of another.
     """
+    steps, chains = set(_with(_STEP, texts)), set(_with(_CHAIN, texts))
     number, chained = 0, False
     for index, line in enumerate(lines):
-        begins = _STEP.within(line.text) and not chained
+        begins = index in steps and not chained
         if begins or (index - 1 in echoes and index not in echoes):
             number += 1
         if line.text:
-            chained = _CHAIN.within(line.text)
+            chained = index in chains
         yield number

@@ -1,18 +1,21 @@
 """Ranks the causes of a log, and of the measurements of its run, by confidence.
 
-Pure: reads nothing, asks the machine nothing; facts about it come with the run.
+Pure but for the facts in fixes, which are read when a fix needs them.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from stoker.diagnose.sieve import Log
-from stoker.diagnose.signs import Match, command_in, find_matches
+from stoker.diagnose.about import About
+from stoker.diagnose.answers import answers, headline, value
+from stoker.diagnose.lines import Texts
+from stoker.diagnose.sieve import Line, Log
+from stoker.diagnose.signs import Match, Search, find_matches
 from stoker.diagnose.steps import Steps, find_steps
-from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Line, Status
-from stoker.knowledge.failures import Failure, Fix, failures
+from stoker.diagnose.symptoms import find_symptoms
+from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, FoundCause, Status
+from stoker.knowledge.failures import Depth, Failure, failures
 from stoker.model.govern import Role
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.secrets import redact
@@ -22,27 +25,34 @@ _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
 _OF_QUIET = 0.8  # what is left of a sign that successful builds show too
 _SURE = 0.85  # a second cause of one step must be as sure as this
 _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
-_WORTH_NAMING = 0.5  # beside a better one
+_LEAST = 0.45  # below it the cause is unknown
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
-_MOST_EVIDENCE = 6
-_PASTABLE = re.compile(r"[\w.,:+/@%=-]{1,200}").fullmatch  # a log must not write our commands
+_MOST_LINKS = 2
+_MOST_EVIDENCE = 12  # lines of an excerpt
+_MOST_BELOW = 3  # lines that belong to a message of a compiler
 
 
-def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None) -> Diagnosis:
-    """Return the diagnosis of a log. ``facts`` are parameters of fixes that are known of the run's
-    machine.
-    """
-    steps = find_steps(log.lines)
-    matches = [match for match in find_matches(log.lines, steps) if _counts(match, steps)]
-    if not matches and not steps.failed:
-        return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total)
-    command = command_in(log.lines)
+def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnosis:
+    """Return the diagnosis of a log. ``about`` is what is known of the run and the machine."""
+    about = (about or About()).of_log(log.lines)
+    if not any(line.text for line in log.lines):
+        return Diagnosis(status=Status.EMPTY, lines=log.total, run=about.run)
+    texts = Texts([line.text for line in log.lines])
+    steps = find_steps(log.lines, texts)
+    search = Search(
+        lines=log.lines, texts=texts, steps=steps, given=lambda name: bool(value(name, about))
+    )
+    found = [match for match in find_matches(search) if _counts(match, steps)]
+    if not found and not steps.failed:
+        return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total, run=about.run)
+    explained = {match.line for match in found if match.strength >= _SURE}
+    matches = [*found, *find_symptoms(search, explained)]
     findings = [
         finding_of(
             match.cause,
             strength,
-            _evidence_of(match, matches, log.lines, file),
-            {**command, **(facts or {}), **_pastable(match.groups)},
+            _excerpt(match, log.lines, steps, file),
+            about.with_groups(_groups(match, matches), match.cause.known),
         )
         for strength, match in _independent(_best_of_each(matches, steps), steps)
     ]
@@ -51,6 +61,7 @@ def diagnose(log: Log, *, file: str = "", facts: Mapping[str, str] | None = None
         findings=tuple(apart(findings)),
         unexplained=() if findings else _first_error(log.lines, steps, file),
         lines=log.total,
+        run=about.run,
     )
 
 
@@ -60,12 +71,13 @@ def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
     for finding in sorted(_all_findings(diagnoses), key=lambda finding: -finding.confidence):
         best.setdefault(finding.cause, finding)
     statuses = {diagnosis.status for diagnosis in diagnoses}
-    ranked = (Status.FAILED, Status.UNKNOWN)
+    ranked = (Status.FAILED, Status.UNKNOWN, Status.NOTHING_FAILED, Status.EMPTY)
     return Diagnosis(
         status=next((one for one in ranked if one in statuses), Status.NOTHING_FAILED),
         findings=tuple(apart(best.values())),
         unexplained=next((one.unexplained for one in diagnoses if one.unexplained), ()),
         lines=sum(diagnosis.lines for diagnosis in diagnoses),
+        run=next((diagnosis.run for diagnosis in diagnoses), FailedRun()),
     )
 
 
@@ -84,49 +96,42 @@ def apart(ranked: Iterable[FoundCause]) -> Iterator[FoundCause]:
 
 
 def finding_of(
-    cause: Failure, confidence: float, evidence: tuple[Evidence, ...], known: Mapping[str, str]
+    cause: Failure, confidence: float, evidence: tuple[Evidence, ...], about: About
 ) -> FoundCause:
     return FoundCause(
         cause=cause.name,
-        title=cause.title,
+        title=headline(cause, about),
         stage=cause.stage,
         confidence=confidence,
         evidence=evidence,
         why=" ".join(cause.why.split()),
-        fix=filled(cause, known),
-        links=cause.threads,
+        fix=answers(cause, about),
+        links=cause.threads[:_MOST_LINKS],
         misled_by=cause.misled_by,
     )
 
 
-def filled(cause: Failure, known: Mapping[str, str]) -> tuple[Fix, ...]:
-    """Return the fixes of a cause; parameters that are not known have their default."""
-    values = cause.defaults | {name: redact(text) for name, text in known.items()}
-    return tuple(
-        Fix(
-            text=fix.text.format_map(values),
-            commands=tuple(_fitting(command.format_map(values)) for command in fix.commands),
-        )
-        for fix in cause.fix
-    )
-
-
-def _fitting(command: str) -> str:
-    """Return the command without `stoker run`, if stoker already governs what it would run."""
-    return command.replace("stoker run -- stoker ", "stoker ")
+def _groups(match: Match, matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
+    """Return what a match names, and what the same sign names elsewhere in the log."""
+    found: dict[str, dict[str, None]] = {}
+    others = (one for one in matches if one.sign == match.sign and one.cause is match.cause)
+    for one in (match, *others):
+        for name, text in one.groups.items():
+            found.setdefault(name, {})[text] = None
+    return {name: tuple(texts) for name, texts in found.items()}
 
 
 def _counts(match: Match, steps: Steps) -> bool:
     """Return whether a match is evidence: not if successful builds print it too, or if the build
     recovered later. A warning of CMake does not count if CMake names an error itself.
     """
-    if steps.refusals and (match.sign.quiet or match.line in steps.notices):
+    if steps.refusals and (match.quiet or match.line in steps.notices):
         return any(match.line in message for message in steps.refusals.values())
-    return not steps.taken_back(match.line) or (steps.failed and not match.sign.quiet)
+    return not steps.taken_back(match.line) or (steps.failed and not match.quiet)
 
 
 def _strength(match: Match, steps: Steps) -> float:
-    strength = match.sign.strength * (_OF_QUIET if match.sign.quiet else 1)
+    strength = match.strength * (_OF_QUIET if match.quiet else 1)
     return min(strength, _OF_ECHO) if match.line in steps.echoes else strength
 
 
@@ -140,8 +145,9 @@ def _best_of_each(matches: Iterable[Match], steps: Steps) -> list[tuple[float, M
     return sorted(best.values(), key=_order)
 
 
-def _order(found: tuple[float, Match]) -> tuple[float, int]:
-    return -found[0], found[1].line
+def _order(found: tuple[float, Match]) -> tuple[bool, float, int]:
+    strength, match = found
+    return match.cause.depth is Depth.SYMPTOM, -strength, match.line
 
 
 def _independent(
@@ -149,26 +155,43 @@ def _independent(
 ) -> Iterator[tuple[float, Match]]:
     """Return the causes without those that are only a weaker reading of a better one."""
     first: dict[int, float] = {}
+    lines: set[int] = set()
     for strength, match in ranked:
         step = steps.step[match.line]
-        if step in first and strength < max(_SURE, first[step] - _CLEARLY):
+        if strength < _LEAST or match.line in lines:
             continue
-        if first and strength < _WORTH_NAMING:
+        if step in first and (
+            match.cause.depth is Depth.SYMPTOM or strength < max(_SURE, first[step] - _CLEARLY)
+        ):
             continue
         first.setdefault(step, strength)
+        lines.add(match.line)
         yield strength, match
 
 
-def _pastable(groups: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in groups.items() if _PASTABLE(text)}
+def _excerpt(match: Match, lines: Sequence[Line], steps: Steps, file: str) -> tuple[Evidence, ...]:
+    """Return the lines that show a cause: one message, complete but not longer than a few lines. A
+    symptom is nothing but its message, which is shown as a whole.
+    """
+    if match.cause.depth is Depth.SYMPTOM:
+        return tuple(_evidence(lines[index], file) for index in steps.block(match.line))
+    begin = match.line
+    end = max(
+        [begin + 1, *(line + 1 for line in match.with_lines if 0 < line - begin <= _MOST_BELOW)]
+    )
+    for message in steps.refusals.values():
+        if begin in message:
+            begin, end = message.start, message.stop
+    while end < min(len(lines), match.line + 1 + _MOST_BELOW) and _belongs(lines[end].text):
+        end += 1
+    while begin > 0 and lines[begin - 1].text.lstrip().startswith('File "') and end - begin < 4:
+        begin -= 1
+    return tuple(_evidence(line, file) for line in lines[begin : min(end, begin + _MOST_EVIDENCE)])
 
 
-def _evidence_of(
-    match: Match, matches: Iterable[Match], lines: Sequence[Line], file: str
-) -> tuple[Evidence, ...]:
-    others = [other.line for other in matches if other.cause is match.cause]
-    shown = list(dict.fromkeys([match.line, *match.with_lines, *others]))[:_MOST_EVIDENCE]
-    return tuple(_evidence(lines[index], file) for index in sorted(shown))
+def _belongs(text: str) -> bool:
+    """Return whether a line quotes the source for the message above it."""
+    return text[:1] == " " and "|" in text[:12]
 
 
 def _evidence(line: Line, file: str) -> Evidence:
@@ -177,7 +200,8 @@ def _evidence(line: Line, file: str) -> Evidence:
 
 def first_error(log: Log) -> tuple[Evidence, ...]:
     """Return the first error of a log with the lines that belong to it; empty if there is none."""
-    return _first_error(log.lines, find_steps(log.lines), "")
+    texts = Texts([line.text for line in log.lines])
+    return _first_error(log.lines, find_steps(log.lines, texts), "")
 
 
 def _first_error(lines: Sequence[Line], steps: Steps, file: str) -> tuple[Evidence, ...]:
@@ -228,27 +252,28 @@ def of_attempts(attempts: Iterable[Attempt], summary: RunSummary | None) -> Meas
     )
 
 
-def with_measured(diagnosis: Diagnosis, measured: Measured, facts: Mapping[str, str]) -> Diagnosis:
+def with_measured(diagnosis: Diagnosis, measured: Measured, about: About) -> Diagnosis:
     """Return the diagnosis of a log with the measurements of its run, which can prove that memory
     ran out.
     """
     if measured.status == 0:
         return diagnosis
-    found = _out_of_memory(diagnosis.findings, measured, facts)
+    found = _out_of_memory(diagnosis.findings, measured, about)
     if found:
         others = [finding for finding in diagnosis.findings if finding.cause != found.cause]
         ranked = sorted([found, *others], key=lambda finding: -finding.confidence)
         return msgspec.structs.replace(
             diagnosis, status=Status.FAILED, findings=tuple(apart(ranked)), unexplained=()
         )
-    if diagnosis.status is Status.NOTHING_FAILED and (measured.status or measured.failed):
+    silent = diagnosis.status in (Status.NOTHING_FAILED, Status.EMPTY)
+    if silent and (measured.status or measured.failed):
         shown = tuple(map(_step, measured.failed[:_MOST_SHOWN]))
         return msgspec.structs.replace(diagnosis, status=Status.UNKNOWN, unexplained=shown)
     return diagnosis
 
 
 def _out_of_memory(
-    findings: Sequence[FoundCause], measured: Measured, facts: Mapping[str, str]
+    findings: Sequence[FoundCause], measured: Measured, about: About
 ) -> FoundCause | None:
     if not measured.oom_kills and not measured.killed:
         return None
@@ -263,7 +288,7 @@ def _out_of_memory(
     cuda = any(attempt.record.step.role is Role.CUDA for attempt in measured.killed)
     confidence = 1.0 if measured.killed else _LIKELY
     cause = failures()[_OF_CUDA if cuda else _OF_HOST]
-    return finding_of(cause, confidence, evidence, facts)
+    return finding_of(cause, confidence, evidence, about.with_groups({}, cause.known))
 
 
 def _memory(measured: Measured) -> Iterable[Evidence]:

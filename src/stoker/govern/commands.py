@@ -8,13 +8,14 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Protocol
 
 from stoker.govern.chain import files_for
 from stoker.outside import process
+from stoker.outside.relay import Copy, Relay, resized_with
 
 Echo = Callable[[bytes], None]
 
@@ -53,15 +54,26 @@ class Commands:
         env: Mapping[str, str],
         cwd: Path | None,
         output: Echo | None,
+        copy: Copy | None,
     ) -> int:
         """Run a command and return its status; a signal counts as 128 plus its number. Without
-        ``output`` the command inherits ours.
+        ``output`` the command writes to our streams, and ``copy`` gets what it writes there.
         """
         files = files_for(int(env.get("STOKER_JOBS", 0)))
         words = _preloaded(command, env, cwd)
-        child = process.start(words, env=env, cwd=cwd, piped=output is not None, files=files)
-        with self._signals_passed_on(child), process.end_of(child) as end:
-            status = self._watch(child, end, output)
+        with _relayed(copy) as relay:
+            child = process.start(
+                words,
+                env=env,
+                cwd=cwd,
+                piped=output is not None,
+                outputs=relay.ends if relay else None,
+                files=files,
+            )
+            with self._signals_passed_on(child), process.end_of(child) as end:
+                if relay:
+                    relay.started()
+                status = self._watch(child, end, output)
         return 128 - status if status < 0 else status
 
     def _watch(self, child: subprocess.Popen[bytes], end: int | None, output: Echo | None) -> int:
@@ -96,6 +108,19 @@ class Commands:
                 child.send_signal(number)
 
         return process.signals_to(pass_on, signal.SIGTERM, signal.SIGHUP, *_FROM_KEYS)
+
+
+@contextmanager
+def _relayed(copy: Copy | None) -> Iterator[Relay | None]:
+    if copy is None:
+        yield None
+        return
+    relay = Relay(copy)
+    try:
+        with resized_with(relay):
+            yield relay
+    finally:
+        relay.close()
 
 
 def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> Sequence[str]:

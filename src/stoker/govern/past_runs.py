@@ -92,19 +92,31 @@ def _matches(attempt: Attempt, name: str) -> bool:
 def runs_page(runs: tuple[Run, ...]) -> RenderableType:
     if not runs:
         return Text("nothing yet: `stoker run -- ninja` measures a build")
-    table = Listing("run", "when", ">took", ">steps", ">peak", ">repeated", "command")
+    table = Listing(
+        "run",
+        "when",
+        "status",
+        ">took",
+        ">steps",
+        ">peak",
+        ">repeated",
+        "command",
+        "folder",
+        "cause",
+    )
     for run in runs:
         when = datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M")
         summary = run.summary
-        figures = ("", "", "", "")
+        figures = ("", "", "", "", "")
         if summary:
             figures = (
+                "ok" if summary.status == 0 else f"failed ({summary.status})",
                 duration(summary.wall_s),
                 str(summary.steps),
                 size(summary.peak_bytes),
                 str(summary.retries or ""),
             )
-        table.add(str(run.id), when, *figures, run.command)
+        table.add(str(run.id), when, *figures, run.command, run.directory, run.cause)
     return table
 
 

@@ -1,7 +1,7 @@
-"""Reads the output of a command again, if it went to a file.
+"""`stoker run`: a command under the governor, from its environment to its summary, and its output.
 
 A command that `stoker run` starts writes to our own streams. Where those are files, what it has
-written is in them; a terminal or a pipe keeps nothing, and is left alone.
+written is read from them; what goes to a terminal or a pipe is copied meanwhile.
 """
 
 import os
@@ -22,6 +22,7 @@ from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
 from stoker.outside.process import busy_cpu_s, children_cpu_s
+from stoker.outside.relay import Copy
 
 _STREAMS = (1, 2)
 
@@ -54,7 +55,6 @@ def opened(outputs: tuple[OutputFile, ...]) -> Iterator[BinaryIO]:
 
 
 # -- running ---------------------------------------------------------------------------------------
-# `stoker run`: a command under the governor, from its environment to its summary.
 
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
@@ -74,9 +74,15 @@ class Finished(Value, frozen=True, kw_only=True):
     unseen_cpu_seconds: float  # of programs without a launcher; 0 if it is little
 
 
-def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show: Show) -> Finished:
-    """Run a command under the governor. Every event goes to ``show``; the command inherits our
-    output.
+def run(
+    command: Sequence[str],
+    options: RunOptions,
+    cache: CompilerChain,
+    show: Show,
+    copy: Copy | None = None,
+) -> Finished:
+    """Run a command under the governor. Every event goes to ``show``; the command writes to our
+    streams, and ``copy`` gets what it writes to a terminal or a pipe.
     """
     what = shlex.join(command)
     with (
@@ -86,7 +92,7 @@ def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show:
         try:
             environment = governed.environment(os.environ)
             before, busy = children_cpu_s(), busy_cpu_s()
-            status = governed.run(command, env=environment)
+            status = governed.run(command, env=environment, copy=copy)
         except StorageError:
             governed.finish(1)
             raise

@@ -218,13 +218,15 @@ class Session:
         env: Mapping[str, str],
         cwd: Path | None = None,
         output: Echo | None = None,
+        copy: Echo | None = None,
     ) -> int:
         """Run a command and return its status; a signal counts as 128 plus its number. Without
-        ``output`` the command inherits ours. Raise an error if the command had to be stopped
-        because the disk was full, or because it compiles for other GPU targets than the plan.
+        ``output`` the command writes to our streams; ``copy`` gets what it writes to a terminal or
+        a pipe. Raise an error if the command had to be stopped because the disk was full, or
+        because it compiles for other GPU targets than the plan.
         """
         self._refused = None
-        status = self._commands.run(command, env=env, cwd=cwd, output=output)
+        status = self._commands.run(command, env=env, cwd=cwd, output=output, copy=copy)
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
         if status and self._targets:

@@ -299,3 +299,17 @@ def has_debug_information(words: Sequence[str]) -> bool:
 
 def matching(words: Iterable[str], patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(word, pattern) for word in words for pattern in patterns)
+
+
+# -- features --------------------------------------------------------------------------------------
+# The first release of gcc with a standard or a header of C++.
+
+
+@cache
+def _features() -> dict[str, dict[str, int]]:
+    return load("cxx_features", dict[str, dict[str, int]])
+
+
+def first_gcc(kind: str, name: str) -> int | None:
+    """Return the first major version of gcc with a ``standard``, such as 20, or a ``header``."""
+    return _features().get(kind, {}).get(name)

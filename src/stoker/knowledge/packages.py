@@ -30,16 +30,28 @@ def install_command(what: str, system: OperatingSystem, cuda: str | None = None)
     """Return the command that installs something; nothing if no package is known."""
     table = _package_table()
     names = table.package.get(what, {})
-    families = (system.id, *system.like) if system.system == "linux" else (system.system,)
-    managers = [table.distribution[family] for family in families if family in table.distribution]
+    manager = system_manager(system)
     major = int((cuda or "0").partition(".")[0])
     everywhere = ("stoker", "pip") if major >= _FIRST_NVCC_ON_INDEX else ("pip",)
-    for manager in (*managers, *everywhere):
-        package = names.get(manager)
+    for each in (manager, *everywhere):
+        package = names.get(each or "")
         if package and ("{cuda" not in package or major >= _FIRST_CUDA_ON_INDEX):
             package = package.replace("{cuda_major}", str(major)).replace("{cuda}", cuda or "")
-            return (table.manager[manager].replace("{}", package),)
+            return (table.manager[each or ""].replace("{}", package),)
     return ()
+
+
+def managers() -> dict[str, str]:
+    """Return the command of each package manager, with ``{}`` for the packages."""
+    return _package_table().manager
+
+
+def system_manager(system: OperatingSystem) -> str | None:
+    """Return the package manager of an operating system."""
+    names = (system.id, *system.like) if system.system == "linux" else (system.system,)
+    return next(
+        (known for name in names if (known := _package_table().distribution.get(name))), None
+    )
 
 
 def gcc_versions(system: OperatingSystem) -> tuple[int, ...]:

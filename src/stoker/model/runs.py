@@ -132,6 +132,7 @@ class Run(Value, frozen=True, kw_only=True):
     command: str
     directory: str
     summary: RunSummary | None
+    cause: str = ""  # of a failure, if it is known
 
 
 def short_path(path: str, directory: str) -> str:

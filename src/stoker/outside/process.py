@@ -238,12 +238,14 @@ def start(
     env: Mapping[str, str],
     cwd: Path | None = None,
     piped: bool = False,
+    outputs: Mapping[int, int] | None = None,
     files: int = 0,
 ) -> subprocess.Popen[bytes]:
     """Start the user's own command on our terminal or, if ``piped``, with its output and errors in
-    one pipe. Linux terminates it if we are killed. It may open ``files`` files if the system allows
-    as many.
+    one pipe. ``outputs`` are descriptors in place of 1 and 2. Linux terminates it if we are killed.
+    It may open ``files`` files if the system allows as many.
     """
+    given = outputs or {}
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
@@ -252,8 +254,8 @@ def start(
             env=dict(env),
             cwd=cwd,
             stdin=subprocess.DEVNULL if piped else None,
-            stdout=subprocess.PIPE if piped else None,
-            stderr=subprocess.STDOUT if piped else None,
+            stdout=subprocess.PIPE if piped else given.get(1),
+            stderr=subprocess.STDOUT if piped else given.get(2),
             preexec_fn=partial(_prepare, files),  # noqa: PLW1509
         )
     except OSError as error:

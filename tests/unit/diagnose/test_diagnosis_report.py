@@ -1,3 +1,4 @@
+import re
 import subprocess
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -5,16 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stoker.diagnose.diagnosing import (
-    cause_list,
-    cause_page,
-    diagnosis_page,
-    fix_script,
-    reference,
-    short_diagnosis,
-)
+from failure_index import examples
+from stoker.diagnose.about import About
+from stoker.diagnose.pages import cause_list, cause_page, diagnosis_page, reference
 from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import Diagnosis, Status
+from stoker.diagnose.texts import fix_script, short_diagnosis
+from stoker.diagnose.values import Diagnosis, FailedRun, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import failures
 
@@ -25,7 +22,8 @@ def of_log(text: str) -> Diagnosis:
     return diagnose(read_log(BytesIO(text.encode())), file="build.log")
 
 
-KILLED = of_log("nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n")
+LOG = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"
+KILLED = of_log(LOG)
 
 
 def printed(renderable: object) -> str:
@@ -42,15 +40,15 @@ def test_the_reference_in_the_docs_is_up_to_date() -> None:
 def test_a_finding_has_evidence_fix_echoes_and_links() -> None:
     text = printed(diagnosis_page(KILLED))
     assert "build.log:1: nvcc error" in text
-    assert "$ stoker run -- " in text
+    assert "Fix   Let stoker start compiles by measured memory" in text
     assert "https://github.com/" in text
-    assert "Not" in text
+    assert "Note" in text
 
 
 def test_an_unknown_one_says_so_and_shows_the_error() -> None:
-    text = printed(diagnosis_page(of_log("a.cpp:1:2: error: what\n")))
+    text = printed(diagnosis_page(of_log("mill: error: what\n")))
     assert "unknown" in text
-    assert "build.log:1: a.cpp:1:2: error: what" in text
+    assert "build.log:1: mill: error: what" in text
 
 
 def test_a_failure_without_any_evidence_is_still_said() -> None:
@@ -70,25 +68,49 @@ def test_brackets_of_a_log_are_no_markup() -> None:
     )
 
 
-def test_the_short_form_names_the_page() -> None:
-    assert "stoker diagnose --explain oom-nvcc" in short_diagnosis(KILLED)
+def test_the_short_form_has_cause_evidence_and_fix() -> None:
+    text = short_diagnosis(KILLED)
+    assert "(oom-nvcc, 97% sure)" in text
+    assert "build.log:1: nvcc error" in text
+    assert "  Fix: Let stoker" in text
     assert short_diagnosis(of_log("fine")) == ""
 
 
-def test_the_script_of_any_cause_is_one_a_shell_can_read(tmp_path: Path) -> None:
+def test_the_script_of_any_cause_is_one_dash_can_read_and_deletes_nothing(tmp_path: Path) -> None:
     """Windows commands are for another shell."""
     script = tmp_path / "fix.sh"
-    for cause in failures().values():
-        for example in cause.example[:1]:
-            script.write_text(fix_script(of_log(example.log)))
-            checked = subprocess.run(["sh", "-n", script], capture_output=True, check=False)
-            assert checked.returncode == 0, (cause.name, checked.stderr.decode())
+    for name, log in examples():
+        text = fix_script(of_log(log))
+        assert "\nset -e\n" in text
+        assert not re.search(r"^(?!#).*\b(?:rm|rmdir|git clean)\b", text, re.MULTILINE), name
+        assert not re.search(r"^\s*source\b", text, re.MULTILINE), name
+        script.write_text(text)
+        checked = subprocess.run(["dash", "-n", script], capture_output=True, check=False)
+        assert checked.returncode == 0, (name, checked.stderr.decode())
+
+
+def script_of(command: str) -> str:
+    about = About(run=FailedRun(command=command))
+    return fix_script(diagnose(read_log(BytesIO(LOG.encode())), about=about))
 
 
 def test_the_other_fixes_of_a_script_are_comments() -> None:
-    script = fix_script(KILLED)
-    assert "\nstoker run -- " in script
-    assert "\n# export MAX_JOBS=" in script
+    assert re.search(r"^#   export MAX_JOBS=\d+ ", script_of("ninja"), re.MULTILINE)
+
+
+def test_a_script_builds_again_with_the_command_of_the_run_or_the_user(tmp_path: Path) -> None:
+    script = tmp_path / "fix.sh"
+    script.write_text(script_of("echo built").replace("stoker run -- ", ""))
+    for words, expected in (((), "built\n"), (("echo", "other"), "other\n")):
+        done = subprocess.run(["dash", script, *words], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, expected)
+
+
+def test_a_script_stops_at_the_first_error(tmp_path: Path) -> None:
+    script = tmp_path / "fix.sh"
+    script.write_text(script_of("echo built").replace("set -e\n", "set -e\nfalse\n"))
+    done = subprocess.run(["dash", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 @pytest.mark.parametrize("name", list(failures()))

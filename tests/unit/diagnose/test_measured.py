@@ -3,6 +3,7 @@
 from io import BytesIO
 
 from governed_steps import run_summary
+from stoker.diagnose.about import About
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Status
 from stoker.diagnose.verdict import (
@@ -36,7 +37,7 @@ def summary(status: int, oom_kills: int) -> RunSummary:
 
 def test_what_a_log_hints_at_is_certain_when_the_counter_moved() -> None:
     log = of_log("nvcc error   : 'cicc' died due to signal 9 (Kill signal)")
-    found = with_measured(log, of_summary(summary(1, 2)), {}).findings[0]
+    found = with_measured(log, of_summary(summary(1, 2)), About()).findings[0]
     assert (found.cause, found.confidence) == ("oom-nvcc", 1.0)
     assert found.evidence[0].line == 0
     assert "killed 2 processes" in found.evidence[0].text
@@ -45,35 +46,37 @@ def test_what_a_log_hints_at_is_certain_when_the_counter_moved() -> None:
 
 def test_a_step_whose_last_attempt_was_killed_is_the_cause_whatever_the_log_says() -> None:
     measured = of_attempts([attempt(Outcome.OOM)], summary(1, 1))
-    found = with_measured(of_log("a.cpp:1:2: error: what"), measured, {})
+    found = with_measured(of_log("a.cpp:1:2: error: what"), measured, About())
     assert found.status is Status.FAILED
-    assert [(one.cause, one.confidence) for one in found.findings] == [("oom-nvcc", 1.0)]
+    assert (found.findings[0].cause, found.findings[0].confidence) == ("oom-nvcc", 1.0)
     assert any("csrc/a.cu" in evidence.text for evidence in found.findings[0].evidence)
 
 
 def test_the_host_compiler_is_told_from_nvcc() -> None:
     measured = of_attempts([attempt(Outcome.OOM, Role.CXX)], summary(1, 1))
-    assert with_measured(merged([]), measured, {}).findings[0].cause == "oom-host-compiler"
+    assert with_measured(merged([]), measured, About()).findings[0].cause == "oom-host-compiler"
 
 
 def test_a_kill_that_was_made_good_is_not_the_cause_of_another_failure() -> None:
     attempts = [attempt(Outcome.OOM), attempt(Outcome.DONE)]
     log = of_log("nvcc fatal   : Unsupported gpu architecture 'compute_30'")
-    found = with_measured(log, of_attempts(attempts, summary(1, 1)), {}).findings
+    found = with_measured(log, of_attempts(attempts, summary(1, 1)), About()).findings
     assert [one.cause for one in found] == ["unsupported-gpu-arch-dropped"]
 
 
 def test_a_run_that_ended_well_has_no_cause() -> None:
     measured = of_attempts([attempt(Outcome.OOM), attempt(Outcome.DONE)], summary(0, 1))
-    assert with_measured(merged([]), measured, {}).status is Status.NOTHING_FAILED
+    assert with_measured(merged([]), measured, About()).status is Status.NOTHING_FAILED
 
 
 def test_a_failed_step_without_a_log_is_unknown_but_named() -> None:
-    found = with_measured(merged([]), of_attempts([attempt(Outcome.FAILED)], summary(1, 0)), {})
+    found = with_measured(
+        merged([]), of_attempts([attempt(Outcome.FAILED)], summary(1, 0)), About()
+    )
     assert found.status is Status.UNKNOWN
     assert "csrc/a.cu" in found.unexplained[0].text
 
 
 def test_without_measurements_the_log_has_the_word() -> None:
     log = of_log("a.cpp:1:2: error: what")
-    assert with_measured(log, Measured(), {}) == log
+    assert with_measured(log, Measured(), About()) == log

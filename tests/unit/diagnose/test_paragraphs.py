@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.diagnose.values import Line, paragraphs
+from stoker.diagnose.lines import Texts, paragraphs
+from stoker.diagnose.sieve import Line
 
 LOG = """
 -- before
@@ -24,7 +25,7 @@ MESSAGE = LOG.split("\n")
 
 def found(texts: list[str]) -> list[range]:
     lines = [Line(number=number, text=text) for number, text in enumerate(texts, 1)]
-    return list(paragraphs(lines))
+    return list(paragraphs(lines, Texts(texts)))
 
 
 def test_a_message_has_its_paragraphs() -> None:

@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disguised_logs import DISGUISES, buried, interleaved
+from failure_index import examples
+from stoker.diagnose.about import About
 from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import Diagnosis, Status
-from stoker.diagnose.verdict import diagnose, filled, merged
+from stoker.diagnose.values import Diagnosis, FailedRun, Status
+from stoker.diagnose.verdict import diagnose, merged
 from stoker.knowledge.failures import failures
 
 EXAMPLES = [
-    pytest.param(cause.name, example.log.strip("\n").split("\n"), id=f"{cause.name}-{number}")
-    for cause in failures().values()
-    for number, example in enumerate(cause.example)
+    pytest.param(name, log.strip("\n").split("\n"), id=f"{name}-{number}")
+    for number, (name, log) in enumerate(examples())
 ]
 KILLED = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"
 DROPPED = "nvcc fatal   : Unsupported gpu architecture 'compute_30'"
@@ -24,6 +25,11 @@ DROPPED = "nvcc fatal   : Unsupported gpu architecture 'compute_30'"
 
 def diagnosis(*lines: str) -> Diagnosis:
     return diagnose(read_log(BytesIO("\n".join(lines).encode())))
+
+
+def shown(found: Diagnosis) -> list[str]:
+    """Return the evidence of the best finding."""
+    return [evidence.text for evidence in found.findings[0].evidence]
 
 
 def causes(*lines: str) -> list[str]:
@@ -89,7 +95,7 @@ def test_echoes_are_no_cause() -> None:
     assert not found.findings
 
 
-def test_an_unknown_failure_shows_its_first_error() -> None:
+def test_an_error_in_the_source_is_said_to_be_one() -> None:
     found = diagnosis(
         "[1/2] Building CXX object a.o",
         "FAILED: a.o",
@@ -99,8 +105,9 @@ def test_an_unknown_failure_shows_its_first_error() -> None:
         "compilation terminated.",
         "ninja: build stopped: subcommand failed.",
     )
-    assert found.status is Status.UNKNOWN
-    assert 5 in [evidence.line for evidence in found.unexplained]
+    assert [one.cause for one in found.findings] == ["source-error"]
+    assert "your source: a.cpp:1: 'g' was not" in found.findings[0].title
+    assert 5 in [evidence.line for evidence in found.findings[0].evidence]
 
 
 CONFIGURED = """
@@ -144,8 +151,8 @@ AFTER = """
 
 def test_an_error_of_cmake_wins_over_guesses_and_is_shown_whole() -> None:
     found = diagnosis(*(CONFIGURED + REFUSED + AFTER).split("\n"))
-    assert found.status is Status.UNKNOWN
-    assert [evidence.text for evidence in found.unexplained] == REFUSED.strip("\n").split("\n")
+    assert [one.cause for one in found.findings] == ["cmake-error"]
+    assert shown(found) == REFUSED.strip("\n").split("\n")
 
 
 def test_a_known_error_of_cmake_is_named_among_the_same_guesses() -> None:
@@ -160,13 +167,13 @@ def test_a_long_message_of_cmake_is_shown_with_all_its_paragraphs() -> None:
     names = [f"    Name{number}Config.cmake" for number in range(20)]
     error = ["CMake Error at CMakeLists.txt:7 (message):", "  None of these:", "", *names]
     found = diagnosis("-- before", *error, "", "-- Configuring incomplete, errors occurred!")
-    assert [evidence.text for evidence in found.unexplained] == error
+    assert shown(found) == error
 
 
 def test_an_error_of_cmake_without_a_place_wins_too() -> None:
     error = ["CMake Error: These are set to NOTFOUND.", "Please set them:", "NOWHERE_LIBRARY"]
     found = diagnosis(*CONFIGURED.split("\n"), *error, "", *AFTER.split("\n"))
-    assert [evidence.text for evidence in found.unexplained] == error
+    assert shown(found) == error
 
 
 def test_what_a_command_said_right_before_belongs_to_the_error_of_cmake() -> None:
@@ -177,7 +184,7 @@ def test_what_a_command_said_right_before_belongs_to_the_error_of_cmake() -> Non
         "",
         "-- Configuring incomplete, errors occurred!",
     )
-    assert [evidence.line for evidence in found.unexplained] == [1, 2, 3]
+    assert [evidence.line for evidence in found.findings[0].evidence] == [1, 2, 3]
 
 
 SUCCESSFUL = """hello
@@ -220,9 +227,14 @@ cc -Werror -o error.o -c error.c
 """
 
 
-@pytest.mark.parametrize("log", ["", *SUCCESSFUL.split("---\n")])
+@pytest.mark.parametrize("log", [*SUCCESSFUL.split("---\n")])
 def test_no_false_alarm(log: str) -> None:
     assert diagnosis(*log.split("\n")).status is Status.NOTHING_FAILED
+
+
+@pytest.mark.parametrize("log", ["", "\n\n", " \n\t\n"])
+def test_an_empty_log_is_told_from_a_successful_one(log: str) -> None:
+    assert diagnosis(log).status is Status.EMPTY
 
 
 def test_a_success_inside_does_not_hide_the_failure_of_the_whole() -> None:
@@ -247,13 +259,8 @@ def test_a_log_does_not_write_commands() -> None:
     bad = "$(reboot)"
     for cause in failures().values():
         for sign in cause.sign:
-            assert bad not in str(diagnosis(sign.match.replace("\\", ""), bad).findings)
-
-
-def test_parameters_that_are_known_take_the_place_of_defaults() -> None:
-    cause = failures()["oom-nvcc"]
-    assert "ninja -C here" in str(filled(cause, {"command": "ninja -C here"}))
-    assert cause.defaults["command"] in str(filled(cause, {}))
+            found = diagnosis(sign.match.replace("\\", ""), bad).findings
+            assert bad not in str([finding.fix for finding in found])
 
 
 def test_several_logs_of_one_build() -> None:
@@ -292,8 +299,7 @@ def test_a_long_first_error_is_shown_whole() -> None:
     error = ["a.cpp:1:2: error: no such thing", *notes]
     log = ["[1/2] c++ -c a.cpp", "FAILED: a.o", *error, "b.cpp:1:1: error: another"]
     found = diagnosis(*log, "ninja: build stopped: subcommand failed.")
-    assert found.status is Status.UNKNOWN
-    assert [evidence.text for evidence in found.unexplained if evidence.text in error] == error
+    assert [text for text in shown(found) if text in error] == error
 
 
 def test_an_unknown_error_is_shown_with_its_whole_traceback() -> None:
@@ -301,24 +307,16 @@ def test_an_unknown_error_is_shown_with_its_whole_traceback() -> None:
     trace += [f'  File "setup.py", line {n}, in f{n}' for n in range(10)]
     trace += ["OddError: nothing known"]
     found = diagnosis("running build", *trace)
-    assert [evidence.text for evidence in found.unexplained] == trace
+    assert shown(found) == trace
 
 
-@pytest.mark.parametrize(
-    ("ending", "command"),
-    [
-        ("ninja: build stopped: subcommand failed.", "ninja -C build"),
-        ("make: *** [all] Error 2", "make"),
-        (
-            "ERROR: Failed building wheel for xformers",
-            "pip install --no-build-isolation -v xformers",
-        ),
-    ],
-)
-def test_the_commands_of_a_fix_are_those_of_the_log(ending: str, command: str) -> None:
-    assert diagnosis(KILLED, ending).findings[0].fix[0].commands == (f"stoker run -- {command}",)
+def test_a_fix_builds_again_with_the_command_that_failed() -> None:
+    about = About(run=FailedRun(command="ninja -C build"))
+    found = diagnose(read_log(BytesIO(KILLED.encode())), about=about)
+    assert found.findings[0].fix[0].build == "stoker run -- ninja -C build"
 
 
 def test_what_stoker_governs_already_is_not_put_under_stoker_run() -> None:
-    found = diagnose(read_log(BytesIO(KILLED.encode())), facts={"command": "stoker build"})
-    assert found.findings[0].fix[0].commands == ("stoker build",)
+    about = About(run=FailedRun(command="stoker build"))
+    found = diagnose(read_log(BytesIO(KILLED.encode())), about=about)
+    assert found.findings[0].fix[0].build == "stoker build"

@@ -2,29 +2,19 @@
 examples.
 """
 
-from collections.abc import Iterator
-from importlib import resources
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from failure_files import checked
+from failure_index import FILES, KNOWLEDGE, checked, examples, index_text
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
 
-FOLDER = Path(str(resources.files("stoker.knowledge"))) / "failures"
-FILES = sorted(FOLDER.glob("*.toml"))
 
-
-def examples() -> Iterator[tuple[str, str]]:
-    for file in FILES:
-        try:
-            entry = checked(file.read_bytes(), file.stem)
-        except ValueError:
-            continue  # said by the test of that file
-        for example in entry.example:
-            yield entry.name, example.log
+def test_the_index_is_up_to_date() -> None:
+    """If not: python tests/failure_index.py."""
+    assert (KNOWLEDGE / "failures.json").read_text() == index_text()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

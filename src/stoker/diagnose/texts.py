@@ -1,0 +1,96 @@
+"""A diagnosis as plain text: a few lines at the end of a failed run, and a script that fixes it."""
+
+import shlex
+from collections.abc import Iterator
+
+from stoker.diagnose.values import Diagnosis, Evidence, FilledFix, FoundCause
+from stoker.knowledge.failures import Shell
+from stoker.model.secrets import HIDDEN
+
+WIDEST = 400  # characters of a line of evidence
+_SHORT_EVIDENCE = 4  # lines of evidence at the end of a failed run
+
+
+def short_diagnosis(diagnosis: Diagnosis) -> str:
+    """Return the causes with evidence and first fix, for the end of a failed run; empty if there
+    is none.
+    """
+    lines: list[str] = []
+    for finding in diagnosis.findings:
+        lines.append(f"stoker: {finding.title} ({finding.cause}, {sureness(finding)})")
+        lines += [
+            f"  {where(one)}{one.text[:WIDEST]}" for one in finding.evidence[:_SHORT_EVIDENCE]
+        ]
+        for fix in finding.fix[:1]:
+            lines.append(f"  Fix: {fix.text}")
+            lines += [f"    $ {command}" for command in typed(fix)]
+    if not lines and diagnosis.unexplained:
+        lines.append("stoker: the cause is unknown; the first error:")
+        lines += [f"  {where(one)}{one.text[:WIDEST]}" for one in diagnosis.unexplained]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def typed(fix: FilledFix) -> tuple[str, ...]:
+    """Return the commands of a fix as a user would type them."""
+    return (*fix.commands, fix.build) if fix.build else fix.commands
+
+
+def sureness(finding: FoundCause) -> str:
+    """Return how likely a cause is, in words."""
+    return f"{finding.confidence:.0%} sure"
+
+
+def where(evidence: Evidence) -> str:
+    """Return the place of a line, to be written before it."""
+    if not evidence.line:
+        return f"{evidence.file or 'measured'}: "
+    return f"{evidence.file}:{evidence.line}: " if evidence.file else f"line {evidence.line}: "
+
+
+# -- script ----------------------------------------------------------------------------------------
+# Runs under dash, stops at the first error, and builds again.
+
+
+def fix_script(diagnosis: Diagnosis) -> str:
+    """Return a script for review: the first fix of each finding, the others as comments, and then
+    the build.
+    """
+    lines = [
+        "#!/bin/sh",
+        "# From `stoker diagnose`. Read it before you run it: sh fix.sh [BUILD COMMAND]",
+        "set -e",
+    ]
+    if diagnosis.run.folder:
+        lines.append(f"cd {shlex.quote(diagnosis.run.folder)}")
+    for finding in diagnosis.findings:
+        lines += ["", f"# {finding.cause}: {_comment(finding.title)}"]
+        for number, fix in enumerate(finding.fix):
+            lines += _scripted(fix, comment=number > 0 or fix.shell is not Shell.SH)
+    return "\n".join([*lines, "", *_rebuilt(diagnosis)]) + "\n"
+
+
+def _scripted(fix: FilledFix, *, comment: bool) -> Iterator[str]:
+    yield f"# {'Or: ' if comment else ''}{_comment(fix.text)}"
+    yield from (f"#   {line}" if comment else line for line in fix.commands)
+    if comment and fix.build:
+        yield f"#   {fix.build}"
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _rebuilt(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield the lines that build: the command of the user, else the one that failed."""
+    run = diagnosis.run
+    builds = [fix.build for finding in diagnosis.findings for fix in finding.fix[:1] if fix.build]
+    special = [build for build in builds if build != run.command]
+    again = "" if HIDDEN in run.command else run.command
+    known = (special or builds or [again])[0]
+    given = known.replace(run.command, '"$@"') if run.command and run.command in known else '"$@"'
+    yield "# The build."
+    yield 'if [ "$#" -gt 0 ]; then'
+    yield f"    {given}"
+    if known:
+        yield from ("else", f"    {known}")
+    yield "fi"

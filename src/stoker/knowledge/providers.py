@@ -1,0 +1,104 @@
+"""Which package provides a header, a library, a CMake package, a program, a module or a symbol.
+
+The table, providers.tsv, is made by release/providers.py; its first lines say how. It is searched
+as text, because a diagnosis looks up a few of its thousands of rows.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+
+from stoker.model.value import Value
+
+_MANAGERS = ("apt", "dnf", "conda", "apk", "pacman", "brew", "pip")
+_NONE = "-"
+
+
+class Kind(StrEnum):
+    HEADER = "header"
+    LIBRARY = "library"  # as in -lz
+    SHARED = "shared"  # as the loader names it: libz.so.1
+    CMAKE = "cmake"  # as in find_package(Eigen3)
+    PKGCONFIG = "pkgconfig"
+    PROGRAM = "program"
+    MODULE = "module"  # of Python, as it is imported
+
+
+class Provider(Value, frozen=True, kw_only=True):
+    """``packages`` are the names by package manager; a name may be several words. ``root`` is a
+    folder, below those of headers or libraries, that has to be searched as well.
+    """
+
+    packages: dict[str, str]
+    root: str = ""
+
+
+def provider(kind: Kind, name: str) -> Provider | None:
+    """Return what provides something; ``None`` if the table does not have it."""
+    for known in _spellings(kind, name):
+        if row := _row(kind.value, known):
+            root, package = row
+            return Provider(packages=_packages(package), root=root)
+    if kind is Kind.MODULE and (row := _row("pypi", name.partition(".")[0])):
+        project, conda = row
+        return Provider(packages={"pip": project} | ({"conda": conda} if conda != _NONE else {}))
+    return None
+
+
+def library_folders(package: str) -> list[str]:
+    """Return the folders with the libraries of a package of Debian that a linker is not told of."""
+    rows = (line.split("\t") for line in _table().splitlines() if line.startswith("library\t"))
+    return list(dict.fromkeys(row[2] for row in rows if row[2] and row[3] == package))
+
+
+def library_of(symbol: str) -> str | None:
+    """Return the name, as in -lz, of the library that defines a symbol."""
+    beginnings = (f"{symbol[:end]}*" for end in range(len(symbol), 1, -1))
+    rows = (_row("symbol", name) for name in (symbol, *beginnings))
+    return next((row[1] for row in rows if row), None)
+
+
+def _spellings(kind: Kind, name: str) -> Iterator[str]:
+    yield name
+    if kind is Kind.CMAKE:
+        yield from _cmake_names().get(name.lower(), ())
+    if kind is Kind.HEADER:
+        folder = name
+        while folder := folder.rstrip("/").rpartition("/")[0]:
+            yield f"{folder}/"
+    if kind is Kind.MODULE:
+        yield name.partition(".")[0]
+
+
+@cache
+def _cmake_names() -> dict[str, tuple[str, ...]]:
+    rows = (line.split("\t") for line in _table().splitlines() if line.startswith("cmake\t"))
+    return {row[1].lower(): (row[1],) for row in rows}
+
+
+def _packages(names: str) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for name in names.split(" "):
+        others = _row("package", name) or ()
+        for manager, other in zip(_MANAGERS, (name, *others), strict=False):
+            found.setdefault(manager, []).append(other)
+    return {
+        manager: " ".join(dict.fromkeys(words))
+        for manager, words in found.items()
+        if _NONE not in words
+    }
+
+
+def _row(kind: str, name: str) -> tuple[str, ...] | None:
+    """Return the fields of a row after its name."""
+    begin = _table().find(f"\n{kind}\t{name}\t")
+    if begin < 0:
+        return None
+    line = _table()[begin + 1 : _table().index("\n", begin + 1)]
+    return tuple(line.split("\t")[2:])
+
+
+@cache
+def _table() -> str:
+    return resources.files(__package__).joinpath("providers.tsv").read_text()

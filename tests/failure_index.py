@@ -1,0 +1,270 @@
+"""Checks the causes in knowledge/failures, and makes of them the index that stoker reads.
+
+    python tests/failure_index.py        writes src/stoker/knowledge/failures.json
+
+Finding the literals of a pattern needs the parser of Python's re, which is private: that is why it
+is used here and not when stoker runs.
+"""
+
+import re
+import re._constants as op  # private, but the only parser that is sure to agree with re
+import re._parser as parser
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stoker.diagnose import steps, symptoms
+from stoker.diagnose.answers import NAMES
+from stoker.knowledge.failures import Failure, Fix, Index, Source, placeholders
+from stoker.knowledge.providers import Kind
+
+KNOWLEDGE = Path(__file__).parents[1] / "src" / "stoker" / "knowledge"
+FILES = sorted((KNOWLEDGE / "failures").glob("*.toml"))
+
+# -- patterns --------------------------------------------------------------------------------------
+# Checks regular expressions without running them: that they end soon, and what they contain.
+
+
+_FEW = 4  # times that a group may repeat something unbounded, as in (?:\d+\.){1,3}
+_SHORTEST = 3  # letters of a literal that is worth looking for
+_REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
+_GROUPS = (op.SUBPATTERN, op.ATOMIC_GROUP)
+
+_Items = Iterable[tuple[Any, Any]]
+
+
+def problem(pattern: str) -> str | None:
+    """Return why a pattern must not be searched for in a log; ``None`` if it is valid."""
+    try:
+        tree = parser.parse(pattern)
+    except re.error as error:
+        return f"does not compile: {error}"
+    if tree.state.flags & (re.IGNORECASE | re.VERBOSE):
+        return "flags are not taken: write [Nn]o for both cases"
+    if any(_is_wild(body, most) for _, most, body in _repeats(tree)):
+        return "'.*' reads whole lines again and again: write .{0,200}"
+    if any(most > _FEW and _unbounded_within(body) for _, most, body in _repeats(tree)):
+        return "an unbounded repetition inside another one may never end"
+    return None
+
+
+def literals(pattern: str) -> frozenset[str]:
+    """Return literals of which every match contains one; empty if there are none."""
+    return _best(_required(parser.parse(pattern)))
+
+
+def _repeats(items: _Items) -> Iterator[tuple[int, int, Any]]:
+    for kind, argument in items:
+        if kind in _REPEATS:
+            yield argument
+        for inner in _inside(kind, argument):
+            yield from _repeats(inner)
+
+
+def _inside(kind: Any, argument: Any) -> list[Any]:
+    if kind in _REPEATS:
+        return [argument[2]]
+    if kind is op.BRANCH:
+        return list(argument[1])
+    if kind is op.SUBPATTERN:
+        return [argument[-1]]
+    if kind is op.ATOMIC_GROUP:
+        return [argument]
+    if kind in (op.ASSERT, op.ASSERT_NOT):
+        return [argument[1]]
+    return []
+
+
+def _is_wild(body: _Items, most: int) -> bool:
+    return most == op.MAXREPEAT and [kind for kind, _ in body] == [op.ANY]
+
+
+def _unbounded_within(body: _Items) -> bool:
+    return any(most == op.MAXREPEAT for _, most, _ in _repeats(body))
+
+
+def _required(items: _Items) -> list[frozenset[str]]:
+    """Return sets of literals; a match contains one of each set."""
+    found: list[frozenset[str]] = []
+    run = ""
+    for kind, argument in _flat(items):
+        if kind is op.LITERAL:
+            run += chr(argument)
+            continue
+        found.append(frozenset([run]))
+        run = ""
+        if kind is op.BRANCH:
+            branches = [_best(_required(branch)) for branch in argument[1]]
+            found.append(frozenset().union(*branches) if all(branches) else frozenset())
+        elif kind in _REPEATS and argument[0] > 0:
+            found += _required(argument[2])
+    return [*found, frozenset([run])]
+
+
+def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
+    """Yield the items with groups opened, so that their content joins the items around them."""
+    for kind, argument in items:
+        if kind in _GROUPS:
+            yield from _flat(_inside(kind, argument)[0])
+        elif kind is not op.AT:
+            yield kind, argument
+
+
+def _best(sets: list[frozenset[str]]) -> frozenset[str]:
+    """Return the set whose shortest literal is the longest."""
+    usable = [one for one in sets if one and min(map(len, one)) >= _SHORTEST]
+    return max(usable, key=lambda one: (min(map(len, one)), -len(one)), default=frozenset())
+
+
+# -- entries ---------------------------------------------------------------------------------------
+# A fix that could contradict its evidence is refused: each value in it has a source.
+
+
+# A version, or a number that could be one: it belongs into a placeholder. Part of a name, such as
+# python3, libz3 or c++, it is allowed.
+_VERSION = re.compile(
+    r"(?<![\w.-])\d+(?:\.\d+)*(?![\w.])|\d+\.\d+|[<>=]=\s?\d"
+    r"|(?:gcc|g\+\+|clang|clang\+\+|cuda|sm|compute|gxx)[-_=]\d"
+)
+_PLAIN_NUMBERS = re.compile(r"[012]?>&?[012]|-[0-9]\b(?= )|--jobs \d+|\$\{?\d|\b[01]\b")
+_OF_WINDOWS = re.compile(r"\b[A-Z]:\\")
+
+
+def checked(content: bytes, name: str) -> Failure:
+    """Return the entry ``<name>.toml``; raise a ``ValueError`` that says what is wrong and
+    where.
+    """
+    try:
+        failure = msgspec.toml.decode(content, type=Failure)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if wrong := [*_problems(failure, name)]:
+        raise ValueError("\n".join(f"{name}: {text}" for text in wrong))
+    return failure
+
+
+def _problems(failure: Failure, name: str) -> Iterator[str]:
+    if failure.name != name:
+        yield f"calls itself '{failure.name}'"
+    yield from _problems_of_texts(failure)
+    yield from _problems_of_fixes(failure)
+    for sign in failure.sign:
+        if not 0 < sign.strength <= 1:
+            yield f"strength {sign.strength} is not in 0 to 1"
+        faults = [f"{text}: {why}" for text in sign.patterns if (why := problem(text))]
+        if not faults and not literals(sign.match):
+            faults.append(f"{sign.match}: no three letters that every match has")
+        yield from faults
+        yield from (f"{fact} is no fact" for fact in sign.given if fact not in NAMES)
+
+
+def _problems_of_texts(failure: Failure) -> Iterator[str]:
+    if "\n" in failure.title or not failure.title or failure.title.endswith("."):
+        yield "the title is one line without a full stop"
+    if not failure.why.strip():
+        yield "why is empty"
+    if not (failure.sign or failure.groups) or not failure.fix:
+        yield "without a sign, or without a fix"
+    if any(fix.text.startswith("Or ") for fix in failure.fix):
+        yield "a fix does not begin with 'Or': the report adds it"
+    links = [*failure.threads, *(example.source for example in failure.example)]
+    links += [fact.source for fact in failure.known.values()]
+    yield from (f"not a link: {link}" for link in links if not link.startswith("https://"))
+
+
+def _problems_of_fixes(failure: Failure) -> Iterator[str]:
+    groups = {*failure.groups, *(name for sign in failure.sign for name in groups_of(sign.match))}
+    used: set[str] = set(placeholders(failure.headline))
+    for fix in failure.fix:
+        used |= fix.placeholders | {*fix.when, *fix.unless}
+        yield from _problems_of_commands(fix.commands)
+    yield from (wrong for name in sorted(used) if (wrong := without_source(name, failure, groups)))
+    unused = failure.known.keys() - {name.partition(".")[2] for name in used}
+    yield from (f"known.{name} is not used" for name in sorted(unused))
+    if not any(is_certain(fix) for fix in failure.fix):
+        yield "no fix is left where nothing is known of the machine and the log names nothing"
+
+
+def is_certain(fix: Fix) -> bool:
+    """Return whether a fix is offered whatever is known."""
+    needed = (fix.text, *(text for text in fix.commands if not text.startswith("? ")))
+    names = [name for text in needed for name in placeholders(text)]
+    return not fix.when and not fix.unless and all(name.startswith("known.") for name in names)
+
+
+def without_source(name: str, failure: Failure, groups: set[str]) -> str | None:
+    source, _, rest = name.partition(".")
+    known: dict[str, bool] = {
+        Source.LOG: rest in groups,
+        Source.KNOWN: rest in failure.known,
+        Source.INSTALL: rest in list(Kind) and (rest in groups or rest in failure.known),
+        Source.SEARCH: rest in list(Kind) and rest in groups,
+        Source.MACHINE: name in NAMES,
+        Source.RUN: name in NAMES,
+    }
+    return None if known.get(source) else f"{{{name}}} has no source"
+
+
+def _problems_of_commands(commands: Iterable[str]) -> Iterator[str]:
+    for command in commands:
+        text = _PLAIN_NUMBERS.sub("", re.sub(r"\{[a-z]+\.[a-z_]+\}", "", command))
+        if (found := _VERSION.search(text)) and not _OF_WINDOWS.search(command):
+            yield f"{command}: '{found[0]}' is written down; give it a source"
+        if re.search(r"\brm -\w*r", command):
+            yield f"{command}: a fix deletes no folder; rename it"
+
+
+def groups_of(pattern: str) -> set[str]:
+    return set(re.compile(pattern).groupindex)
+
+
+# -- index -----------------------------------------------------------------------------------------
+
+
+def index() -> Index:
+    causes, wrong = [], []
+    for file in FILES:
+        try:
+            causes.append(checked(file.read_bytes(), file.stem))
+        except ValueError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    patterns = {text for one in causes for sign in one.sign for text in sign.patterns}
+    return Index(
+        causes=tuple(msgspec.structs.replace(cause, example=()) for cause in causes),
+        literals={
+            pattern: tuple(sorted(found))
+            for pattern in sorted({*patterns, *steps.PATTERNS, *symptoms.PATTERNS})
+            if (found := literals(pattern))
+        },
+    )
+
+
+def index_text() -> str:
+    """Return the index as JSON with a line for each cause and each pattern, for git."""
+    made = index()
+    causes = ",\n".join(_json(cause) for cause in made.causes)
+    rows = ",\n".join(f"{_json(name)}:{_json(words)}" for name, words in made.literals.items())
+    return f'{{"causes":[\n{causes}\n],"literals":{{\n{rows}\n}}}}\n'
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Yield the name of a cause and a log for each example of the entries."""
+    for file in FILES:
+        try:
+            entry = checked(file.read_bytes(), file.stem)
+        except ValueError:
+            continue  # said by the test of that file
+        for example in entry.example:
+            yield entry.name, example.log
+
+
+if __name__ == "__main__":
+    (KNOWLEDGE / "failures.json").write_text(index_text())

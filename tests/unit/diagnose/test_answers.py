@@ -1,0 +1,200 @@
+"""Answers that users found wrong, each with the right one; and facts that fixes are made of."""
+
+import resource
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from stoker.diagnose import machine_facts
+from stoker.diagnose.about import About
+from stoker.diagnose.installing import Here
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, Status
+from stoker.diagnose.verdict import diagnose
+
+BOOKWORM = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'
+NOBLE = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04 LTS"\n'
+FEDORA = 'ID=fedora\nVERSION_ID="41"\nPRETTY_NAME="Fedora Linux 41"\n'
+MANAGERS = {BOOKWORM: "apt-get", NOBLE: "apt-get", FEDORA: "dnf"}
+
+FORMAT = """
+a.cpp:1:10: fatal error: format: No such file or directory
+    1 | #include <format>
+compilation terminated.
+"""
+NO_TORCH = """
+  Getting requirements to build wheel: finished with status 'error'
+  error: subprocess-exited-with-error
+      Traceback (most recent call last):
+        File "/tmp/pip-build-env-x/lib/python3.11/site-packages/setuptools/build_meta.py", line 1
+        File "<string>", line 9, in <module>
+      ModuleNotFoundError: No module named 'torch'
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return machine(tmp_path, BOOKWORM)
+
+
+def machine(folder: Path, release: str, *programs: str, **variables: str) -> Here:
+    """Return a machine with an operating system, its package manager and a few programs."""
+    root, path = folder / "root", folder / "bin"
+    for place in (root / "etc", root / "var/lib/apt/lists", path):
+        place.mkdir(parents=True)
+    (root / "etc/os-release").write_text(release)
+    (root / "var/lib/apt/lists/a_Packages").touch()
+    for name in (MANAGERS[release], "sudo", *programs):
+        (path / name).touch(mode=0o755)
+    return Here({"PATH": str(path), **variables}, root=root)
+
+
+def answer(log: str, here: Here, folder: str = "") -> Diagnosis:
+    about = About(here=here, run=FailedRun(command="make", folder=folder))
+    return diagnose(read_log(BytesIO(log.encode())), about=about)
+
+
+def only(log: str, here: Here, folder: str = "") -> FoundCause:
+    found = answer(log, here, folder).findings
+    assert len(found) == 1, [finding.cause for finding in found]
+    return found[0]
+
+
+def commands(finding: FoundCause) -> str:
+    return "\n".join(finding.fix[0].commands)
+
+
+@pytest.mark.parametrize(
+    ("log", "version"),
+    [
+        ("mill.h:3:2: error: #error You need GCC 13\n", "13"),
+        ("mill.h:3:2: error: #error You need GCC 14\n", "14"),
+        (FORMAT, "13"),
+        ("g++: error: unrecognized command-line option '-std=c++26'\n", "14"),
+    ],
+)
+def test_the_version_of_gcc_is_that_of_the_log(log: str, version: str, tmp_path: Path) -> None:
+    old = only(log, machine(tmp_path / "old", BOOKWORM, "g++-12"))
+    assert f"gcc {version} or later" in old.title
+    assert "gcc-12" not in commands(old)
+    assert f"Debian GNU/Linux 12 (bookworm) has no gcc {version}" in old.fix[0].text
+    new = only(log, machine(tmp_path / "new", NOBLE))
+    assert f"install -y g++-{version}\n" in commands(new)
+    assert f"CXX=g++-{version}" in commands(new)
+
+
+def test_the_version_of_python_is_that_of_the_log(here: Here) -> None:
+    found = only("ERROR: Package 'mill' requires a different Python: 3.11.2 not in '>=3.14'", here)
+    assert "--python 3.14" in commands(found)
+    assert "3.12" not in str(found.fix)
+
+
+def test_the_file_system_that_is_full_is_named(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = machine_facts._Disk(where=str(tmp_path), free=0, total=1000 * 1024**2)
+    monkeypatch.setattr(machine_facts, "_disk", lambda _: full)
+    log = "[3/9] c++ -c a.cpp\nfatal error: error writing to a.o: No space left on device\n"
+    found = only(log, here, str(tmp_path))
+    assert f"{tmp_path} (0 B of 1000 MiB free)" in found.title + found.fix[0].text
+    assert "TMPDIR" not in commands(found)
+
+
+def test_a_limit_of_the_address_space_is_named(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (400_000 * 1024, resource.RLIM_INFINITY))
+    found = only("virtual memory exhausted: Cannot allocate memory\n", here)
+    assert found.cause == "address-space-limit"
+    assert "391 MiB" in found.title
+    assert commands(found) == "ulimit -v unlimited"
+
+
+@pytest.mark.parametrize(
+    ("header", "debian", "fedora"),
+    [
+        ("Eigen/Dense", "libeigen3-dev", "eigen3-devel"),
+        ("zstd.h", "libzstd-dev", "libzstd-devel"),
+    ],
+)
+def test_a_header_is_installed_by_the_package_manager(
+    header: str, debian: str, fedora: str, tmp_path: Path
+) -> None:
+    log = f"a.cpp:1:10: fatal error: {header}: No such file or directory\n"
+    on_debian = commands(only(log, machine(tmp_path / "debian", BOOKWORM)))
+    assert f"apt-get install -y {debian}" in on_debian
+    assert f"dnf install -y {fedora}" in commands(only(log, machine(tmp_path / "f", FEDORA)))
+
+
+def test_conda_installs_for_a_build_with_its_compilers(tmp_path: Path) -> None:
+    here = machine(tmp_path, BOOKWORM, "conda", CONDA_PREFIX="/opt/env")
+    error = "a.cpp:1:10: fatal error: zstd.h: No such file or directory"
+    log = f"x86_64-conda-linux-gnu-c++ a.cpp\n{error}"
+    assert commands(only(log, here)) == "conda install -y -c conda-forge zstd"
+
+
+def test_all_libraries_that_are_missing_are_named(here: Here) -> None:
+    lines = [f"/usr/bin/ld: cannot find -l{name}: No such file" for name in ("foobar", "openblas")]
+    found = answer("\n".join([*lines, "collect2: error: ld returned 1 exit status"]), here).findings
+    text = str([(finding.title, finding.fix[0]) for finding in found])
+    assert "foobar" in text
+    assert "libopenblas-dev" in text
+
+
+def test_a_module_that_the_isolated_build_lacks_has_one_answer(here: Here) -> None:
+    found = only(NO_TORCH, here)
+    assert found.cause == "pip-build-isolation"
+    assert "flash-attn" not in str(found.fix)
+
+
+def test_what_defines_a_symbol_is_named(here: Here) -> None:
+    log = "a.c:(.text+0x1): undefined reference to `deflate'\ncollect2: error: ld returned 1 exit"
+    found = only(log, here)
+    assert "z is not linked" in found.title
+    assert "-lz" in commands(found)
+
+
+def test_a_symbol_of_torch_is_a_matter_of_its_version_or_abi(here: Here) -> None:
+    string = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+    log = f"a.cpp:(.text+0x1): undefined reference to `c10::Error::Error({string})'\n"
+    assert only(log, here).cause in ("cxx11-abi-mismatch", "torch-version-abi-mismatch")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "nvcc fatal   : Unsupported gpu architecture 'compute_999'",
+        "nvcc fatal   : Value 'sm_999' is not defined for option 'gpu-architecture'",
+    ],
+)
+def test_an_architecture_that_does_not_exist_is_unknown(log: str, here: Here) -> None:
+    assert only(log, here).cause == "unknown-arch-name"
+
+
+def test_an_index_that_is_ignored_is_no_cause(here: Here) -> None:
+    log = """
+Looking in indexes: https://example.org/simple, https://example.org/other
+WARNING: Skipping page https://example.org/other/a/ because the GET request got Content-Type: None
+WARNING: The index url "https://example.org/other" seems invalid, please provide a scheme.
+Ignoring a: markers 'python_version < "3.8"' don't match your environment
+"""
+    assert answer(log, here).status is Status.NOTHING_FAILED
+
+
+def test_an_empty_log_is_said_to_be_empty(here: Here) -> None:
+    assert answer("", here).status is Status.EMPTY
+
+
+# -- facts -----------------------------------------------------------------------------------------
+
+
+def test_jobs_are_at_least_one() -> None:
+    _, jobs = machine_facts.FACTS["machine.jobs"]
+    assert int(jobs(About()) or 0) >= 1
+
+
+def test_a_command_needs_sudo_only_where_there_is_one(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    log = "a.cpp:1:10: fatal error: zstd.h: No such file or directory\n"
+    assert commands(only(log, here)) == "sudo apt-get install -y libzstd-dev"
