@@ -1,7 +1,9 @@
 """stoker feeds a build exactly as much as the machine can take."""
 
-from typing import TYPE_CHECKING, Any
+import sys
+from types import ModuleType
 
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from stoker.api import diagnose as diagnose
     from stoker.api import history as history
@@ -14,12 +16,21 @@ __version__ = "0.1.0"
 _FUNCTIONS = ("diagnose", "history", "inspect", "plan", "run", "steps")
 
 
-def __getattr__(name: str) -> Any:
-    """Import a function of the Python interface when it is first used: every command imports this
-    module.
+class _Interface(ModuleType):
+    """This module. Its functions are imported when they are first used, because every command
+    imports it. The packages ``plan`` and ``diagnose`` do not replace the functions of these names.
     """
-    if name not in _FUNCTIONS:
-        raise AttributeError(f"module 'stoker' has no attribute {name!r}")
-    from stoker import api
 
-    return getattr(api, name)
+    def __getattr__(self, name: str) -> object:
+        if name not in _FUNCTIONS:
+            raise AttributeError(f"module 'stoker' has no attribute {name!r}")
+        from stoker import api
+
+        return getattr(api, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _FUNCTIONS or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Interface

@@ -33,8 +33,9 @@ def test_values_are_those_of_the_commands(stoker: Stoker, tmp_path: Path) -> Non
     log = tmp_path / "a.log"
     diagnosis = interface.diagnose(log)
     assert json.loads(msgspec.json.encode(diagnosis)) == told(stoker, "diagnose", str(log))
+    assert interface.diagnose(log) == diagnosis  # its package is imported now
     planned = interface.plan("cpu", source=PROJECTS / "mini-cmake", options={"blas": "openblas"})
-    assert planned.name == "cpu"
+    assert planned.name == "cpu-openblas"
 
 
 def test_a_run_and_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
