@@ -255,7 +255,7 @@ class Daemon:
         peer.asked = True
         served = self._runs.get(ask.run)
         root = served.root if served else ask.directory
-        if not ask.custom and reads_files(ask.command, self._files.knows):
+        if not ask.custom and reads_files(ask.command, ask.directory, self._files.knows):
             self._reader.put((peer, ask), partial(_step, ask, root, self._files))
         else:
             self._told(peer, ask, _step(ask, root, self._files))

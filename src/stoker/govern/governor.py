@@ -420,5 +420,7 @@ def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:
     """Return the critical-path seconds of a step, never less than its own duration. Without any
     measurement the step that usually takes longest comes first.
     """
-    usual = 0.0 if prediction.learned else usual_seconds(step.role, step.source) * step.rounds
+    usual = 0.0
+    if not prediction.learned:
+        usual = usual_seconds(step.role, step.source, step.input_bytes) * step.rounds
     return max(path(), prediction.seconds or 0.0, usual)

@@ -31,6 +31,8 @@ from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
 _ENOUGH = 4  # rows that a folder needs to be used
+_NEAR = 2.0  # factor within which sources are of the same size: one such row is enough
+_FAR = 8.0  # factor beyond which the size of a source says that it is of another kind
 _LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
 _WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
@@ -47,6 +49,8 @@ _COSTS = (1.0, 2.0)
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
+_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
+
 _Source = tuple[Role, str]  # or a folder
 
 
@@ -58,6 +62,7 @@ class _Sample(Value, frozen=True, kw_only=True):
     rounds: int  # that nvcc needed for its targets; 1 for any other step
     profile: Profile
     mode: Mode  # that it was measured in; the figures are those of the default mode
+    size: int  # bytes of the source; 0 if it is not known
 
 
 class _Offset:
@@ -126,6 +131,7 @@ class Predictor:
             rounds=step.rounds,
             profile=profile_of(row),
             mode=mode,
+            size=step.input_bytes,
         )
         if known := known_step(step.role, step.source):
             scale = row.peak / (known.peak * step.targets_at_once)
@@ -251,13 +257,32 @@ class Predictor:
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
             found = self._by_folder.get((step.role, folder))
-            if found and len(found) >= _ENOUGH:
-                return Basis.FOLDER, found
+            if found and (alike := _of_like_size(found, step)):
+                return Basis.FOLDER, alike
         return Basis.PRIOR, ()
 
 
 def _source(step: Step) -> _Source:
     return step.role, step.source
+
+
+def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
+    """Return the samples of a folder that say something about a step, if they are enough. A folder
+    may have large tables beside small sources, so the size of the source counts where it is known;
+    shipped figures know the inputs of a link.
+    """
+    size = step.input_bytes if step.role in _COMPILES else 0
+    if not size:
+        return samples if len(samples) >= _ENOUGH else ()
+    near = [each for each in samples if size <= _NEAR * each.size and each.size <= _NEAR * size]
+    if near:
+        return near
+    others = [
+        each
+        for each in samples
+        if not each.size or (size <= _FAR * each.size and each.size <= _FAR * size)
+    ]
+    return others if len(others) >= _ENOUGH else ()
 
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:
@@ -267,6 +292,7 @@ def _shipped(step: Step, known: KnownStep) -> _Sample:
         rounds=1,
         profile=stepped(known.levels) or _ASSUMED_PROFILE,
         mode=Mode.DEFAULT,
+        size=0,
     )
 
 

@@ -163,7 +163,7 @@ def simulate(
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
     the number of steps that the build tool starts at once; ``effects`` is what modes really change
-    of a step, by default what is shipped. With a ``distribution``, workers compile C and C++.
+    of a step, by default what was recorded of it, else what is shipped. With a ``distribution``, workers compile C and C++.
     """
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
@@ -181,7 +181,7 @@ def simulate(
         shape=shape,
         window=window or build_window(cpus, memory, slots=places),
         gc=gc,
-        effects=effects or (lambda record: shipped_effects(record.peak)),
+        effects=effects or _recorded_effects,
         distribution=distribution,
         stages=stages,
     )
@@ -493,10 +493,16 @@ def _costing(record: StepRecord, memory: float, seconds: float, mode: Mode) -> S
     )
 
 
+def _recorded_effects(record: StepRecord) -> Sequence[ModeEffect]:
+    return record.effects or shipped_effects(record.peak)
+
+
 def _expected_seconds(predictor: Predictor, step: Step) -> float:
     """Return what the graph of a build would say of the step before it runs."""
-    seconds = predictor.predict(step).seconds
-    return usual_seconds(step.role, step.source) if seconds is None else seconds
+    prediction = predictor.predict(step)
+    if prediction.learned and prediction.seconds is not None:
+        return prediction.seconds
+    return usual_seconds(step.role, step.source, step.input_bytes)
 
 
 def _predicted_paths(steps: Sequence[StepRecord], seconds: Sequence[float]) -> dict[str, float]:

@@ -143,7 +143,7 @@ class Step(Value, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()  # without the names of outputs
     archs: tuple[str, ...] = ()
     threads: Count = 1  # nvcc's --threads; 0: as many as there are CPUs
-    input_bytes: Bytes = 0  # of a link or archive
+    input_bytes: Bytes = 0  # of the source of a compile, or of all inputs of a link or archive
     collector: Collector = Collector.NONE
 
     def output_path(self, root: str) -> str:
@@ -184,6 +184,8 @@ class StepRecord(Value, frozen=True, kw_only=True):
     profile: tuple[Percent, ...] = ()
     needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
     mode: Mode = Mode.DEFAULT
+    # What the modes of gcc change of it, where that was measured; only traces have it.
+    effects: tuple[ModeEffect, ...] = ()
 
     @property
     def mean(self) -> int | None:
