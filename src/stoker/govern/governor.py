@@ -32,6 +32,7 @@ from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import (
     Basis,
     Gc,
+    Mode,
     ModeChoice,
     Prediction,
     Reason,
@@ -254,7 +255,7 @@ class Governor:
         self._contention.note(now, self._idle_for_memory(free))
 
     def _free_slots(self) -> int:
-        busy = sum(entry.request.slots_of(self._cpus) for entry in self._holding.values())
+        busy = sum(entry.running.slots_of(self._cpus) for entry in self._holding.values())
         return max(0, self._cpus - busy)
 
     def _idle_for_memory(self, free: int) -> float:
@@ -279,7 +280,9 @@ class Governor:
         self.changed = True
 
     def _reconsider(self, now: float) -> None:
-        """Predict the most urgent waiting steps again, with what was learned since they asked."""
+        """Predict the most urgent waiting steps and the running ones again, with what was learned
+        since they asked.
+        """
         self._learned, self._reconsidered = False, now
         for request in list(self._queue[:_RECONSIDERED]):
             entry, prediction = self._entries[request.id], request.prediction
@@ -290,6 +293,12 @@ class Governor:
             if prediction is not request.prediction or path != request.path:
                 entry.request = replace(request, prediction=prediction, path=path)
                 self._queue.add(entry.request)
+        for entry in self._holding.values():
+            request = entry.running.request
+            fresh = request.preemptions == request.ooms == 0 and request.mode is Mode.DEFAULT
+            if fresh and request.prediction.basis is not Basis.EXACT:
+                request = replace(request, prediction=self._predictor.predict(entry.step))
+                entry.running = replace(entry.running, request=request)
 
     def _admit(
         self, entry: Entry, now: float, choice: ModeChoice | None, *, on_trial: bool

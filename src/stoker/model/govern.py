@@ -126,6 +126,12 @@ class ModeEffect(Value, frozen=True, kw_only=True):
     memory: float = 1.0
     seconds: float = 1.0
     threads: int = 1  # CPUs that it keeps busy
+    assumed: bool = False  # measured of other projects only
+
+    @property
+    def reserved(self) -> float:
+        """The factor of memory to rely on: what is only assumed to be saved is not."""
+        return max(1.0, self.memory) if self.assumed else self.memory
 
 
 class Step(Value, frozen=True, kw_only=True):
@@ -269,7 +275,7 @@ class Request(Value, frozen=True, kw_only=True):
         if mode is self.mode and threads == self.threads:
             return self
         before, after = self._effect(self.mode, self.threads), self._effect(mode, threads)
-        memory, known = after.memory / before.memory, self.prediction
+        memory, known = after.reserved / before.reserved, self.prediction
         longer = after.seconds / before.seconds
         seconds = known.seconds and known.seconds * longer
         own = self.path if known.seconds is None else known.seconds  # its part of the path
@@ -320,6 +326,10 @@ class Running(Value, frozen=True, kw_only=True):
     @property
     def is_paused(self) -> bool:
         return self.paused_at is not None
+
+    def slots_of(self, cpus: int) -> int:
+        """Return the CPUs that it keeps busy now: none while it is paused."""
+        return 0 if self.is_paused else self.request.slots_of(cpus)
 
     def paused_for(self, now: float) -> float:
         """Return the seconds since the current pause began."""
