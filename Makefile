@@ -1,5 +1,8 @@
 # Each target sets up .venv if necessary; Python 3.11 or newer and a C compiler are enough.
-#   make demo   see it work        make test   run the tests        make lint   style, types, layers
+#   make demo      see it work
+#   make test      unit tests and one use of each command, in minutes
+#   make test-all  all tests that CI runs; make heavy: those that need PyTorch, a GPU or much time
+#   make lint      style, types, layers, language
 #   make dist   build and test the sdist and the wheel, in dist
 #   make venv   only the virtual environment, with the `stoker` command in .venv/bin
 .DEFAULT_GOAL := help
@@ -9,26 +12,38 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+INSTALLED := .venv/installed
 READY := .venv/ready
 PYTEST_ARGS ?= -n auto
+# Without cached bytecode, every test process would compile stoker again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo picture test sanitize heavy bench dist lint format clean
+.PHONY: help venv demo picture test test-all sanitize heavy bench dist lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
 
 venv: $(READY)
 
-$(READY): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch])
+# stoker itself, with what it needs to run.
+$(INSTALLED): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch])
 	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 with venv found." >&2; \
 		echo "  Debian, Ubuntu: apt-get install python3-venv   Fedora: dnf install python3" >&2; exit 1; }
-	@echo "making .venv (about a minute, once)"
+	@echo "making .venv (about 20 seconds, once)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@$(BIN)/python -m pip install --quiet --editable .
+	@touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
+	@echo "installing the tools of the tests (about a minute, once)"
+	@$(BIN)/python -m pip install --quiet --group dev
 	@touch $(READY)
 
-demo: venv
+# CMake and ninja are taken from the package index where this machine has none.
+demo: $(INSTALLED)
+	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
+		$(BIN)/python -m pip install --quiet --editable '.[tools]'
 	@$(BIN)/python examples/demo.py .demo
 
 # The memory curves of both builds of the demo, for the README: root and an idle machine.
@@ -36,6 +51,9 @@ picture: venv
 	@$(BIN)/python examples/picture.py docs/memory.svg
 
 test: venv
+	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS)
+
+test-all: venv
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The launcher's tests with the address and undefined behaviour sanitizers. The preloaded library is

@@ -118,7 +118,7 @@ def escaped(text: str) -> str:
 
 
 def completion(shell: str) -> str:
-    """Return the completion script that `stoker completion SHELL` prints."""
+    """Return the completion script that `stoker help --completion SHELL` prints."""
     found = get_completion_class(shell)
     assert found is not None  # click knows all shells of COMPLETIONS
     return found(stoker, {}, "stoker", "_STOKER_COMPLETE").source()

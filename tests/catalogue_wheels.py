@@ -78,7 +78,7 @@ def make_wheel(
 
 
 def published(variant: str, **changes: Any) -> PublishedWheel:
-    """An entry as `stoker publish` makes it of a torch 2.9.1 that was built for a variant."""
+    """An entry as `stoker catalogue publish` makes it of a torch 2.9.1 built for a variant."""
     built = parse(variant)
     version = changes.pop("version", "2.9.1")
     project = changes.pop("project", "torch")

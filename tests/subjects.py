@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stoker.knowledge.hardware import cpu_names, cuda_archs, cuda_releases, gpus, platforms
 from stoker.knowledge.projects import blas_libraries
 from stoker.knowledge.projects import features as known_features
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.machine import (
     Cpu,
     CudaToolkit,

@@ -5,6 +5,12 @@ import errno
 import gc
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from stoker.model.errors import StokerError
 
 _COLLECT_EVERY = 100_000  # new objects; imports create almost as many, and they all stay
 
@@ -13,24 +19,19 @@ def main() -> int:
     """Run the command line; every user error is caught and printed here, once."""
     gc.set_threshold(_COLLECT_EVERY)
     atexit.register(gc.freeze)  # Python would examine every object again at exit
-    import click
-
     from stoker.cli import command
     from stoker.model.errors import ExitStatus, OutputClosed, StokerError, Terminated
-    from stoker.outside import terminal
+    from stoker.outside import streams
 
-    terminal.prepare_streams()
+    streams.prepare_streams()
+    streams.results.clear()
     try:
         status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
-        terminal.finish_output()  # here, where an error can still be reported
+        streams.finish_output()  # here, where an error can still be reported
     except StokerError as error:
-        from stoker.outside.terminal import error_text
-
-        sys.stderr.write(error_text(error))
-        return error.status
-    except click.ClickException as error:  # wrong arguments; click prints the message, status 2
-        error.show()
-        return error.exit_code
+        return _tell(error)
+    except click.ClickException as error:
+        return _tell(_usage_error(error))
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\nstoker: interrupted\n")
         return ExitStatus.INTERRUPTED
@@ -44,13 +45,47 @@ def main() -> int:
     return status
 
 
+def _tell(error: "StokerError") -> int:
+    """Print an error, also as JSON if the command was asked for JSON; return the exit status."""
+    from stoker.outside.streams import error_text, results
+
+    sys.stderr.write(error_text(error))
+    if "--json" in _own_arguments() and not results:
+        from stoker.outside.terminal import print_error_json
+
+        print_error_json(error)
+    return error.status
+
+
+def _own_arguments() -> list[str]:
+    """Return our arguments without the command that `stoker run` starts."""
+    arguments = sys.argv[1:]
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _usage_error(error: "click.ClickException") -> "StokerError":
+    """Return a wrong argument, which click found, as an error of ours."""
+    from stoker.model.errors import UsageError, nearest
+
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "stoker"
+    hints = [f"`{path} --help` lists the options"]
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and context:
+        message = f"there is no option {error.option_name}"
+        names = [name for param in context.command.params for name in param.opts]
+        near = nearest(error.option_name, names)
+        hints[:0] = [f"did you mean {' or '.join(near)}?"] if near else []
+    return UsageError(message[:1].lower() + message[1:], hints=hints)
+
+
 def _refused(error: OSError) -> int:
     """Print why the system refuses a name that the user gave; return the exit status. Raise any
     other error, which is a bug.
     """
     from stoker.model.errors import ExitStatus
     from stoker.outside.folders import unwritable
-    from stoker.outside.terminal import error_text
+    from stoker.outside.streams import error_text
 
     if error.errno == errno.ENAMETOOLONG:
         sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")

@@ -68,7 +68,7 @@ def test_the_example_in_a_container(
         assert "KILN_TEST" in built["record"]["environment"]
         _check_kept(stoker, name, wheel, tree)
     finally:
-        removed = stoker("container", "rm", name, timeout=300)
+        removed = stoker("container", "remove", name, timeout=300)
     assert removed.returncode == 0, removed.stderr
     assert name not in stoker("container", "list").stdout
 
@@ -121,9 +121,9 @@ def test_an_engine_that_is_not_there(stoker: Stoker, tree: Path, tmp_path: Path)
 
 def test_containers_that_are_not_ours_are_left_alone(stoker: Stoker, need: Need) -> None:
     need("podman")
-    done = stoker("container", "rm", "no-such-container")
+    done = stoker("container", "remove", "no-such-container")
     assert done.returncode == 2
-    assert stoker("container", "rm").returncode == 2
+    assert stoker("container", "remove").returncode == 2
 
 
 # -- how a build inside has ended ---------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`stoker clean` and `stoker gc` on the command line."""
+"""`stoker clean` and `stoker clean --all` on the command line."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def test_gc_takes_what_is_old(stoker: Stoker, tree: Path) -> None:
     (records.runs_folder() / "20200101-cpu-1").mkdir(parents=True)
     os.utime(records.runs_folder() / "20200101-cpu-1", (0, 0))
     (sources.root() / "pkg-1/unpacked").mkdir(parents=True)
-    done = stoker("gc", "--yes", "--json")
+    done = stoker("clean", "--all", "--yes", "--json")
     assert done.returncode == 0
     page = json.loads(done.stdout)
     assert [entry["kind"] for entry in page["chosen"]] == ["builds", "runs"]
@@ -104,10 +104,10 @@ def test_gc_takes_what_is_old(stoker: Stoker, tree: Path) -> None:
 def test_gc_of_one_kind_and_number(stoker: Stoker, tree: Path) -> None:
     paths = [built(tree, f"v{days}", days=days) for days in (1, 2, 3)]
     (sources.root() / "pkg-1/unpacked").mkdir(parents=True)
-    stoker("gc", "builds", "--older-than", "0", "--keep", "1", "--yes")
+    stoker("clean", "builds", "--older-than", "0", "--keep", "1", "--yes")
     assert [path.exists() for path in paths] == [True, False, False]
     assert (sources.root() / "pkg-1").exists()
-    stoker("gc", "--older-than", "0", "--yes")
+    stoker("clean", "--all", "--older-than", "0", "--yes")
     assert not (sources.root() / "pkg-1").exists()
 
 
@@ -116,7 +116,7 @@ def test_gc_of_history(stoker: Stoker) -> None:
         for _ in range(3):
             history.start_run("ninja", "/")
         history._write("UPDATE run SET started = 1, ended = 2 WHERE id < 3", ())
-    done = stoker("gc", "history", "--yes", "--json")
+    done = stoker("clean", "history", "--yes", "--json")
     assert [entry["name"] for entry in json.loads(done.stdout)["chosen"]] == ["2", "1"]
     with History() as history:
         assert [run.id for run in history.runs()] == [3]
@@ -134,9 +134,9 @@ def test_what_a_build_uses_stays(stoker: Stoker, tree: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gc", "--older-than", "soon"], "try 30d"),
-        (["gc", "everything"], "toolchains"),
-        (["gc", "--keep", "-1"], "--keep"),
+        (["clean", "--all", "--older-than", "soon"], "try 30d"),
+        (["clean", "builds", "everything"], "./builds"),
+        (["clean", "--all", "--keep", "-1"], "--keep"),
         (["clean", "absent"], "there is no folder absent"),
     ],
 )

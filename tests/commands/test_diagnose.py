@@ -1,4 +1,4 @@
-"""`stoker diagnose` and `stoker explain` on the output of real tools."""
+"""`stoker diagnose` and `stoker diagnose --explain` on the output of real tools."""
 
 import json
 import subprocess
@@ -109,9 +109,9 @@ def test_standard_input() -> None:
         (("diagnose", "no-such.log"), "there is no log or run 'no-such.log'"),
         (("diagnose", "4711"), "the history has no runs"),
         (("diagnose", "--json", "--fix-script", "-"), "choose one of"),
-        (("diagnose",), "LOG|-|RUN"),
-        (("explain", "oom"), "did you mean oom-host-compiler or oom-nvcc?"),
-        (("explain", "--stage", "compil"), "did you mean compile"),
+        (("diagnose",), "name a log"),
+        (("diagnose", "--explain", "oom"), "did you mean oom-host-compiler or oom-nvcc?"),
+        (("diagnose", "--explain", "--stage", "compil"), "did you mean compile"),
     ],
 )
 def test_wrong_arguments_have_a_clear_error(
@@ -228,13 +228,16 @@ def test_stoker_run_names_the_cause_where_its_output_stays(tmp_path: Path) -> No
         )
     assert done.returncode == 3
     text = (tmp_path / "a.log").read_text()
-    assert "stoker explain oom-nvcc" in text
-    assert "stoker explain unsupported-gpu-arch-dropped" not in text  # it stood there before
+    assert "stoker diagnose --explain oom-nvcc" in text
+    assert "stoker diagnose --explain unsupported-gpu-arch-dropped" not in text
 
 
 def test_explain_prints_a_page_and_a_list(stoker: Stoker) -> None:
-    assert "stoker run -- " in stoker("explain", "oom-nvcc").stdout
-    listed = stoker("explain", "--stage", "link").stdout
+    assert "stoker run -- " in stoker("diagnose", "--explain", "oom-nvcc").stdout
+    listed = stoker("diagnose", "--explain", "--stage", "link").stdout
     assert "libtorch-cuda-too-big" in listed
     assert "oom-nvcc" not in listed
-    assert json.loads(stoker("explain", "--json", "oom-nvcc").stdout)["name"] == "oom-nvcc"
+    assert (
+        json.loads(stoker("diagnose", "--explain", "oom-nvcc", "--json").stdout)["name"]
+        == "oom-nvcc"
+    )

@@ -1,6 +1,7 @@
 """Compiles on other machines with real distcc: workers that work, die, or were never there."""
 
 import os
+import platform
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -166,9 +167,11 @@ def test_a_worker_with_another_compiler_or_none_is_left_out(
     """distcc itself would return the other compiler's objects."""
     need("clang++")
     with TemporaryDirectory() as folder, ExitStack() as stack:  # pytest's is closed to workers
-        other = Path(folder, "g++")
-        other.write_text('#!/bin/sh\nexec clang++ "$@"\n')
-        other.chmod(0o755)
+        # distcc may ask for the compiler by its full name, where this machine has it.
+        for name in ("g++", f"{platform.machine()}-linux-gnu-g++"):
+            other = Path(folder, name)
+            other.write_text('#!/bin/sh\nexec clang++ "$@"\n')
+            other.chmod(0o755)
         Path(folder).chmod(0o755)
         path = f"{folder}{os.pathsep}{os.environ['PATH']}"
         distccd = need("distccd")

@@ -112,7 +112,7 @@ def test_variants_from_the_matrix_to_empty_environments(
     assert ends(results(again)) == dict.fromkeys(labels, "unchanged")
     assert "3 of 3: building" in again.stderr
     wheels = [str(path) for path in (project / "wheels").glob("*.whl")]
-    published = stoker("publish", *wheels, "--to", "index")
+    published = stoker("catalogue", "publish", *wheels, "--to", "index")
     assert published.returncode == 0, published.stderr
     code = "import mini_wheel, importlib.metadata as m; print(m.version('mini-wheel'))"
     for installer in ("pip", "uv"):
@@ -235,10 +235,10 @@ def test_a_wheel_is_slimmed_for_each_gpu(slims: Path, stoker: Stoker, torch: Pat
 @pytest.mark.usefixtures("slims")
 def test_a_slimmed_catalogue_serves_each_gpu(stoker: Stoker) -> None:
     assert stoker("matrix", "--out", "wheels", timeout=120).returncode == 0
-    done = stoker("publish", "wheels", "--to", "index")
+    done = stoker("catalogue", "publish", "wheels", "--to", "index")
     assert done.returncode == 0, done.stderr
     for gpu, label in {"h100": "cu130.sm90", "rtx4090": "cu130.sm89", "a100": "cu130.sm80"}.items():
-        chosen = stoker("select", "index", "torch", "--for", gpu, "--json")
+        chosen = stoker("catalogue", "select", "index", "torch", "--for", gpu, "--json")
         assert chosen.returncode == 0, chosen.stderr
         assert json.loads(chosen.stdout)["choices"][0]["wheel"]["version"] == f"2.0+{label}"
 

@@ -20,11 +20,11 @@ PRINTING = (
     "plan h100",
     "plan h100 --json",
     "plan h100 --shell",
-    "variants",
-    "variants --json",
-    "explain",
-    "explain blas-missing --json",
-    "completion bash",
+    "plan --list",
+    "plan --list --json",
+    "diagnose --explain",
+    "diagnose --explain blas-missing --json",
+    "help --completion bash",
     "diagnose log",
     "diagnose log --json",
     "inspect mill-1.2-py3-none-any.whl",
@@ -73,7 +73,7 @@ def test_closed_streams_are_no_traceback(redirection: str, things: Path) -> None
 
 
 def test_a_reader_that_goes_away_is_no_error(things: Path) -> None:
-    done = shell("stoker variants | head -1", things)
+    done = shell("stoker plan --list | head -1", things)
     assert (done.returncode, done.stderr) == (0, "")
 
 

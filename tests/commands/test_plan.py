@@ -91,18 +91,18 @@ def test_variants_explains_a_name_of_the_settings_file(stoker: Stoker, tmp_path:
         f'[defaults]\nsource = "{MINI}"\n\n[variants.fleet]\nvariant = "cu124-sm90"\n'
         'blas = "openblas"\n'
     )
-    done = stoker("variants", "fleet", "--json", cwd=tmp_path)
+    done = stoker("plan", "--list", "fleet", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     explained = json.loads(done.stdout)
     planned = json.loads(stoker("plan", "fleet", "--json", cwd=tmp_path).stdout)
     assert explained["name"] == planned["variant"]["name"] == "cu124-sm90-openblas"
     assert explained["variant"]["blas"] == "openblas"
     assert [gpu["arch"] for gpu in explained["gpus"]] == ["9.0"]
-    assert "H100" in stoker("variants", "fleet", cwd=tmp_path).stdout
+    assert "H100" in stoker("plan", "--list", "fleet", cwd=tmp_path).stdout
 
 
 def test_variants_explains_one(stoker: Stoker) -> None:
-    explained = json.loads(stoker("variants", "L40S", "--json").stdout)
+    explained = json.loads(stoker("plan", "--list", "L40S", "--json").stdout)
     assert explained["variant"]["gpus"] == [{"arch": "8.9", "ptx": False}]
 
 

@@ -46,7 +46,9 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def catalogue(variants: Path) -> Path:
     index = variants.parent / "index"
-    subprocess.run([str(COMMAND), "publish", str(variants), "--to", str(index)], check=True)
+    subprocess.run(
+        [str(COMMAND), "catalogue", "publish", str(variants), "--to", str(index)], check=True
+    )
     return index
 
 
@@ -58,8 +60,8 @@ def index(catalogue: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def address(index: Path) -> Iterator[str]:
-    """Of `stoker serve` on a free port."""
-    command = [str(COMMAND), "serve", str(index), "--port", "0", "--quiet"]
+    """Of `stoker catalogue serve` on a free port."""
+    command = [str(COMMAND), "catalogue", "serve", str(index), "--port", "0", "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
@@ -141,7 +143,9 @@ def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) ->
 
 def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
     """uv chooses from one index by the GPU, as the draft standards describe it."""
-    done = stoker("publish", str(variants), "--to", "index", "--wheel-variants", timeout=120)
+    done = stoker(
+        "catalogue", "publish", str(variants), "--to", "index", "--wheel-variants", timeout=120
+    )
     assert done.returncode == 0, done.stderr
     index = tmp_path / "index"
     files = {path.name for path in index.glob("wheel-variants/mill/*")}
@@ -164,11 +168,11 @@ def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
         assert installed(python) == f"{label} 2.0+cpu"
     page = (index / "index.html").read_text()
     assert "wheel-variants" not in page, "the page for people shows each wheel once"
-    chosen = stoker("select", "index", "mill", "--for", "h100", "--json")
+    chosen = stoker("catalogue", "select", "index", "mill", "--for", "h100", "--json")
     rows = msgspec.json.decode(chosen.stdout)["choices"]
     assert len(rows) == 3
-    assert stoker("unpublish", "index", "mill", "millstone").returncode == 0
-    assert stoker("prune", "index").returncode == 0
+    assert stoker("catalogue", "remove", "index", "mill", "millstone").returncode == 0
+    assert stoker("catalogue", "prune", "index").returncode == 0
     assert not (index / "wheel-variants").exists()
     assert not (index / "files").exists()
 
@@ -198,20 +202,20 @@ def test_a_file_that_was_changed(
 
 
 def test_select(stoker: Stoker, index: Path) -> None:
-    done = stoker("select", str(index), "mill", "--for", "l40s", "--json")
+    done = stoker("catalogue", "select", str(index), "mill", "--for", "l40s", "--json")
     assert done.returncode == 0, done.stderr
     found = msgspec.json.decode(done.stdout)
     reasons = {row["wheel"]["variant"]: (row["fit"], row["reason"]) for row in found["choices"]}
     assert reasons["cu128-sm80"] == ("compatible", "sm_80 code, which L40S (8.9) runs")
     assert reasons["cu128-sm90"] == ("does not run", "L40S (8.9) cannot run what it holds: sm_90")
     assert next(iter(reasons)) == "cu128-sm80"
-    page = stoker("select", str(index), "mill", "--for", "l40s").stdout
+    page = stoker("catalogue", "select", str(index), "mill", "--for", "l40s").stdout
     assert re.search(r"-> +cu128-sm80 .*sm_80 code, which L40S", page)
 
 
 def test_select_reads_this_machine(stoker: Stoker, index: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv")
-    done = stoker("select", str(index), "mill", "--python", python, "--json")
+    done = stoker("catalogue", "select", str(index), "mill", "--python", python, "--json")
     assert done.returncode == 0, done.stderr
     found = msgspec.json.decode(done.stdout)
     assert found["host"]["python"] == platform.python_version()
@@ -227,10 +231,10 @@ def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, addre
         ("ftp://example.org/", 2, "ftp://example.org/"),
         ("s3://", 2, "names no bucket"),
     ):
-        done = stoker("select", place, "mill")
+        done = stoker("catalogue", "select", place, "mill")
         assert (done.returncode, said in done.stderr) == (status, True), done.stderr
         assert "Traceback" not in done.stderr
-    done = stoker("select", address, "mill", "--for", "rtx9999")
+    done = stoker("catalogue", "select", address, "mill", "--for", "rtx9999")
     assert done.returncode == 2
     assert "unknown word 'rtx9999'" in done.stderr
 
@@ -241,11 +245,11 @@ def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, addre
 def test_unverified_wheels_need_force(stoker: Stoker, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "bad", variant="cpu")
     renamed = wheel.rename(wheel.with_name(wheel.name.replace("py3-none-any", "py2-none-any")))
-    done = stoker("publish", str(renamed), "--to", "index")
+    done = stoker("catalogue", "publish", str(renamed), "--to", "index")
     assert done.returncode == 2
     assert "does not pass `stoker verify`" in done.stderr
     assert not (tmp_path / "index").exists()
-    forced = stoker("publish", str(renamed), "--to", "index", "--force", "--json")
+    forced = stoker("catalogue", "publish", str(renamed), "--to", "index", "--force", "--json")
     assert forced.returncode == 0, forced.stderr
     assert msgspec.json.decode(forced.stdout)["wheels"][0]["verified"] is False
 
@@ -258,7 +262,7 @@ def test_slimmed_libraries_of_nvidia_are_never_published(
     slimmed = SlimRecord(targets=("9.0",), label="sm90", private=how == "private")
     classifier = "Classifier: Private :: Do Not Upload\n" if how == "classifier" else ""
     wheel = make_wheel(tmp_path / "dist", name=name, slimmed=slimmed, metadata=classifier)
-    done = stoker("publish", str(wheel), "--to", "index", "--force")
+    done = stoker("catalogue", "publish", str(wheel), "--to", "index", "--force")
     assert done.returncode == 2
     assert "licence" in done.stderr
     assert not (tmp_path / "index").exists()
@@ -273,10 +277,10 @@ def test_broken_wheels(stoker: Stoker, tmp_path: Path, index: Path) -> None:
     hostile = make_wheel(tmp_path / "hostile", version="4.0")
     hostile = hostile.rename(hostile.with_name("<script>-4.0-py3-none-any.whl"))
     for path in (cut, hostile, tmp_path / "none.whl", tmp_path / "cut"):
-        done = stoker("publish", str(path), "--to", str(index), "--force")
+        done = stoker("catalogue", "publish", str(path), "--to", str(index), "--force")
         assert done.returncode in (1, 2), done.stderr
         assert "Traceback" not in done.stderr
-    done = stoker("publish", str(wheel), "--to", str(index), "--variant", "../escape")
+    done = stoker("catalogue", "publish", str(wheel), "--to", str(index), "--variant", "../escape")
     assert done.returncode == 2
     assert (index / "catalogue.json").read_bytes() == before
 
@@ -301,7 +305,7 @@ def test_two_publishers_at_once(tmp_path: Path) -> None:
 def test_kill_while_publishing(stoker: Stoker, tmp_path: Path, variants: Path) -> None:
     """The old or the new catalogue is whole after each kill; the next publisher continues."""
     for moment in range(8):
-        command = [str(COMMAND), "publish", str(variants), "--to", "index"]
+        command = [str(COMMAND), "catalogue", "publish", str(variants), "--to", "index"]
         process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         while line := process.stderr.readline():
@@ -314,7 +318,7 @@ def test_kill_while_publishing(stoker: Stoker, tmp_path: Path, variants: Path) -
             assert len(check_whole(tmp_path / "index").wheels) in (0, 4)
         if moment % 3 == 2:
             shutil.rmtree(tmp_path / "index", ignore_errors=True)
-    done = stoker("publish", str(variants), "--to", "index")
+    done = stoker("catalogue", "publish", str(variants), "--to", "index")
     assert done.returncode == 0, done.stderr
     assert len(check_whole(tmp_path / "index").wheels) == 4
     assert not list((tmp_path / "index/.stoker").glob("*/*"))

@@ -65,7 +65,9 @@ def test_pages_show_backslashes_and_leading_dots_as_they_are(share: Path) -> Non
 def test_completions_are_what_the_command_prints(
     share: Path, stoker: Stoker, shell: str, name: str
 ) -> None:
-    assert (share / name).read_text().strip() == stoker("completion", shell).stdout.strip()
+    assert (share / name).read_text().strip() == stoker(
+        "help", "--completion", shell
+    ).stdout.strip()
 
 
 def test_the_readme_shows_what_the_commands_print(stoker: Stoker) -> None:

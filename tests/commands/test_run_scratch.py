@@ -133,7 +133,7 @@ def test_a_disk_that_fills_up_stops_the_run_with_its_state_kept(
     done = build.run()
     assert done.status == 5, done
     assert "the build was stopped" in done.err
-    assert "stoker gc" in done.err
+    assert "stoker clean --all" in done.err
     assert build.made() == {"one"}
     build.wait_for_end()
     (build.folder / "large").unlink()

@@ -75,7 +75,7 @@ def cuda(home: Path) -> Path:
     """Named with a space, and moved after it was made: nothing in it may know where it is."""
     if sys.platform != "linux":
         pytest.skip("CUDA is for Linux")
-    made = Path(stoker("install", "cuda==13.0", "--into", str(home / "a cuda"), home=home))
+    made = Path(stoker("install", "cuda==13.0", "--out", str(home / "a cuda"), home=home))
     return made.rename(home / "moved")
 
 

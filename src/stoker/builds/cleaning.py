@@ -159,7 +159,7 @@ def _build_of(path: Path) -> Path:
 
 
 # -- cleaning --------------------------------------------------------------------------------------
-# `stoker clean` and `stoker gc`: find what can be removed, and remove what was chosen.
+# `stoker clean` and `stoker clean --all`: find what can be removed, and remove what was chosen.
 
 
 _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
@@ -177,7 +177,7 @@ def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
     """Return what can be removed of the builds of one source tree."""
     tree = Path(os.path.realpath(source))
     if not tree.is_dir():
-        hints = ["`stoker gc builds` also removes builds of archives, URLs and packages"]
+        hints = ["`stoker clean builds` also removes builds of archives, URLs and packages"]
         raise UsageError(f"there is no folder {source}", hints=hints)
     return choose(kept_of(tree), before=time.time() - older_than, keep=keep)
 

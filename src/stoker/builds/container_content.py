@@ -1,10 +1,8 @@
 """What a container gets: this stoker, its requirements, and the folders of the build."""
 
 import hashlib
-import importlib.util
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +15,7 @@ from packaging.version import Version
 import stoker
 from stoker import __version__
 from stoker.builds.container import InsidePython
+from stoker.machine.python import own_pip
 from stoker.model.errors import CommandError, MissingError
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, process
@@ -225,8 +224,9 @@ def platform_tags(python: InsidePython) -> tuple[str, ...]:
 
 
 def pip_command() -> list[str]:
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-P", "-m", "pip"]  # a folder called pip here is not pip
+    """Return the command of a pip that downloads: ours, or any on PATH."""
+    if ours := own_pip():
+        return [*ours]
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return [pip]
     raise MissingError("there is no pip to fetch what stoker needs inside the container")

@@ -206,7 +206,7 @@ def _running(
     finally:
         if keep and runs:
             process.run([engine.program, "stop", box.name], timeout=_TIMEOUT_S)
-            say(f"kept: `stoker container shell {box.name}`, `stoker container rm {box.name}`")
+            say(f"kept: `stoker container shell {box.name}`, `stoker container remove {box.name}`")
         else:
             process.run([engine.program, "rm", "--force", box.name], timeout=_TIMEOUT_S)
 

@@ -20,15 +20,17 @@ from stoker.builds.matrix_jobs import (
     slim_label,
     slim_sharing,
 )
-from stoker.catalogue.installing import explained, installer_for, read_host, target_python
+from stoker.catalogue.installing import installer_for, read_host
 from stoker.catalogue.store import Say
 from stoker.knowledge.projects import estimates
 from stoker.knowledge.wheels import policies
+from stoker.machine.python import install_failure, target_python
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
-from stoker.model.errors import MissingError, Severity, StokerError, StorageError, UsageError
+from stoker.model.distribution import read_requirement
+from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
+from stoker.model.finding import Severity
 from stoker.model.plan import Platform, Quantity, Variant
-from stoker.model.source import read_requirement
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.process import threads
@@ -216,7 +218,7 @@ def _fetched(slim: Slim, aside: Path, say: Say) -> Path:
                 f"the package index has no wheel of {slim.requirement} {where}", hints=hints
             )
         if not outcome.ok:
-            raise explained(outcome.stdout, installer)
+            raise install_failure(outcome.stdout, "the wheel")
     return next(folder.glob("*.whl"))
 
 

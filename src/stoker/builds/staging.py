@@ -39,8 +39,10 @@ from stoker.builds.route import (
 from stoker.builds.stages import Act, Inputs, StageLog, Stages
 from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
+from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, Finding, MissingError, Terminated, unknown
+from stoker.model.errors import CommandError, MissingError, Terminated, unknown
+from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
@@ -328,7 +330,7 @@ class Staging:
 
     def _install_editable(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         python = self._subject.toolbox.python.executable
-        words = (python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel))
+        words = (*pip_in(python), "install", "--no-deps", "--force-reinstall", str(wheel))
         self._must(words, log, what="pip could not install it")
         return ()
 

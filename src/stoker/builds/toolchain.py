@@ -344,7 +344,7 @@ def _check_free(path: Path) -> None:
         inside = path / "toolchain" if path.is_dir() else path.with_name("toolchain")
         raise UsageError(
             f"{path} {problem}",
-            hints=[f"choose a folder that is empty or does not exist: --into {inside}"],
+            hints=[f"choose a folder that is empty or does not exist: --out {inside}"],
         )
 
 
@@ -372,7 +372,7 @@ def _check_serves(there: Toolchain, request: ToolchainRequest) -> None:
             f"{there.name} is installed without {', '.join(lacking)}",
             hints=[
                 f"to install it again: stoker toolchain remove {there.name}",
-                "to make another: --into DIR",
+                "to make another: --out DIR",
             ],
         )
 

@@ -16,15 +16,15 @@ from pathlib import Path
 from packaging.version import Version
 
 from stoker.knowledge.packages import Kind, kinds
+from stoker.machine.python import install_failure, own_pip
+from stoker.model.distribution import read_version
 from stoker.model.errors import (
     CommandError,
     MissingError,
     StokerError,
-    StorageError,
     UsageError,
     unknown,
 )
-from stoker.model.source import read_version
 from stoker.model.value import Value
 from stoker.outside import process
 
@@ -161,7 +161,6 @@ Say = Callable[[str], None]
 _NEEDS_STEPS = 50_000_000  # bytes; a smaller download is over before one wonders
 
 _RELEASE = re.compile(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
-_UNREACHABLE = re.compile("Retrying \\(|Max retries exceeded|Failed to fetch|Read timed out")
 _MISSED = re.compile(
     r"Could not find a version that satisfies the requirement (?P<package>[\w.-]+)(?P<rest>\S*)"
     r".*?\(from versions: (?P<versions>[^)]*)\)"
@@ -193,14 +192,13 @@ def fetch(
         keep_open=keep_open,
     )
     if not outcome.ok:
-        raise explained(outcome.stdout, request)
+        raise fetch_failure(outcome.stdout, request)
     return unpacked
 
 
 def installer() -> list[str]:
-    if importlib.util.find_spec("pip"):
-        # -P: a folder called pip in the current folder is not pip.
-        pip = [sys.executable, "-P", "-m", "pip", "install", "--no-compile", "--no-user"]
+    if ours := own_pip():
+        pip = [*ours, "install", "--no-compile", "--no-user"]
         tells = Version(importlib.metadata.version("pip")) >= Version("24.1")
         progress = "raw" if tells else "off"
         return [*pip, "--disable-pip-version-check", "--no-input", "--progress-bar", progress]
@@ -254,30 +252,19 @@ def _distribution(file: str) -> str:
     return " ".join(name.split("-")[:2]) if name.endswith(".whl") else name
 
 
-def explained(output: str, request: ToolchainRequest) -> StokerError:
+def fetch_failure(output: str, request: ToolchainRequest) -> StokerError:
     """Return the user error for a failure of the installer."""
-    if "No space left on device" in output:
-        return StorageError(
-            f"the disk is too small for {request.requirement}",
-            hints=["free some space, or choose a folder on another disk with --into"],
-        )
     missed = _MISSED.search(output)
     if missed and missed["package"] == request.row.package and missed["versions"] != "none":
         return _no_such_version(request, missed["versions"].split(", "))
-    if _UNREACHABLE.search(output):
-        return MissingError(
-            "the package index cannot be reached",
-            hints=["`pip config list` shows which one pip asks, and PIP_INDEX_URL changes it"],
-        )
-    if missed:
+    room = ["free some space, or choose a folder on another disk with --out"]
+    what = f"the packages of {request.requirement}"
+    failure = install_failure(output, what, room=room)
+    if missed and isinstance(failure, CommandError):
         here = f"{sys.platform}-{platform.machine()}, Python {platform.python_version()}"
         wanted = missed["package"] + missed["rest"]
         return MissingError(f"the package index has no {wanted} for this machine ({here})")
-    errors = [line for line in output.splitlines() if line.startswith(("ERROR:", "error:", "  "))]
-    return CommandError(
-        f"the packages of {request.requirement} could not be installed",
-        output="\n".join((errors or output.splitlines())[-20:]),
-    )
+    return failure
 
 
 def _no_such_version(request: ToolchainRequest, versions: list[str]) -> UsageError:

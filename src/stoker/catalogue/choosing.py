@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
+from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.source import read_requirement, read_version
 
 TORCH = "torch"
 _MOST_CLOSEST = 3
@@ -224,6 +224,6 @@ def _nothing_fits(
     ]
     shown = lines[:_MOST_CLOSEST]
     if lines[_MOST_CLOSEST:]:
-        shown.append(f"and {len(lines) - _MOST_CLOSEST} more; `stoker select` lists them")
+        shown.append(f"and {len(lines) - _MOST_CLOSEST} more; `stoker catalogue select` lists them")
     what = "no variant of {} runs here" if not refusals else "{} and its extensions do not match"
     return NoVariantError(what.format(wanted), hints=shown)

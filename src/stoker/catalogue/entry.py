@@ -13,9 +13,9 @@ from stoker.catalogue.values import WHEEL_VARIANTS, ArchCode, CodeRegions, Publi
 from stoker.knowledge.hardware import cpu_needs
 from stoker.knowledge.wheels import cuda_of
 from stoker.model.artifact import ArtifactFacts, CxxAbi, SlimRecord, WheelFacts
+from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend, Variant
-from stoker.model.source import read_requirement, read_version
 from stoker.model.value import Value
 from stoker.plan.grammar import label
 

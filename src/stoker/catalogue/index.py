@@ -18,8 +18,8 @@ from stoker.catalogue import pages
 from stoker.catalogue.pages import CATALOGUE, PEOPLE, Group
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
+from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.source import read_version
 from stoker.model.value import UNDECODABLE, Value
 
 _MARKERS = f"{OWN}/pending/"
@@ -57,7 +57,7 @@ def check_is_catalogue(store: Store) -> None:
     if store.read(CATALOGUE) is None:
         raise UsageError(
             f"{store.name} is not a catalogue: it has no {CATALOGUE}",
-            hints=["`stoker publish WHEELS --to INDEX` makes one"],
+            hints=["`stoker catalogue publish WHEELS --to INDEX` makes one"],
         )
 
 
@@ -70,7 +70,7 @@ def _begin(store: Store) -> None:
     if strangers and store.read(CATALOGUE) is None:
         raise UsageError(
             f"{store.name} is not a catalogue: it holds other files and no {CATALOGUE}",
-            hints=["name a new folder, or one that `stoker publish` has made"],
+            hints=["name a new folder, or one that `stoker catalogue publish` has made"],
         )
     with suppress(ConflictError):  # another publisher has just done the same
         store.write_expected(CATALOGUE, pages.encoded(PublishedCatalogue()), None)

@@ -1,13 +1,8 @@
 """`stoker install`: chooses wheels for this machine, and installs them with pip or uv."""
 
-import importlib.util
 import os
-import re
 import shlex
-import shutil
-import sys
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,12 +17,20 @@ from stoker.catalogue.store import Say
 from stoker.catalogue.values import Choice, Fit, Host, HostGpu, PublishedWheel, Selection
 from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
 from stoker.knowledge.wheels import policies
+from stoker.machine.python import (
+    Installer,
+    InstallerKind,
+    Probe,
+    ask_interpreter,
+    find_installer,
+    install_failure,
+)
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
-from stoker.model.errors import CommandError, MissingError, StokerError, StorageError, UsageError
+from stoker.model.errors import UsageError
 from stoker.model.machine import Machine
 from stoker.model.plan import GpuTarget, Platform
-from stoker.model.value import UNDECODABLE, Value, size
+from stoker.model.value import Value, size
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
 from stoker.outside.terminal import Listing, whole
@@ -36,117 +39,12 @@ from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.selection import is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, slim
 
-# -- installers ------------------------------------------------------------------------------------
-# pip and uv: finds the one for an environment, and makes its commands.
-#
-# No command names a second index. A wheel of a catalogue is named by its address and content, so
-# a package of the same name on another index cannot take its place; what else it requires comes
-# from the index that the user has configured.
-
-
-_PROBE_TIMEOUT_S = 60.0
-_WRONG_HASH = re.compile("DO NOT MATCH THE HASHES|[Hh]ash mismatch")
-_UNREACHABLE = re.compile(
-    "Retrying \\(|Max retries exceeded|Connection refused|[Ff]ailed to fetch|dns error"
-)
-
-
-class InstallerKind(StrEnum):
-    PIP = "pip"
-    UV = "uv"
-
-
-class Installer(Value, frozen=True, kw_only=True):
-    """``words`` start a command that installs; ``pip`` starts one that only pip has."""
-
-    kind: InstallerKind
-    words: tuple[str, ...]
-    pip: tuple[str, ...]
-
-    def install(self, requirements: Sequence[str]) -> list[str]:
-        return [*self.words, *requirements]
-
-    def install_from(self, folder: Path, requirements: Sequence[str], *, alone: bool) -> list[str]:
-        """Install from the wheels of a folder; with ``alone``, without any index."""
-        options = ["--no-index"] if alone else []
-        return [*self.words, *options, "--find-links", str(folder), *requirements]
-
-    def download(self, folder: Path, requirements: Sequence[str]) -> list[str]:
-        return [*self.pip, "download", "--dest", str(folder), *requirements]
-
-    def download_wheel(
-        self, folder: Path, requirement: str, *, python: str, platforms: Sequence[str]
-    ) -> list[str]:
-        """One wheel without what it requires, also for another Python and platform than this."""
-        options = ["--no-deps", "--only-binary=:all:", "--python-version", python]
-        options += [word for platform in platforms for word in ("--platform", platform)]
-        return [*self.pip, "download", *options, "--dest", str(folder), requirement]
-
-
-def find_installer(
-    python: str, environment: Mapping[str, str], wanted: InstallerKind | None = None
-) -> Installer:
-    """Return the installer for an interpreter's environment: its own pip, else uv, else stoker's
-    pip.
-    """
-    uv = shutil.which("uv", path=environment.get("PATH"))
-    pip = _pip(python)
-    if wanted is not InstallerKind.UV and pip and (wanted or pip[0] == python or not uv):
-        return Installer(kind=InstallerKind.PIP, words=(*pip, "install"), pip=pip)
-    if wanted is not InstallerKind.PIP and uv:
-        return Installer(
-            kind=InstallerKind.UV,
-            words=(uv, "pip", "install", "--python", python),
-            pip=pip or (uv, "tool", "run", "pip", "--python", python),
-        )
-    raise MissingError(
-        f"there is no {wanted or 'pip or uv'} to install with",
-        hints=[f"{python} -m ensurepip", "--installer names the other one"],
-    )
-
-
-def _pip(python: str) -> tuple[str, ...] | None:
-    """Return pip's command. -P prevents that a folder called pip is imported instead."""
-    asked = [python, "-c", "import sys; sys.path[:] = filter(None, sys.path); import pip"]
-    if process.run(asked, timeout=_PROBE_TIMEOUT_S).ok:
-        return python, "-m", "pip"
-    if importlib.util.find_spec("pip"):
-        return sys.executable, "-P", "-m", "pip", "--python", python
-    return None
-
-
-def explained(output: str, installer: Installer) -> StokerError:
-    """Return the user error for a failure of the installer."""
-    tail = "\n".join(output.splitlines()[-20:])
-    if "No space left on device" in output:
-        return StorageError("the disk is too small for the packages")
-    if _WRONG_HASH.search(output):
-        return CommandError(
-            "the hash of a file differs from the catalogue",
-            output=tail,
-            hints=["publish the wheel again, and find out who changed the file"],
-        )
-    if _UNREACHABLE.search(output):
-        return MissingError(
-            "an address could not be reached",
-            hints=[line.strip() for line in output.splitlines()[-3:]],
-        )
-    return CommandError(f"{installer.kind} could not install it", output=tail)
-
-
 # -- installing ------------------------------------------------------------------------------------
 # From a catalogue, or from the ordinary package index, to packages that suit this machine.
 
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-install-"
-# The target interpreter runs this. A sitecustomize may print something of its own first.
-_QUESTIONS = """
-import json, platform, sysconfig
-print()
-print(json.dumps({"version": platform.python_version(),
-                  "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED"))}))
-"""
 
 
 class SlimInstalled(Value, frozen=True, kw_only=True):
@@ -156,24 +54,6 @@ class SlimInstalled(Value, frozen=True, kw_only=True):
     version: str
     before: int
     after: int
-
-
-class _Python(Value, frozen=True, kw_only=True):
-    version: str
-    free_threaded: bool
-
-
-def target_python(wished: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the interpreter to install for: the requested one, the active environment's, the one
-    on PATH, or ours.
-    """
-    if wished is None and (active := environment.get("VIRTUAL_ENV")):
-        wished = str(Path(active) / "bin" / "python")
-    found = shutil.which(wished or "python3", path=environment.get("PATH"))
-    if found is None and wished:
-        hints = ["name the interpreter of an environment, such as .venv/bin/python"]
-        raise MissingError(f"there is no Python at '{wished}'", hints=hints)
-    return str(Path(found or sys.executable).absolute())
 
 
 def select(
@@ -190,7 +70,7 @@ def select(
 
 def read_host(python: str, wished: str | None = None) -> Host:
     machine = read_machine(())
-    asked = _ask(python)
+    asked = ask_interpreter(python, Probe(environment=os.environ, timeout_s=_TIMEOUT_S))
     host = Host(
         os=machine.os.system,
         cpu_family=machine.cpu.family,
@@ -203,14 +83,6 @@ def read_host(python: str, wished: str | None = None) -> Host:
         libc=machine.os.libc,
     )
     return host if wished is None else wished_host(host, wished, machine)
-
-
-def _ask(python: str) -> _Python:
-    printed = process.check([python, "-c", _QUESTIONS], timeout=_TIMEOUT_S)
-    try:
-        return msgspec.json.decode(printed.splitlines()[-1], type=_Python)
-    except (*UNDECODABLE, IndexError):
-        raise CommandError(f"{python} does not answer as a Python does", output=printed) from None
 
 
 def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
@@ -263,10 +135,10 @@ def install_command(located: Located, selection: Selection, installer: Installer
     return installer.install([located.reference(wheel) for wheel in selection.wheels])
 
 
-def run_installer(command: Sequence[str], installer: Installer, say: Say) -> None:
+def run_installer(command: Sequence[str], say: Say) -> None:
     outcome = process.stream(list(command), say)
     if not outcome.ok:
-        raise explained(outcome.stdout, installer)
+        raise install_failure(outcome.stdout, "the packages")
 
 
 # -- without a catalogue ---------------------------------------------------------------------------
@@ -280,7 +152,7 @@ def slim_install(
     request = SlimRequest(gpus=gpu_targets(gpu_words), nvidia=True)
     with folder_of_process(folders.cache() / "install", _ASIDE) as work:
         wheels = work / "wheels"
-        run_installer(installer.download(wheels, words), installer, say)
+        run_installer(installer.download(wheels, words), say)
         done = [
             slim_wheel(path, request, say)
             for path in sorted(wheels.glob("*.whl"))
@@ -290,7 +162,7 @@ def slim_install(
         alone = all(path.suffix == ".whl" for path in wheels.iterdir())
         # The pins name the slimmed versions; the words may ask for extras.
         command = installer.install_from(wheels, [*pins, *words], alone=alone)
-        run_installer(command, installer, say)
+        run_installer(command, say)
     return tuple(done)
 
 

@@ -25,9 +25,9 @@ from stoker.catalogue.values import (
     PublishedWheel,
     VariantName,
 )
+from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import Backend
-from stoker.model.source import read_version
 from stoker.model.value import UNDECODABLE, Value
 
 VARIANT_MEMBER = "variant.json"  # in dist-info

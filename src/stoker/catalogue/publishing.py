@@ -24,9 +24,10 @@ from stoker.catalogue.ranking import serves
 from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
-from stoker.model.errors import ArtifactError, Severity, UsageError
+from stoker.model.distribution import read_tags, read_version
+from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.finding import Severity
 from stoker.model.plan import Backend
-from stoker.model.source import read_tags, read_version
 from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of

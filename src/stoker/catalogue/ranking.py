@@ -14,8 +14,8 @@ from packaging.version import Version
 
 from stoker.catalogue.values import Choice, CodeRegions, Fit, Host, HostGpu, PublishedWheel
 from stoker.knowledge.hardware import cuda_releases
+from stoker.model.distribution import read_tags, read_version
 from stoker.model.plan import Backend, GpuTarget
-from stoker.model.source import read_tags, read_version
 from stoker.model.value import Value, whole_number
 from stoker.wheel.runs_on import needed_code
 

@@ -115,7 +115,7 @@ class PublishedCatalogue(Value, frozen=True, kw_only=True):
 
 
 # -- selection -------------------------------------------------------------------------------------
-# Which wheels of a catalogue run on a machine: the values of `stoker select`.
+# Which wheels of a catalogue run on a machine: the values of `stoker catalogue select`.
 
 
 class HostGpu(Value, frozen=True, kw_only=True):

@@ -7,58 +7,88 @@ import click
 
 from stoker import __version__
 
-# In the order in which a new user needs them. `stoker --help` shows these lines without importing
-# the commands.
-COMMANDS = {
-    "doctor": "List what this machine lacks for a build, and the commands that install it.",
-    "plan": "Print the settings and commands of a build, and where each setting comes from.",
-    "variants": "List the words that name variants, or explain a variant.",
-    "options": "List the CMake options of a source tree.",
-    "toolchain": "Install compilers and build tools from the package index, without root.",
-    "build": "Build a source tree into a verified wheel; an interrupted build resumes.",
-    "matrix": "Build every variant of stoker.toml, or slim a wheel for each of them.",
-    "develop": "Build and install a source tree in editable mode.",
-    "container": "List, enter and remove the containers that builds have kept.",
-    "run": "Run a build command with as many jobs as fit in memory.",
-    "watch": "Show a running build from another terminal.",
-    "tune": "Measure on a project's own steps what makes its builds faster.",
-    "cache": "Show, count, fill and clear the compiler cache.",
-    "history": "List governed runs and what each of their steps needed.",
-    "report": "Write a page about a run: timeline, memory, critical path, comparison.",
-    "trace": "Write a run as a trace for Perfetto.",
-    "graph": "Show the targets of a build, what blocks them, and what a change rebuilds.",
-    "simulate": "Predict how long a measured build takes on another machine.",
-    "inspect": "Show what a wheel or library holds: device code, dependencies, sizes.",
-    "package": "Make a wheel portable: run paths, requirements, bundled libraries, tags.",
-    "slim": "Remove device code for all but the chosen GPUs from a wheel or library.",
-    "verify": "Check a wheel against its plan and its tags; try it in a clean environment.",
-    "export": "Write a build as a Dockerfile, a CI workflow, a cluster job or a Nix file.",
-    "publish": "Add wheels to a catalogue: an index for each variant and a page for people.",
-    "unpublish": "Remove wheels from a catalogue.",
-    "prune": "Delete the files that a catalogue no longer needs.",
-    "select": "Rank the variants of a catalogue for a machine, each with the reason.",
-    "install": "Install the variant that suits this machine, from a catalogue or slimmed here.",
-    "serve": "Serve a catalogue over HTTP on this machine.",
-    "clean": "Remove the build folders of a source tree.",
-    "gc": "Remove builds, runs, sources, toolchains and history that were unused for some time.",
-    "diagnose": "Name the cause of a failed build from its log, with evidence and the fix.",
-    "explain": "Explain a cause of failed builds, or list all causes.",
-    "completion": "Print the completion script for a shell.",
-    "help": "Show the help of a command.",
+# `stoker --help` shows these lines without importing the commands.
+GROUPS = {
+    "Build": {
+        "run": "Run any build command with as many jobs as fit in memory.",
+        "build": "Build a source tree into a verified wheel.",
+        "develop": "Build a source tree and install it in editable mode.",
+        "matrix": "Build every variant of stoker.toml, or slim a wheel for each.",
+        "watch": "Show a running build from another terminal.",
+    },
+    "Plan": {
+        "plan": "Print the settings of a build, and where each comes from.",
+        "doctor": "List what this machine lacks for a build, with the fixes.",
+        "options": "List the CMake options of a source tree.",
+        "toolchain": "Install compilers and build tools without root.",
+        "export": "Write a build as a Dockerfile, CI workflow or cluster job.",
+    },
+    "Understand": {
+        "diagnose": "Name the cause of a failed build, with evidence and fix.",
+        "history": "List runs, and what each of their steps needed.",
+        "report": "Write a page about a run, or a trace for Perfetto.",
+        "graph": "Show targets, what blocks them, and what a change rebuilds.",
+        "simulate": "Predict how long a measured build takes elsewhere.",
+    },
+    "Speed up": {
+        "cache": "Show, count, fill and clear the compiler cache.",
+        "tune": "Measure what makes a project's builds faster.",
+    },
+    "Wheels": {
+        "inspect": "Show device code, dependencies and sizes of a wheel.",
+        "slim": "Remove the device code of all but the chosen GPUs.",
+        "package": "Make a wheel portable: run paths, requirements, tags.",
+        "verify": "Check a wheel against its plan and its tags.",
+        "install": "Install the variant that suits this machine.",
+        "catalogue": "Publish wheels, rank them for a machine, serve them.",
+    },
+    "Clean up": {
+        "clean": "Remove build folders and other files of stoker.",
+        "container": "List, enter and remove containers of builds.",
+    },
+}
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+# Commands of earlier versions, and what replaces them.
+MOVED = {
+    "completion": "stoker help --completion SHELL",
+    "explain": "stoker diagnose --explain [CAUSE]",
+    "gc": "stoker clean --all",
+    "prune": "stoker catalogue prune",
+    "publish": "stoker catalogue publish",
+    "select": "stoker catalogue select",
+    "serve": "stoker catalogue serve",
+    "trace": "stoker report --trace",
+    "unpublish": "stoker catalogue remove",
+    "variants": "stoker plan --list",
 }
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.option(
+    "--completion",
+    "shell",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    help="Print the script that completes commands and options in a shell.",
+)
 @click.pass_context
-def _help(context: click.Context, words: tuple[str, ...]) -> None:
+def _help(context: click.Context, words: tuple[str, ...], shell: str | None) -> None:
     """Show the help of a command.
 
     \b
     stoker help build
     stoker help toolchain install
+    stoker help --completion bash >> ~/.bashrc
+    stoker help --completion fish > ~/.config/fish/completions/stoker.fish
     """
     shown = context.find_root()
+    if shell:
+        from click.shell_completion import get_completion_class
+
+        completion = get_completion_class(shell)
+        assert completion is not None  # click.Choice accepts no other name
+        click.echo(completion(shown.command, {}, "stoker", "_STOKER_COMPLETE").source())
+        return
     for word in words:
         group = shown.command
         commands = group.list_commands(shown) if isinstance(group, click.Group) else []
@@ -113,21 +143,26 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from stoker.model.errors import unknown
+        known = args and (args[0] in COMMANDS or args[0] == "help" or args[0].startswith("-"))
+        if args and not known:
+            from stoker.model.errors import UsageError, unknown
 
+            if args[0] in MOVED:
+                hints = [f"use `{MOVED[args[0]]}`"]
+                raise UsageError(f"`stoker {args[0]}` is now part of another command", hints=hints)
             raise unknown("command", args[0], COMMANDS, hint="`stoker --help` lists the commands")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
 
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Documentation: docs/ in the source tree. Exit statuses: docs/reference/exit-status.md.",
+    epilog="`stoker help COMMAND` shows the options of a command.",
 )
 @click.version_option(__version__, message="stoker %(version)s")
 @click.option(

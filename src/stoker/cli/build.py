@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from stoker.cli.containing import container_options
-from stoker.cli.request import request_options, setting_options
+from stoker.cli.request import Option, request_options, setting_options
 from stoker.settings.declared import Group
 
 
@@ -15,25 +15,61 @@ from stoker.settings.declared import Group
 @request_options(source=False)
 @setting_options(Group.BUILD)
 @click.option("--target", metavar="T", help="Build only this target of ninja, and no wheel.")
-@click.option("--install-tree", is_flag=True, help="Make an installed tree instead of a wheel.")
-@click.option("--tag", metavar="NAME", help="Tag, branch or commit of a git SOURCE.")
+@click.option(
+    "--install-tree",
+    is_flag=True,
+    help="Make an installed tree instead of a wheel.",
+    cls=Option,
+    rare=True,
+)
+@click.option(
+    "--tag",
+    metavar="NAME",
+    help="Tag, branch or commit of a git SOURCE.",
+    cls=Option,
+    local=True,
+)
 @click.option("--fresh", is_flag=True, help="Start from the beginning.")
-@click.option("--build-in-ram", "in_ram", is_flag=True, help="Keep the build folder in memory.")
-@click.option("--from-record", metavar="FILE", help="Repeat the build of this record or wheel.")
+@click.option(
+    "--build-in-ram",
+    "in_ram",
+    is_flag=True,
+    help="Keep the build folder in memory.",
+    cls=Option,
+    rare=True,
+)
+@click.option(
+    "--from-record",
+    metavar="FILE",
+    help="Repeat the build of this record or wheel.",
+    cls=Option,
+    rare=True,
+)
 @click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
-@click.option("--shell-on-failure", is_flag=True, help="Open a shell when a stage fails.")
+@click.option(
+    "--shell-on-failure",
+    is_flag=True,
+    help="Open a shell when a stage fails.",
+    cls=Option,
+    rare=True,
+)
 @click.option("--report", is_flag=True, help="Write report.html into the run folder.")
 @click.option(
     "--junit",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Also write the stages to this file as JUnit XML.",
+    cls=Option,
+    rare=True,
+    local=True,
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="Print the record as JSON, also on failure.",
+    cls=Option,
+    local=True,
 )
 @container_options
 @setting_options(Group.GOVERN)

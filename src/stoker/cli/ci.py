@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.model.errors import StorageError
-from stoker.outside.terminal import CiSystem, ci_system
+from stoker.outside.streams import CiSystem, ci_system
 
 if TYPE_CHECKING:
     from stoker.builds.building import Built

@@ -21,7 +21,7 @@ def command() -> None:
     \b
     stoker container list
     stoker container shell stoker-pytorch-d1f1a6
-    stoker container rm --all
+    stoker container remove --all
     """
 
 
@@ -54,7 +54,7 @@ def shell(name: str, engine: EngineKind | None) -> int:
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="Remove all containers of stoker.")
 @_ENGINE
-def rm(names: tuple[str, ...], everything: bool, engine: EngineKind | None) -> None:
+def remove(names: tuple[str, ...], everything: bool, engine: EngineKind | None) -> None:
     """Remove containers. The folders that were mounted into them are kept."""
     from stoker.builds.container import containers, remove_containers
     from stoker.model.errors import UsageError

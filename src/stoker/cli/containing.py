@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from stoker.cli.ci import CiReport
-from stoker.cli.request import read_request, with_settings
+from stoker.cli.request import Option, read_request, with_settings
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES = ("container", "engine", "env", "ipc", "keep")
-# Options that are different inside: paths, and the limit that the container already has.
-_NOT_PASSED_ON = {
-    *NAMES,
-    "source",
-    "tag",
-    "out",
-    "memory",
-    "as_json",
-    "from_record",
-    "progress",
-    "junit",
-}
 
 
 def container_options(function: F) -> F:
@@ -45,26 +33,42 @@ def container_options(function: F) -> F:
                 metavar="[IMAGE|FOLDER]",
                 help="Build in a container: of this image, of a folder that holds a root, or of "
                 "the usual image for such a wheel. --memory is then its limit.",
+                cls=Option,
+                local=True,
             ),
             click.option(
                 "--engine",
                 type=click.Choice(["podman", "docker"]),
                 help="What runs the container. Default: podman, else docker.",
+                cls=Option,
+                rare=True,
+                local=True,
             ),
             click.option(
                 "--env",
                 multiple=True,
                 metavar="NAME[=VALUE]",
                 help="A variable for the build inside; without a value, the one it has here.",
+                cls=Option,
+                rare=True,
+                local=True,
             ),
             click.option(
                 "--ipc",
                 type=click.Choice(["private", "host"]),
                 default="private",
                 help="Whose shared memory the container sees. Default: private.",
+                cls=Option,
+                rare=True,
+                local=True,
             ),
             click.option(
-                "--keep", is_flag=True, help="Keep the container for `stoker container shell`."
+                "--keep",
+                is_flag=True,
+                help="Keep the container for `stoker container shell`.",
+                cls=Option,
+                rare=True,
+                local=True,
             ),
         ]
     ):
@@ -140,7 +144,8 @@ def words_again(context: click.Context) -> Iterator[str]:
     for option in context.command.params:
         name = option.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in _NOT_PASSED_ON and isinstance(option, click.Option):
+        local = getattr(option, "local", False)
+        if given and not local and isinstance(option, click.Option):
             value = context.params[name]
             if option.is_flag:
                 yield (option.opts if value else option.secondary_opts)[0]

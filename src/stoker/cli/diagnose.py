@@ -3,17 +3,34 @@
 import click
 
 from stoker.cli.ci import CiReport
-from stoker.model.errors import ExitStatus, UsageError
+from stoker.model.errors import ExitStatus, UsageError, unknown
 
 
 @click.command()
-@click.argument("what", metavar="LOG|-|RUN")
+@click.argument("what", metavar="LOG|-|RUN", required=False)
 @click.option("--run", metavar="N", help="The run of `stoker history` that wrote the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print causes, evidence and fixes as JSON.")
 @click.option(
     "--fix-script", is_flag=True, help="Print the fixes as a shell script, and run nothing."
 )
-def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> ExitStatus:
+@click.option(
+    "--explain",
+    is_flag=False,
+    flag_value="",
+    metavar="[CAUSE]",
+    help="Explain a cause; without CAUSE, list all causes.",
+)
+@click.option("--stage", metavar="STAGE", help="With --explain: only causes of this stage.")
+@click.option("--markdown", is_flag=True, help="With --explain: as Markdown.")
+def command(
+    what: str | None,
+    run: str | None,
+    as_json: bool,
+    fix_script: bool,
+    explain: str | None,
+    stage: str | None,
+    markdown: bool,
+) -> ExitStatus:
     """Name the cause of a failed build, show the evidence and give the fix.
 
     \b
@@ -21,6 +38,7 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     pip install . 2>&1 | stoker diagnose -
     stoker diagnose RUN              a run folder of `stoker build`, or a number from
                                      `stoker history`, with its measurements
+    stoker diagnose --explain oom-nvcc
 
     The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
     if nothing failed.
@@ -30,6 +48,11 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
     from stoker.diagnose.values import Status
     from stoker.outside.terminal import print_json, show
 
+    if explain is not None:
+        _explain(explain, stage, as_json=as_json, markdown=markdown)
+        return ExitStatus.OK
+    if what is None:
+        raise UsageError("name a log, `-` for standard input, or a run of `stoker history`")
     if as_json and fix_script:
         raise UsageError(
             "choose one of --json and --fix-script", hints=["the JSON contains the fixes"]
@@ -47,3 +70,27 @@ def command(what: str, run: str | None, as_json: bool, fix_script: bool) -> Exit
         Status.UNKNOWN: ExitStatus.FAILED,
         Status.NOTHING_FAILED: ExitStatus.NOTHING_FAILED,
     }[diagnosis.status]
+
+
+def _explain(cause: str, stage: str | None, *, as_json: bool, markdown: bool) -> None:
+    """Print a cause, or all of them."""
+    from stoker.diagnose.diagnosing import cause_list, cause_page, reference
+    from stoker.knowledge.failures import Stage, failures
+    from stoker.outside.terminal import print_json, show
+
+    known = failures()
+    if cause and cause not in known:
+        raise unknown("cause", cause, known, hint="`stoker diagnose --explain` lists them")
+    if stage and stage not in list(Stage):
+        raise unknown("stage", stage, list(Stage), hint=f"one of {', '.join(Stage)}")
+    listed = [one for one in known.values() if stage in (None, one.stage)]
+    chosen = [known[cause]] if cause else listed
+    if as_json:
+        import msgspec
+
+        built = msgspec.to_builtins(chosen[0] if cause else chosen)
+        print_json(built)
+    elif markdown:
+        click.echo(reference(chosen), nl=False)
+    else:
+        show(cause_page(chosen[0]) if cause else cause_list(chosen))

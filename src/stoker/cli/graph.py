@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 @click.option("--impact", metavar="FILE", help="List what a change to FILE rebuilds.")
 @click.option(
     "-o",
-    "--output",
+    "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Write a drawing (.svg), a page (.html) or the data (.json).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    place: Path, everything: bool, impact: str | None, output: Path | None, as_json: bool
+    place: Path, everything: bool, impact: str | None, out: Path | None, as_json: bool
 ) -> None:
     """Show the targets of a build: time, memory, what each needs, and what blocks the start.
 
@@ -48,14 +48,14 @@ def command(
         ".html": graph_html,
         ".json": _json,
     }
-    if output and output.suffix not in kinds:
+    if out and out.suffix not in kinds:
         raise UsageError(
-            f"the kind of {output} is unknown", hints=[f"name a file with {', '.join(kinds)}"]
+            f"the kind of {out} is unknown", hints=[f"name a file with {', '.join(kinds)}"]
         )
     graph = graph_of(place, impact=impact, say=lambda text: click.echo(f"stoker: {text}", err=True))
-    if output:
-        write_named(output, kinds[output.suffix](graph))
-        click.echo(output)
+    if out:
+        write_named(out, kinds[out.suffix](graph))
+        click.echo(out)
     elif as_json:
         print_json(graph)
     else:

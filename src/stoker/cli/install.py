@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--python",
-    metavar="PATH",
+    metavar="X.Y|PATH",
     help="Python interpreter to install for. Default: the active environment.",
 )
 @click.option(
@@ -53,7 +53,8 @@ def command(
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100
     """
-    from stoker.catalogue.installing import installer_for, target_python
+    from stoker.catalogue.installing import installer_for
+    from stoker.machine.python import target_python
 
     chosen = installer_for(target := target_python(python), installer)
     if slim:
@@ -79,7 +80,7 @@ def command(
     for wheel in selection.wheels:
         _say(f"{wheel.file} of {wheel.variant}")
     _say(selection.reason)
-    run_installer(line, chosen, _say)
+    run_installer(line, _say)
     if as_json:
         print_json(selection.wheels)
 

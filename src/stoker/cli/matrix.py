@@ -92,7 +92,7 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.builds.matrix_jobs import begin_line, end_line
     from stoker.builds.stages import StageError
     from stoker.cli.building import diagnose
-    from stoker.outside.terminal import error_text
+    from stoker.outside.streams import error_text
     from stoker.report.ci import stage_line
 
     def begin(number: int, total: int, job: "MatrixJob") -> None:

@@ -15,6 +15,7 @@ import click
     help="Where NVIDIA's libraries come from: their PyPI packages, the wheel itself, or unchanged.",
 )
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     default=Path("dist"),

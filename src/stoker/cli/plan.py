@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @variant_words
 @request_options()
 @setting_options(Group.CHAIN)
+@click.option(
+    "--list",
+    "listed",
+    is_flag=True,
+    help="List the words of variants; with VARIANT, explain it and list the GPUs that run it.",
+)
 @click.option("--against", metavar="VARIANT", help="Show only what differs from another variant.")
 @click.option("--json", "forms", flag_value="json", multiple=True, help="Print the plan as JSON.")
 @click.option(
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Print the environment as a .env file.",
 )
-def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None:
+def command(listed: bool, against: str | None, forms: tuple[str, ...], **options: Any) -> None:
     """Print the settings and commands of a build, and where each setting comes from.
 
     \b
@@ -50,6 +56,8 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
     stoker plan cu128-sm90 --against cu130-sm90
     stoker plan cpu --shell > build.sh
+    stoker plan --list                the words that name variants, and GPUs
+    stoker plan --list "NVIDIA GeForce RTX 3090"
 
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
@@ -60,6 +68,9 @@ def command(against: str | None, forms: tuple[str, ...], **options: Any) -> None
     from stoker.plan.survey import plan
 
     form = _only(forms)
+    if listed:
+        _list(options["words"], as_json=form == "json")
+        return
     planned = plan(read_request(options))
     if against is not None:
         other = plan(read_request(options | {"variant": against, "words": ()}))
@@ -90,6 +101,19 @@ def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
     chain = with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
     return without_secrets_in(chain)
+
+
+def _list(words: tuple[str, ...], *, as_json: bool) -> None:
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan.shown import catalogue_page, explained_page
+    from stoker.plan.survey import catalogue, explain
+
+    if words:
+        explained = explain(" ".join(words))
+        print_json(explained) if as_json else show(explained_page(explained))
+    else:
+        known = catalogue()
+        print_json(known) if as_json else show(catalogue_page(known))
 
 
 def _only(forms: tuple[str, ...]) -> str | None:

@@ -1,8 +1,10 @@
-"""`stoker report`: write a web page about a run."""
+"""`stoker report`: write a web page about a run, or a trace for Perfetto."""
 
 from pathlib import Path
 
 import click
+
+from stoker.model.errors import UsageError
 
 
 @click.command()
@@ -10,12 +12,12 @@ import click
 @click.option("--against", metavar="RUN2", help="Compare with an earlier run.")
 @click.option(
     "-o",
-    "--output",
+    "--out",
     type=click.Path(path_type=Path),
-    default=Path("report.html"),
     metavar="FILE",
-    help="The page to write. Default: report.html.",
+    help="The file to write. Default: report.html, or trace.json with --trace.",
 )
+@click.option("--trace", is_flag=True, help="Write a trace that Perfetto opens, not a page.")
 @click.option(
     "--what-if/--no-what-if",
     "what_if",
@@ -24,7 +26,12 @@ import click
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the data of the page as JSON.")
 def command(
-    run: str | None, against: str | None, output: Path, what_if: bool, as_json: bool
+    run: str | None,
+    against: str | None,
+    out: Path | None,
+    trace: bool,
+    what_if: bool,
+    as_json: bool,
 ) -> None:
     """Write a page about a governed run: timeline, memory, critical path, every step.
 
@@ -32,14 +39,28 @@ def command(
     stoker report                         the latest run
     stoker report 12 -o build.html        run 12 of `stoker history`
     stoker report 12 --against 11         what became slower or larger, and why
+    stoker report 12 --trace              a trace: steps, waits, counters of memory
 
     RUN is a number from `stoker history` or the run folder of a build. The page is one file that
-    needs no network. Prices for the cost of a build are read from stoker.toml.
+    needs no network. Prices for the cost of a build are read from stoker.toml. A trace also has
+    what compilers recorded of their own phases (clang with -ftime-trace, nvcc with --time or
+    -fdevice-time-trace); open it in Perfetto's UI, or in chrome://tracing.
     """
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json
     from stoker.report.page import page_data, report_page
-    from stoker.report.reporting import make_report
+    from stoker.report.reporting import analyse_run, find_phases, make_report
+
+    if trace:
+        if against or as_json:
+            raise UsageError("--trace has no comparison and is JSON itself")
+        from stoker.report.trace import perfetto_trace
+
+        found = analyse_run(run)
+        out = out or Path("trace.json")
+        write_named(out, perfetto_trace(found, find_phases(found)))
+        click.echo(out)
+        return
 
     def say(text: str) -> None:
         click.echo(f"stoker: {text}", err=True)
@@ -48,5 +69,6 @@ def command(
     if as_json:
         print_json(page_data(report))
         return
-    write_named(output, report_page(report))
-    click.echo(output)
+    out = out or Path("report.html")
+    write_named(out, report_page(report))
+    click.echo(out)

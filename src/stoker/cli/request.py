@@ -20,6 +20,51 @@ F = TypeVar("F", bound=Callable[..., Any])
 _RECORDED = ("source", "mode", "isolation", "label")
 
 
+_SHOW_ALL = "stoker.show-all"
+
+
+class Option(click.Option):
+    """An option of stoker. ``--help`` leaves out a ``rare`` one, and ``--help-all`` shows it. One
+    that is ``local`` means something on this machine and is not repeated in a container.
+    """
+
+    def __init__(self, *names: Any, rare: bool = False, local: bool = False, **others: Any):
+        super().__init__(*names, **others)
+        self.rare = rare
+        self.local = local
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        if self.rare and not ctx.meta.get(_SHOW_ALL):
+            return None
+        return super().get_help_record(ctx)
+
+
+def show_all_options(context: click.Context) -> None:
+    """Let the help of this command list its rare options too."""
+    context.meta[_SHOW_ALL] = True
+
+
+def _help_all(function: F) -> F:
+    """Add ``--help-all``, once."""
+    if any(option.name == "help_all" for option in getattr(function, "__click_params__", ())):
+        return function
+
+    def show(context: click.Context, _: click.Parameter, asked: bool) -> None:
+        if asked and not context.resilient_parsing:
+            show_all_options(context)
+            click.echo(context.get_help(), color=context.color)
+            context.exit()
+
+    return click.option(
+        "--help-all",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show this message with all options and features.",
+    )(function)
+
+
 def variant_words(function: F) -> F:
     """Add the argument VARIANT, which may have several words; --variant says the same."""
 
@@ -52,12 +97,15 @@ def request_options(*, source: bool = True) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         from stoker.knowledge.projects import features
 
+        function = _help_all(function)
         for row in reversed(features().values()):
             function = click.option(
                 f"--{row.name}/--no-{row.name}",
                 f"feature_{row.name}",
                 default=None,
                 help=row.help,
+                cls=Option,
+                rare=True,
             )(function)
         function = click.option(
             "-D",
@@ -75,6 +123,7 @@ def setting_options(group: Group, *, without: Iterable[str] = ()) -> Callable[[F
     """Add a flag for each setting of a group."""
 
     def decorate(function: F) -> F:
+        function = _help_all(function)
         for option in reversed(OPTIONS.values()):
             if option.group is group and option.name not in without:
                 function = _flag(option)(function)
@@ -96,12 +145,19 @@ def _without_jobs(function: F) -> F:
 
 
 def _flag(option: Declared) -> Callable[[F], F]:
+    how: dict[str, Any] = {
+        "help": option.help,
+        "cls": Option,
+        "rare": option.rare,
+        "local": option.local,
+    }
     if option.kind is Kind.SWITCH:
         words = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
-        return click.option(words, option.name, default=None, help=option.help)
+        return click.option(words, option.name, default=None, **how)
+    names = ("-o", option.flag) if option.name == "out" else (option.flag,)
     kind = click.Choice(option.choices) if option.choices else None
     metavar = option.metavar or None
-    return click.option(option.flag, option.name, type=kind, metavar=metavar, help=option.help)
+    return click.option(*names, option.name, type=kind, metavar=metavar, **how)
 
 
 def read_request(arguments: dict[str, Any]) -> CommandLine:

@@ -12,7 +12,7 @@ import click
 from stoker.cli.ci import CiReport
 from stoker.cli.request import run_options, setting_options, with_settings
 from stoker.model.errors import StorageError
-from stoker.outside.terminal import ci_system
+from stoker.outside.streams import ci_system
 from stoker.settings.declared import Group
 
 if TYPE_CHECKING:

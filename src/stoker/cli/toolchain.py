@@ -51,7 +51,9 @@ def command() -> None:
     " that a PyTorch build needs.",
 )
 @click.option(
-    "--into",
+    "-o",
+    "--out",
+    "into",
     metavar="DIR",
     type=click.Path(path_type=Path),
     help="Install into this folder, which must be empty or new, instead of stoker's own.",

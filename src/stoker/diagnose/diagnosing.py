@@ -169,7 +169,7 @@ def short_diagnosis(diagnosis: Diagnosis) -> str:
     """Return the best finding in two lines, for the end of a failed run; empty if there is none."""
     for finding in diagnosis.findings[:1]:
         evidence = _where(finding.evidence[0]) + finding.evidence[0].text.strip()[:_WIDEST]
-        hint = f"`stoker explain {finding.cause}` tells what to do"
+        hint = f"`stoker diagnose --explain {finding.cause}` tells what to do"
         return f"stoker: {finding.title}; {hint}\n  {evidence}\n"
     return ""
 
@@ -209,7 +209,7 @@ def reference(causes: Sequence[Failure]) -> str:
         "# Causes of failed builds",
         "",
         f"{len(causes)} causes, generated from `src/stoker/knowledge/failures/`;",
-        "`stoker diagnose LOG` names them, `stoker explain CAUSE` prints one.",
+        "`stoker diagnose LOG` names them, `stoker diagnose --explain CAUSE` prints one.",
         "",
         "| cause | stage | what it is |",
         "|---|---|---|",
@@ -231,7 +231,7 @@ def _finding(finding: FoundCause) -> Iterator[RenderableType]:
 
 def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
     head = "It failed, and the cause is unknown. The first error:"
-    tail = "`stoker explain` lists the known causes; docs/how-to/add-a-cause.md adds one."
+    tail = "`stoker diagnose --explain` lists the causes; docs/how-to/add-a-cause.md adds one."
     if all(evidence.line == 0 and not evidence.file for evidence in lines):
         head = "It failed. Its output, which would tell why, was not kept."
         head += " What was measured:" if lines else ""

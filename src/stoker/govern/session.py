@@ -19,7 +19,7 @@ from stoker.govern.storage import DiskGuard, ScratchFolder, choose_scratch
 from stoker.machine.cgroups import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
-from stoker.machine.system import read_temporary, read_usable
+from stoker.machine.resources import read_temporary, read_usable
 from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
 from stoker.model.errors import CommandError, StokerError, StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, Warned
@@ -35,7 +35,10 @@ Show = Callable[[AnyEvent], None]
 
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
-_MORE_ROOM = ("what was built stays, and the same command continues from there", "stoker gc")
+_MORE_ROOM = (
+    "what was built stays, and the same command continues from there",
+    "stoker clean --all",
+)
 
 
 class Via(StrEnum):

@@ -5,62 +5,19 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
-import msgspec
-from packaging.utils import canonicalize_name
-
 from stoker.knowledge.packages import DOTTED_NUMBER, Program, launchers, programs, table
 from stoker.machine.file_tree import FileTree, newest_first
 from stoker.machine.libraries import find_libraries
-from stoker.model.errors import MissingError, StokerError
-from stoker.model.machine import CudaToolkit, PythonInstallation, Tool, Toolbox
-from stoker.model.value import UNDECODABLE, Value
+from stoker.machine.python import Interpreter, Probe, ask_interpreter, find_interpreter
+from stoker.model.errors import StokerError
+from stoker.model.machine import CudaToolkit, Tool, Toolbox
 from stoker.outside import folders, process
-from stoker.outside.process import Argument
-
-# -- probe -----------------------------------------------------------------------------------------
-# Asks programs for their versions. A program that hangs, crashes or prints nonsense is a result
-# too.
-
-
-class Answer(Value, frozen=True, kw_only=True):
-    """The output of a program; ``problem`` says why it cannot be used."""
-
-    printed: str = ""
-    problem: str | None = None
-
-
-class Probe(Value, frozen=True, kw_only=True):
-    """Runs programs to ask them for something, each for at most ``timeout_s`` seconds."""
-
-    environment: Mapping[str, str]
-    timeout_s: float
-
-    def ask(self, command: Sequence[Argument]) -> Answer:
-        # The answers are read by patterns, so they must be in English.
-        environment = {**self.environment, "LC_ALL": "C"}
-        try:
-            outcome = process.run(command, timeout=self.timeout_s, env=environment)
-        except MissingError as error:
-            return Answer(problem=error.message)
-        return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
-
-    def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:
-        """Return the version that ``--version`` prints, by the first pattern that fits, or the
-        problem.
-        """
-        answer = self.ask([program, "--version"])
-        if answer.problem:
-            return None, answer.problem
-        found = (re.search(pattern, answer.printed, re.ASCII) for pattern in patterns)
-        version = next((match[1] for match in found if match), None)
-        return version, None if version else "does not tell its version"
-
 
 # -- programs --------------------------------------------------------------------------------------
 # Finds the programs a build may use, each in its role, and asks them for their versions.
@@ -178,86 +135,6 @@ def parse_archs(printed: str) -> tuple[str, ...]:
     found = set(re.findall(r"\bsm_(\d{1,3})(\d)([a-z]?)\b", printed, re.ASCII))
     ordered = sorted(found, key=lambda arch: (int(arch[0]), int(arch[1]), arch[2]))
     return tuple(f"{major}.{minor}{suffix}" for major, minor, suffix in ordered)
-
-
-# -- interpreter -----------------------------------------------------------------------------------
-# Asks a Python interpreter, in one run, what it is and what is installed in it.
-
-
-# Run by the interpreter that is asked, so it keeps to what Python 3.8 knows. The first line keeps
-# modules and metadata of the current folder, perhaps a source tree, out of the answer.
-QUESTIONS = """
-import sys; sys.path[:] = [folder for folder in sys.path if folder]
-import json, os, platform, sysconfig
-from importlib.metadata import distributions
-packages = {}
-for distribution in distributions():
-    try:
-        name, version = map(distribution.metadata.get, ("Name", "Version"))
-    except Exception:  # a folder that was half removed
-        continue
-    if name and version:
-        packages.setdefault(name, version)
-folders = [sysconfig.get_path(name) for name in ("include", "platinclude")]
-print()
-print(json.dumps({
-    "executable": sys.executable,
-    "version": platform.python_version(),
-    "headers": next((f for f in folders if os.path.isfile(os.path.join(f, "Python.h"))), None),
-    "packages": packages,
-    "prefix": sys.prefix,
-    "package_folders": list(dict.fromkeys(map(sysconfig.get_path, ("platlib", "purelib")))),
-    "triple": sysconfig.get_config_var("MULTIARCH") or platform.machine() + "-linux-gnu",
-}))
-"""
-
-HINT = "name a Python interpreter that works, 3.8 or newer, by its path"
-
-
-class Interpreter(Value, frozen=True, kw_only=True):
-    """A Python interpreter. ``triple`` names folders of this architecture, as in
-    ``/usr/lib/<triple>``.
-    """
-
-    executable: str
-    version: str
-    headers: str | None
-    packages: dict[str, str]
-    prefix: str
-    package_folders: tuple[str, ...]
-    triple: str
-
-    @property
-    def installation(self) -> PythonInstallation:
-        return PythonInstallation(
-            executable=self.executable,
-            version=self.version,
-            headers=self.headers,
-            packages=dict(
-                sorted(
-                    (canonicalize_name(name), version) for name, version in self.packages.items()
-                )
-            ),
-        )
-
-
-def find_interpreter(python: str, environment: Mapping[str, str]) -> str:
-    """Return the interpreter at a path or with a name on the PATH."""
-    path = shutil.which(python, path=environment.get("PATH", ""))
-    if path is None:
-        raise MissingError(f"there is no Python at '{python}'", hints=(HINT,))
-    return str(Path(path).absolute())
-
-
-def ask_interpreter(path: str, probe: Probe) -> Interpreter:
-    answer = probe.ask([path, "-c", QUESTIONS])
-    # A sitecustomize may print text before and after the answer.
-    line = next((line for line in answer.printed.splitlines() if line.startswith("{")), "")
-    try:
-        return msgspec.json.decode(line, type=Interpreter)
-    except UNDECODABLE:
-        problem = answer.problem or "does not answer as a Python does"
-        raise MissingError(f"{path} {problem}", hints=(HINT,)) from None
 
 
 # -- tools -----------------------------------------------------------------------------------------

@@ -5,10 +5,8 @@ exception is a bug and keeps its traceback.
 """
 
 from collections.abc import Iterable
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
-
-from stoker.model.value import Value
 
 
 class ExitStatus(IntEnum):
@@ -169,36 +167,3 @@ def unknown(
     elif len(names) < len(known) <= _MOST_LISTED:
         hints.append(f"choose from: {', '.join(known)}")
     return UsageError(f"unknown {what} '{word}'", hints=hints, where=where)
-
-
-# -- finding ---------------------------------------------------------------------------------------
-# The result of a check: a name, a severity, the evidence and the commands that fix it.
-
-
-class Severity(StrEnum):
-    OK = "ok"
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"  # the plan cannot run
-
-
-class Finding(Value, frozen=True, kw_only=True):
-    """``name`` is stable and in kebab case; ``fix`` holds commands to paste, one for each line."""
-
-    name: str
-    severity: Severity
-    title: str
-    evidence: str = ""
-    fix: tuple[str, ...] = ()
-
-
-def ok(name: str, title: str, evidence: str = "") -> Finding:
-    return Finding(name=name, severity=Severity.OK, title=title, evidence=evidence)
-
-
-def error(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
-    return Finding(name=name, severity=Severity.ERROR, title=title, evidence=evidence, fix=fix)
-
-
-def warning(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
-    return Finding(name=name, severity=Severity.WARNING, title=title, evidence=evidence, fix=fix)

@@ -75,7 +75,7 @@ def home_hints(path: Path, *, full: bool) -> tuple[str, ...]:
     what, it = ("STOKER_HOME is", "it") if is_set else ("stoker keeps files in", "STOKER_HOME")
     step = f"set {it} to a folder that can be written"
     if full:
-        step = f"free space there (`stoker gc`), or set {it} to a folder on another disk"
+        step = f"free space there (`stoker clean --all`), or set {it} to a folder on another disk"
     return (f"{what} {folder}: {step}",)
 
 

@@ -11,11 +11,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.secrets import redact
@@ -24,6 +23,9 @@ from stoker.model.value import Value
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _KEPT = 1 << 18  # characters of streamed output that the result contains
 _LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Argument = str | os.PathLike[str]
 
@@ -351,6 +353,8 @@ def in_order(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
 ) -> Generator[Result, None, None]:
     """Map tasks on several threads; take tasks only as fast as results are consumed."""
+    from concurrent.futures import ThreadPoolExecutor  # a run starts sooner without it
+
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")
     pending: deque[Future[Result]] = deque()
     try:

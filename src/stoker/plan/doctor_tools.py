@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.knowledge.hardware import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
-from stoker.model.errors import Finding, error, ok, warning
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import CudaToolkit, PythonInstallation, Tool
 from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.source import ProjectKind
@@ -302,7 +302,7 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
     """Return the requirements that are not installed, without their markers."""
     from packaging.utils import canonicalize_name
 
-    from stoker.model.source import read_requirement
+    from stoker.model.distribution import read_requirement
 
     of_python = {
         "python_version": ".".join(python.version.split(".")[:2]),

@@ -257,7 +257,7 @@ def _unknown_words(text: str, words: list[str]) -> UsageError:
     if word in {mode.value for mode in linker_programs()}:
         hints = [f"a setting chooses the linker: --linker {word}"]
     message = f"unknown {'words' if named[1:] else 'word'} '{word}'{where}"
-    hints.append("`stoker variants` lists the words")
+    hints.append("`stoker plan --list` lists the words")
     return UnknownWordError(message, text=text, hints=hints)
 
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.caching import Chain
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Plan, Setting
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
@@ -170,7 +170,7 @@ def catalogue_page(catalogue: Catalogue) -> RenderableType:
     parts.append(_words("Build types", ("debug", "relwithdebinfo", "minsizerel")))
     parts.append(_words("Sanitizers", ("asan", "ubsan", "tsan")))
     parts.append(Text("\nJoin words by dashes: cu130-sm90-avx512, cpu-avx2, cu128-sm80+sm90+ptx."))
-    parts.append(Text("`stoker variants WORDS` explains one."))
+    parts.append(Text("`stoker plan --list WORDS` explains one."))
     return Group(*parts)
 
 

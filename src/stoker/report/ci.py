@@ -12,7 +12,7 @@ from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import duration
-from stoker.outside.terminal import CiSystem, xml_text
+from stoker.outside.streams import CiSystem, xml_text
 
 _WIDTH = max(len("configure"), len("prepare"))
 
@@ -84,7 +84,7 @@ def annotation(diagnosis: Diagnosis, workspace: str = "") -> str:
     message = ""
     for finding in diagnosis.findings[:1]:
         title, evidence = finding.title, finding.evidence
-        message = f"`stoker explain {finding.cause}` tells what to do\n"
+        message = f"`stoker diagnose --explain {finding.cause}` tells what to do\n"
     lines = _lines(evidence)
     if not lines:
         return ""

@@ -17,7 +17,8 @@ from rich.text import Text
 from stoker.govern.build_folder import find_build, timings_of
 from stoker.model.errors import UsageError
 from stoker.model.value import duration, size
-from stoker.outside.terminal import Indented, Listing, xml_text
+from stoker.outside.streams import xml_text
+from stoker.outside.terminal import Indented, Listing
 from stoker.report.graph import (
     BuildGraph,
     GraphTarget,

@@ -1,4 +1,4 @@
-"""`stoker report` and `stoker trace`: a run in the history with everything that is known of it."""
+"""`stoker report`: a run in the history with everything that is known of it."""
 
 import stat
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""A finished or interrupted run, analysed: what `stoker report` shows and `stoker trace` exports.
+"""A finished or interrupted run, analysed: what `stoker report` shows and exports.
 
 Memory is in bytes, time in seconds since the run began. ``None`` stands for what was not recorded.
 """

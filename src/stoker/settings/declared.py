@@ -35,6 +35,8 @@ class Declared(Value, frozen=True, kw_only=True):
     kind: Kind = Kind.TEXT
     choices: tuple[str, ...] = ()
     group: Group = Group.PLAN
+    rare: bool = False  # shown by --help-all, not by --help
+    local: bool = False  # means something on this machine: not repeated in a container
 
     @property
     def flag(self) -> str:
@@ -55,11 +57,13 @@ _PLAN = (
     ),
     Declared(
         name="source",
+        local=True,
         help="Source tree of PyTorch, an extension or a CMake project. Default: this folder.",
         metavar="DIR",
     ),
     Declared(
         name="platform",
+        rare=True,
         help="Target platform, e.g. linux-x86_64. Default: implied by the variant, else this "
         "machine.",
         metavar="OS-CPU",
@@ -71,11 +75,12 @@ _PLAN = (
         help="Release, Debug, RelWithDebInfo or MinSizeRel.",
         metavar="TYPE",
     ),
-    Declared(name="sanitizer", help="asan, ubsan or tsan.", metavar="NAME"),
+    Declared(name="sanitizer", rare=True, help="asan, ubsan or tsan.", metavar="NAME"),
 )
 _BUILD = (
     Declared(
         name="out",
+        local=True,
         help="Folder that receives the wheel. Default: dist.",
         metavar="DIR",
         default="dist",
@@ -90,6 +95,7 @@ _BUILD = (
     ),
     Declared(
         name="isolation",
+        rare=True,
         help="Python packages that the build back end sees. none: the installed ones; full: only "
         "those that the project requires, from the package index; torch: the same, with the "
         "installed PyTorch. Default: none for PyTorch and its extensions.",
@@ -98,6 +104,7 @@ _BUILD = (
     ),
     Declared(
         name="label",
+        rare=True,
         help="Local version label of the wheel. auto: the variant's own, such as "
         "cu130.sm90.avx512. Default: none; auto in a matrix.",
         metavar="LABEL",
@@ -123,6 +130,7 @@ _MATRIX = (
 _GOVERN = (
     Declared(
         name="memory",
+        local=True,
         help="Memory limit, e.g. 8G. Default: what the machine or its cgroup allows.",
         metavar="SIZE",
         kind=Kind.SIZE,
@@ -130,6 +138,7 @@ _GOVERN = (
     ),
     Declared(
         name="keep_free",
+        rare=True,
         help="Memory to leave to other programs, e.g. 2G, or 0.",
         metavar="SIZE",
         kind=Kind.SIZE_OR_NONE,
@@ -144,12 +153,14 @@ _GOVERN = (
     ),
     Declared(
         name="nice",
+        rare=True,
         help="Run with a lower priority than other programs.",
         kind=Kind.SWITCH,
         group=Group.GOVERN,
     ),
     Declared(
         name="policy",
+        rare=True,
         help="How steps are admitted: adaptive, fixed, fixed:N, levels or two-phase. "
         "Default: adaptive.",
         metavar="NAME",
@@ -158,6 +169,7 @@ _GOVERN = (
     ),
     Declared(
         name="gc",
+        rare=True,
         help="Let gcc collect garbage more often when memory is short, and less often when it is "
         "idle. auto: if the objects stay the same; always: also if debug information records it.",
         default="auto",
@@ -166,6 +178,7 @@ _GOVERN = (
     ),
     Declared(
         name="nvcc_threads",
+        rare=True,
         help="Let nvcc compile several GPU targets at once when CPUs would be idle. auto: if the "
         "command has no --threads.",
         default="auto",
@@ -174,6 +187,7 @@ _GOVERN = (
     ),
     Declared(
         name="tmp",
+        rare=True,
         help="Where compilers put temporary files. auto: in memory if there is plenty.",
         default="auto",
         choices=("auto", "ram", "disk"),
@@ -181,6 +195,7 @@ _GOVERN = (
     ),
     Declared(
         name="via",
+        rare=True,
         help="How compilers are intercepted. launcher: also through CMake's launcher variables, "
         "for build tools that are linked statically.",
         default="preload",
@@ -189,6 +204,7 @@ _GOVERN = (
     ),
     Declared(
         name="progress",
+        local=True,
         help="How progress is shown on stderr.",
         default="auto",
         choices=("auto", "live", "log", "json", "quiet"),
@@ -211,6 +227,7 @@ _CHAIN = (
     ),
     Declared(
         name="compiler_launcher",
+        rare=True,
         help="Another program that starts each compile, such as buildcache.",
         metavar="PROGRAM",
         group=Group.CHAIN,
@@ -226,6 +243,7 @@ _CHAIN = (
     ),
     Declared(
         name="trust_network",
+        rare=True,
         help="Allow --distribute to use public addresses: it has no authentication.",
         kind=Kind.SWITCH,
         group=Group.CHAIN,

@@ -16,6 +16,8 @@ _PATH = re.compile(r"(?:[^\s:|$]|\$[\s:|$]|\$\{?\w+\}?)+")
 _ESCAPED = re.compile(r"\$(.)")
 _VARIABLE = re.compile(r"^(\w+) = (.*)$", re.MULTILINE)
 _SET = re.compile(r"(?<!\$)\$\{(\w+)\}")
+_INCLUDE = re.compile(r"^include (.*)$", re.MULTILINE)
+_MOST_FILES = 4096  # that one build.ninja may include
 _LOG_FIELDS = 5
 _DEPS_START = re.compile(rb"# ninjadeps\n[\x03\x04]\0\0\0")  # with its version
 _DEPS_HEADER = 3  # numbers before the files of a record: the output, and its time in two parts
@@ -43,27 +45,53 @@ class Graph(Value, frozen=True, kw_only=True):
 
 
 def read_graph(folder: Path) -> Graph:
-    """Return the graph; empty if there is no readable build.ninja."""
-    try:
-        text = (folder / "build.ninja").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return Graph()
-    text = text.replace("$\n", " ")
-    variables = dict(_VARIABLE.findall(text))
-    lines = _expanded(text, variables).splitlines()
-    statements = (line[6:] for line in lines if line.startswith("build "))
-    defaults = (_paths(line[8:], 0)[0] for line in lines if line.startswith("default "))
-    return Graph(
-        edges=tuple(edge for statement in statements if (edge := _edge(statement))),
-        defaults=tuple(path for paths in defaults for path in paths),
-    )
+    """Return the graph, with the files that build.ninja includes; empty if it cannot be read."""
+    reader = _GraphReader(folder)
+    reader.read("build.ninja", {})
+    return Graph(edges=tuple(reader.edges), defaults=tuple(reader.defaults))
 
 
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text with variables replaced; empty if the result would fill the memory."""
-    room = _LARGEST + _LARGEST_PER_BYTE * len(text)
-    room -= sum(len(variables.get(name, "")) for name in _SET.findall(text))
-    return _SET.sub(lambda found: variables.get(found[1], ""), text) if room > 0 else ""
+class _GraphReader:
+    """Collects the statements of a ninja file and of those that it includes, each file once."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._seen: set[str] = set()
+        self._room = _LARGEST  # characters that variables may still add
+        self.edges: list[Edge] = []
+        self.defaults: list[str] = []
+
+    def read(self, name: str, outer: Mapping[str, str]) -> None:
+        """Read a file, in which the variables of ``outer`` are known as well."""
+        text = self._text(name)
+        variables = {**outer, **dict(_VARIABLE.findall(text))}
+        for line in self._expanded(text, variables).splitlines():
+            if line.startswith("build "):
+                self.edges += filter(None, [_edge(line[6:])])
+            elif line.startswith("default "):
+                self.defaults += _paths(line[8:], 0)[0]
+            elif line.startswith("subninja "):
+                self.read(_paths(line[9:], 0)[0][0], variables)
+
+    def _text(self, name: str) -> str:
+        """Return the content of a file with its includes in their places, which have its scope."""
+        if name in self._seen or len(self._seen) >= _MOST_FILES:
+            return ""
+        self._seen.add(name)
+        try:
+            text = (self._folder / name).read_text(encoding="utf-8", errors="surrogateescape")
+        except (OSError, ValueError):
+            return ""
+        self._room += _LARGEST_PER_BYTE * len(text)
+        text = text.replace("$\n", " ")
+        return _INCLUDE.sub(lambda found: self._text(_paths(found[1], 0)[0][0]), text)
+
+    def _expanded(self, text: str, variables: Mapping[str, str]) -> str:
+        """Return the text with variables replaced; empty if the result would fill the memory."""
+        self._room -= sum(len(variables.get(name, "")) for name in _SET.findall(text))
+        if self._room <= 0:
+            return ""
+        return _SET.sub(lambda found: variables.get(found[1], ""), text)
 
 
 def read_edges(folder: Path) -> tuple[Edge, ...]:

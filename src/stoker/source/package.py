@@ -11,7 +11,8 @@ import msgspec
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
-from stoker.model.source import FrontEnd, read_requirement
+from stoker.model.distribution import read_requirement
+from stoker.model.source import FrontEnd
 from stoker.model.value import UNDECODABLE, Value, checked_toml
 from stoker.source.files import TreeFiles
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.plan import Backend
-from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule, read_version
+from stoker.model.source import FrontEnd, ProjectKind, SourceTree, Submodule
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options
 from stoker.source.package import (

@@ -95,7 +95,7 @@ def _required(requires: Sequence[str]) -> dict[str, set[str]]:
     from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
 
-    from stoker.model.source import read_requirement
+    from stoker.model.distribution import read_requirement
 
     found: dict[str, set[str]] = {}
     for line in requires:

@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 from zlib_ng import zlib_ng
 
 from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, RunsOn, WheelFacts
+from stoker.model.distribution import read_requirement
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.source import read_requirement
 from stoker.model.value import size as in_words
 from stoker.outside import process
 from stoker.wheel.elf import MAGIC

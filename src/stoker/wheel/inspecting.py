@@ -1,14 +1,12 @@
 """Reads the facts of a wheel, a library, a folder or an installed distribution."""
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -25,8 +23,8 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.errors import CommandError, StorageError, UsageError
-from stoker.model.value import UNDECODABLE, size
+from stoker.model.errors import StorageError, UsageError
+from stoker.model.value import size
 from stoker.outside.terminal import Listing
 from stoker.wheel.closure import installed_path, resolve
 from stoker.wheel.facts import files_of, read_file, read_files
@@ -122,10 +120,12 @@ def _size(path: Path) -> int:
 
 def find_installed(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the dist-info folder of a distribution in the active environment."""
+    from stoker.machine.python import Probe, ask_interpreter, target_python
     from stoker.wheel.facts import find_distribution
 
-    python = _python(environment)
-    dist_info = find_distribution(name, _search_path(python, environment))
+    python = target_python(None, environment)
+    asked = ask_interpreter(python, Probe(environment=environment, timeout_s=_TIMEOUT_S))
+    dist_info = find_distribution(name, asked.search_path)
     if dist_info is None:
         raise UsageError(
             f"there is neither a file '{name}' nor a distribution of that name for {python}",
@@ -149,24 +149,6 @@ def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
         files=files,
         holds=_on_disk(root),
     )
-
-
-def _python(environment: Mapping[str, str]) -> str:
-    if active := environment.get("VIRTUAL_ENV"):
-        return str(Path(active) / "bin" / "python")
-    import shutil
-
-    return shutil.which("python3", path=environment.get("PATH")) or sys.executable
-
-
-def _search_path(python: str, environment: Mapping[str, str]) -> list[str]:
-    from stoker.outside import process
-
-    printed = process.check([python, "-c", _SEARCH_PATH], timeout=_TIMEOUT_S, env=environment)
-    try:
-        return msgspec.json.decode(printed.splitlines()[-1], type=list[str])
-    except (*UNDECODABLE, IndexError):
-        raise CommandError(f"{python} did not print its search path", output=printed) from None
 
 
 def _on_disk(root: Path) -> Callable[[str], bool]:

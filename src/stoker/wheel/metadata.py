@@ -8,7 +8,7 @@ from email.parser import HeaderParser
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
-from stoker.model.source import read_requirement
+from stoker.model.distribution import read_requirement
 from stoker.model.value import whole_number
 
 _BLANK = re.compile(rb"\r?\n\r?\n")

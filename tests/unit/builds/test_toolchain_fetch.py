@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.builds import toolchain_fetch
-from stoker.builds.toolchain_fetch import Narrator, explained, parse_request
+from stoker.builds.toolchain_fetch import Narrator, fetch_failure, parse_request
 from stoker.model.errors import CommandError, MissingError, StokerError, StorageError, UsageError
 
 PIP = """\
@@ -68,7 +68,7 @@ def test_a_silent_index_is_told_of() -> None:
 def test_no_output_makes_it_stumble(lines: list[str]) -> None:
     narrator = Narrator()
     assert all(isinstance(said, str) for line in lines for said in narrator.hear(line))
-    assert isinstance(explained("\n".join(lines), parse_request("cuda==13.0")), StokerError)
+    assert isinstance(fetch_failure("\n".join(lines), parse_request("cuda==13.0")), StokerError)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_no_output_makes_it_stumble(lines: list[str]) -> None:
             "ERROR: Could not install packages: [Errno 28] No space left on device",
             StorageError,
             "too small",
-            "--into",
+            "--out",
         ),
         ("error: Failed to fetch: `https://index`", MissingError, "reached", "pip"),
         ("noise\nERROR: something new", CommandError, "could not be installed", ""),
     ],
 )
-def test_failures_are_explained(
+def test_failures_are_fetch_failure(
     output: str, kind: type[StokerError], message: str, hint: str
 ) -> None:
-    error = explained(output, parse_request("cuda==13.9"))
+    error = fetch_failure(output, parse_request("cuda==13.9"))
     assert type(error) is kind
     assert message in error.message
     assert hint in " ".join(error.hints)

@@ -86,9 +86,8 @@ def test_files_of_a_publisher_that_may_live_are_kept(
     kept = prune(store, keep=None, dry_run=False, people=people, say=quiet)
     assert kept.files == ()
     later = datetime.now(UTC) + timedelta(hours=2)
-    monkeypatch.setattr(
-        store, "datetime", type("Later", (), {"now": staticmethod(lambda _: later)})
-    )
+    clock = type("Later", (), {"now": staticmethod(lambda _: later)})
+    monkeypatch.setattr("stoker.catalogue.store.datetime", clock)
     gone = prune(store, keep=None, dry_run=False, people=people, say=quiet)
     assert gone.files == ("files/new/unknown.whl",)
     assert store.has(one.wheel.path, one.wheel.size)
@@ -132,9 +131,9 @@ def test_the_command(place: str, stoker: Stoker, tmp_path: Path) -> None:
     from catalogue_wheels import make_wheel
 
     wheel = make_wheel(tmp_path / "dist", variant="cpu")
-    done = stoker("publish", str(wheel), "--to", place)
+    done = stoker("catalogue", "publish", str(wheel), "--to", place)
     assert done.returncode == 0, done.stderr
-    chosen = stoker("select", place, "--for", "cpu", "--json")
+    chosen = stoker("catalogue", "select", place, "--for", "cpu", "--json")
     assert chosen.returncode == 0, chosen.stderr
     assert msgspec.json.decode(chosen.stdout)["wheels"][0]["project"] == "mill"
     refused = stoker("install", place, "mill", "--for", "cpu", "--print")

@@ -34,7 +34,7 @@ def _error(*arguments: str) -> UsageError:
         (("plan", "h100", "pytorch"), "pytorch", "`stoker plan h100 --source pytorch`"),
         (("plan", "my tree"), "my tree", "`stoker plan --source 'my tree'`"),
         (("doctor", "pytorch"), "pytorch", "`stoker doctor --source pytorch`"),
-        (("variants", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
+        (("plan", "--list", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
     ],
 )
 def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], folder: str, hint: str) -> None:
@@ -43,13 +43,13 @@ def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], folder: str, hint
 
 
 def test_a_variant_may_have_the_name_of_a_folder() -> None:
-    assert CliRunner().invoke(command, ["variants", "cpu"]).exit_code == 0
-    assert "unknown word 'h1000'" in _error("variants", "fleet").message
+    assert CliRunner().invoke(command, ["plan", "--list", "cpu"]).exit_code == 0
+    assert "unknown word 'h1000'" in _error("plan", "--list", "fleet").message
 
 
-@pytest.mark.parametrize("name", ["plan", "variants"])
-def test_a_misspelt_variant_of_stoker_toml(name: str) -> None:
-    assert _error(name, "fleeet").hints[0] == "did you mean fleet of stoker.toml?"
+@pytest.mark.parametrize("words", [["plan"], ["plan", "--list"]])
+def test_a_misspelt_variant_of_stoker_toml(words: list[str]) -> None:
+    assert _error(*words, "fleeet").hints[0] == "did you mean fleet of stoker.toml?"
 
 
 @pytest.mark.parametrize(

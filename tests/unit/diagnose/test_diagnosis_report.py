@@ -35,7 +35,7 @@ def printed(renderable: object) -> str:
 
 
 def test_the_reference_in_the_docs_is_up_to_date() -> None:
-    """If not: stoker explain --markdown > docs/reference/causes.md."""
+    """If not: stoker diagnose --explain --markdown > docs/reference/causes.md."""
     assert CAUSES.read_text() == reference(list(failures().values()))
 
 
@@ -71,7 +71,7 @@ def test_brackets_of_a_log_are_no_markup() -> None:
 
 
 def test_the_short_form_names_the_page() -> None:
-    assert "stoker explain oom-nvcc" in short_diagnosis(KILLED)
+    assert "stoker diagnose --explain oom-nvcc" in short_diagnosis(KILLED)
     assert short_diagnosis(of_log("fine")) == ""
 
 

@@ -17,7 +17,7 @@ from stoker.model.machine import Scratch
 MIB = 1 << 20
 STAY = """
 import sys
-from stoker.govern.scratch import ScratchFolder
+from stoker.govern.storage import ScratchFolder
 from stoker.model.machine import Scratch
 with ScratchFolder(Scratch(disk=sys.argv[1], ram=sys.argv[2], most=1 << 20)) as folder:
     (folder.path / "x").write_text("x")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.system import default_paths, read_disks, read_temporary
+from stoker.machine.resources import default_paths, read_disks, read_temporary
 from stoker.outside import folders
 
 Record = Callable[[Mapping[str, str]], FileTree]

@@ -51,7 +51,7 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
 """
 READ = """
 import msgspec
-from stoker.machine.gpus import read_gpus
+from stoker.machine.system import read_gpus
 notes = []
 gpus = read_gpus(notes.append)
 print(msgspec.json.encode([gpus, notes]).decode())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.machine.tools import Probe, ask_interpreter, find_interpreter
+from stoker.machine.python import Probe, ask_interpreter, find_interpreter
 from stoker.model.errors import MissingError
 
 Script = Callable[[str, str], Path]

@@ -5,7 +5,8 @@ import pytest
 
 from stoker.knowledge.packages import Program, programs
 from stoker.machine.file_tree import FileTree
-from stoker.machine.tools import Probe, read_program
+from stoker.machine.python import Probe
+from stoker.machine.tools import read_program
 from stoker.model.machine import Tool
 
 Script = Callable[[str, str], Path]

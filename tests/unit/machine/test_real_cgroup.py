@@ -16,13 +16,13 @@ GB = 1 << 30
 
 READ_MACHINE = """
 import msgspec
-from stoker.machine.snapshot import read_machine
+from stoker.machine.system import read_machine
 print(msgspec.json.encode(read_machine()).decode())
 """
 FOLLOW = """
 import os, sys
-from stoker.machine.counters import KillCounter
-from stoker.machine.meter import Meter
+from stoker.machine.cgroups import KillCounter
+from stoker.machine.memory import Meter
 kills = KillCounter(os.getpid())
 with Meter() as meter:
     for line in sys.stdin:
@@ -30,7 +30,7 @@ with Meter() as meter:
 """
 FILL_CACHE = """
 import os, sys
-from stoker.machine.meter import Meter
+from stoker.machine.memory import Meter
 name = sys.argv[1]
 with open(name, "wb") as file:
     for _ in range(64):

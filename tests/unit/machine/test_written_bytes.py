@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from stoker.machine.cgroups import parse_written, read_written
 from stoker.machine.file_tree import FileTree
-from stoker.machine.system import read_disks
+from stoker.machine.resources import read_disks
 
 MIB = 1 << 20
 # In a child of a child, as compilers are, and not in our own process, which others may share.
 WRITER = """
 import os, subprocess, sys
-from stoker.machine.counters import read_written, written_since
+from stoker.machine.cgroups import read_written, written_since
 open({path!r} + ".before", "wb").write(bytes(1 << 20))
 before = read_written()
 code = "f = open({path!r}, 'wb'); f.write(bytes(32 << 20)); f.close(); {then}"

@@ -114,7 +114,9 @@ def test_a_full_disk_names_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     error = folders.unwritable(Path("/big/disk/cache/x"), refused(errno.ENOSPC), doing="open")
     assert error.message == "cannot open /big/disk/cache/x: No space left on device"
     (hint,) = error.hints
-    assert hint.startswith("STOKER_HOME is /big/disk: free space there (`stoker gc`), or set it")
+    assert hint.startswith(
+        "STOKER_HOME is /big/disk: free space there (`stoker clean --all`), or set it"
+    )
 
 
 def test_a_file_in_the_place_of_a_folder_is_named(

@@ -15,7 +15,7 @@ PREFIX = ".mill-"
 STAY = f"""
 import sys
 from pathlib import Path
-from stoker.outside.temporary import folder_of_process
+from stoker.outside.files import folder_of_process
 with folder_of_process(Path(sys.argv[1]), "{PREFIX}") as folder:
     (folder / "large").write_bytes(bytes(1000))
     print(folder, flush=True)

@@ -231,7 +231,7 @@ def test_the_short_label() -> None:
         ("RTX 4099", "unknown words 'rtx 4099'", "rtx4090"),
         ("NVIDIA GeForce RTX 4099 Laptop GPU", "unknown words 'rtx 4099'", "rtx4090"),
         ("cpu-mold", "unknown word 'mold'", "--linker mold"),
-        ("intel cpu", "unknown word 'intel'", "stoker variants"),
+        ("intel cpu", "unknown word 'intel'", "stoker plan --list"),
         ("linux-x86_46", "linux", "linuxx8664"),
         ("rocm6-gfx942", "rocm6", "rocm6.4"),
     ],

@@ -11,7 +11,7 @@ from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Evidence, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.model.build import BuildRecord, BuildRequest, BuildStage, StageEnd, StageResult
-from stoker.outside.terminal import CiSystem, ci_system
+from stoker.outside.streams import CiSystem, ci_system
 from stoker.report.ci import Sections, annotation, build_summary, junit, run_summary
 from subjects import plan
 
@@ -102,7 +102,7 @@ def test_an_annotation_points_at_the_source(line: str, where: str) -> None:
 def test_an_annotation_names_the_cause() -> None:
     text = annotation(KILLED)
     assert KILLED.findings[0].title in text
-    assert f"`stoker explain {KILLED.findings[0].cause}`" in text
+    assert f"`stoker diagnose --explain {KILLED.findings[0].cause}`" in text
     assert annotation(Diagnosis(status=Status.NOTHING_FAILED)) == ""
 
 

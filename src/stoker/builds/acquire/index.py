@@ -18,6 +18,7 @@ import msgspec
 from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import (
     ArtifactError,
     CommandError,
@@ -25,7 +26,6 @@ from stoker.model.errors import (
     UsageError,
     nearest,
 )
-from stoker.model.source import read_version
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside import process
 from stoker.outside.folders import unwritable

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from stoker.model.distribution import read_version
 from stoker.model.errors import UsageError, nearest
 from stoker.model.secrets import without_login
-from stoker.model.source import SourceKind, read_version
+from stoker.model.source import SourceKind
 from stoker.model.value import Value
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst", ".tar", ".zip")

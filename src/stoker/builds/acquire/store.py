@@ -65,7 +65,7 @@ def read_record(entry: Path) -> Record | None:
 
 @contextmanager
 def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquired]:
-    """Yield the tree that ``given`` names; `stoker gc` keeps it while the block runs."""
+    """Yield the tree that ``given`` names; `stoker clean --all` keeps it while the block runs."""
     named = parse(given, tag)
     if named.kind is SourceKind.FOLDER:
         path = Path(named.place)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from stoker.model.distribution import read_tag, read_tags, read_version
 from stoker.model.errors import ArtifactError
-from stoker.model.source import read_tag, read_tags, read_version
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.wheel.engine import directory

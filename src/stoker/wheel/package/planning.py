@@ -9,8 +9,8 @@ from packaging.version import InvalidVersion
 
 from stoker.knowledge.wheels import Policy, folders, known_cuda, policies, torch_search_path
 from stoker.model.artifact import ElfKind, LibraryFacts
+from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.source import read_version
 from stoker.wheel.closure import installed_path, search_folders
 from stoker.wheel.engine.edit import identify
 from stoker.wheel.metadata import edited_metadata, edited_wheel

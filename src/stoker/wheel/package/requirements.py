@@ -19,8 +19,8 @@ from stoker.knowledge.wheels import (
     never_bundled,
     releases,
 )
+from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
-from stoker.model.source import read_requirement, read_version
 from stoker.model.value import Value
 from stoker.wheel.metadata import required_name
 from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest

@@ -36,7 +36,7 @@ def parse_targets(text: str, machine: Machine | None = None) -> tuple[GpuTarget,
         why = "this machine has no NVIDIA GPU" if machine else f"'{text}' names no GPU"
         raise UsageError(
             f"{why}, so there is no code to keep",
-            hints=["use --for h100 or --for sm90,sm86+ptx; `stoker variants` lists all names"],
+            hints=["use --for h100 or --for sm90,sm86+ptx; `stoker plan --list` lists all names"],
         )
     return variant.gpus
 

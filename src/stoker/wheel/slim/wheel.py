@@ -9,8 +9,8 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from stoker.model.artifact import SLIM_MEMBER, SlimRecord
+from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.source import read_tags, read_version
 from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
 from stoker.wheel.elf import MAGIC

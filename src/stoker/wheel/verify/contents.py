@@ -18,9 +18,9 @@ from stoker.knowledge.wheels import (
     unhashed,
 )
 from stoker.model.artifact import ElfKind
-from stoker.model.errors import Finding
+from stoker.model.distribution import read_tag, read_version
+from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, Variant
-from stoker.model.source import read_tag, read_version
 from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
 
 _WORLD_WRITABLE = 0o002

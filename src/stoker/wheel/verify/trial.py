@@ -15,7 +15,9 @@ from typing import NamedTuple
 from packaging import tags
 from packaging.tags import Tag
 
-from stoker.model.errors import Finding, MissingError, Severity, UsageError
+from stoker.machine.python import pip_in
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.outside import process
 from stoker.outside.process import Argument, CommandResult
 from stoker.wheel.closure import installed_path
@@ -343,8 +345,7 @@ class _Trial:
         return self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
 
     def _pip(self, *arguments: str) -> CommandResult:
-        quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
-        return self._run([self._python, "-m", "pip", *arguments, *quiet], _INSTALL_TIMEOUT_S)
+        return self._run([*pip_in(str(self._python)), *arguments, "--quiet"], _INSTALL_TIMEOUT_S)
 
     def _run(self, command: Sequence[Argument], timeout: float) -> CommandResult:
         return process.run(command, timeout=timeout, env=self._environment, cwd=self._folder)

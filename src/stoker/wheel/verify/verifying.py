@@ -11,10 +11,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.artifact import SLIM_MEMBER, SlimRecord
-from stoker.model.errors import ArtifactError, Finding, Severity, UsageError
+from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.model.value import UNDECODABLE, Value
-from stoker.outside.terminal import finding_lines, xml_text
+from stoker.outside.streams import xml_text
+from stoker.outside.terminal import finding_lines
 from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
