@@ -86,10 +86,6 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
             return self._relieve(state, excess)
-        if jumping := tuple(self._in_the_way(state)):
-            return Decision(
-                pause=jumping, reason=Reason.GROWTH, held=_all(state, Reason.MEMORY)
-            )
         if crowded := self._crowding(state):
             return Decision(
                 pause=(crowded.id,), reason=Reason.GROWTH, held=_all(state, Reason.MEMORY)
@@ -121,30 +117,17 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return state.limit * (1 - self.cushion / 2)
 
     def _relieve(self, state: State, excess: float) -> Decision:
-        """Pause steps whose size is known, if memory is not short yet: they stop growing until
+        """Pause one step whose profile is known, if memory is not short yet: it stops growing until
         others are past their peaks. Otherwise kill, since a step of unknown size may never shrink.
         """
         short = state.used > self._line(state)
-        paused = () if short else tuple(self._in_the_way(state))
+        active = (step for step in _by_loss(state) if not step.is_paused)
+        growing = (step for step in active if self._growth(state, [step], self.reaction))
+        first = next(growing, None)
         reason, held = Reason.SHORTAGE if short else Reason.GROWTH, _all(state, Reason.MEMORY)
-        if paused:
-            return Decision(pause=paused, reason=reason, held=held)
-        return Decision(kill=tuple(_cheapest(state, excess)), reason=reason, held=held)
-
-    def _in_the_way(self, state: State) -> Iterator[int]:
-        """Yield the steps to pause so that the others can grow: least work per byte first, until
-        the rest grows slowly enough.
-        """
-        if _most(state) <= self._line(state):
-            return
-        growth = {step.id: self._growth(state, [step], self.reaction) for step in _active(state)}
-        to_come, room = sum(growth.values()), self._line(state) - state.used
-        for step in _by_loss(state):
-            if to_come <= room:
-                return
-            if growth.get(step.id) and step.request.prediction.learned:
-                to_come -= growth[step.id]
-                yield step.id
+        if short or first is None or not first.request.prediction.learned:
+            return Decision(kill=tuple(_cheapest(state, excess)), reason=reason, held=held)
+        return Decision(pause=(first.id,), reason=reason, held=held)
 
     def _crowding(self, state: State) -> Running | None:
         """Return a step of unknown size to pause while others like it may still grow: two that
@@ -152,8 +135,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         if state.used + _doubt(_active(state)) <= self._line(state):
             return None
+        least = self.cushion * state.limit
         active = (step for step in _by_loss(state) if not step.is_paused)
-        return next((each for each in active if _could_grow(each) > self.cushion * state.limit), None)
+        return next((step for step in active if _could_grow(step) > least), None)
 
     def _idle(self, state: State) -> Iterator[int]:
         """Yield the steps that have been paused so long that others should have their memory:
@@ -320,7 +304,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         others = sum(nlargest(beside, (each.prediction.high for each in state.waiting)))
         all_of_them = replace(known, peak=known.peak + others, high=known.high + others)
         larger = replace(fast, prediction=all_of_them)
-        fits = known.high <= self._room(state) and forecast.fits(larger)
+        fits = larger.prediction.high <= self._room(state) and forecast.fits(larger)
         return fast if fits else request
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
@@ -430,13 +414,6 @@ def _still_to_climb(step: Running) -> int:
     prediction = step.request.prediction
     falling = step.current < _FALLEN * step.peak
     return 0 if prediction.learned or falling else max(0, prediction.peak - step.current)
-
-
-def _most(state: State) -> float:
-    """Return the memory in use if every running step was at its predicted peak."""
-    return state.used + sum(
-        max(0, step.request.prediction.high - step.current) for step in state.running
-    )
 
 
 def _could_grow(step: Running) -> float:

@@ -268,6 +268,7 @@ class Predictor:
         )
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
+        found: Sequence[_Sample] | None
         if found := self._by_key.get(step.key):
             if step.key in self._modes or step.role is Role.CUDA:
                 # What was measured counts more than what was converted.
@@ -286,8 +287,8 @@ class Predictor:
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
             found = self._by_folder.get((step.role, folder))
-            if found and (alike := _of_like_size(found, step)):
-                return Basis.FOLDER, alike
+            if found and (near := _of_like_size(found, step)):
+                return Basis.FOLDER, near
         return Basis.PRIOR, ()
 
 

@@ -160,10 +160,13 @@ def simulate(
     gc: Gc = Gc.AUTO,
     effects: Effects | None = None,
     distribution: Distribution | None = None,
+    keep: Callable[[StepRecord], object] = lambda _: None,
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
     the number of steps that the build tool starts at once; ``effects`` is what modes really change
-    of a step, by default what was recorded of it, else what is shipped. With a ``distribution``, workers compile C and C++.
+    of a step, by default what was recorded of it, else what is shipped. With a ``distribution``,
+    workers compile C and C++. ``keep`` gets what the governor records of each step that succeeds,
+    as the history does.
     """
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
@@ -184,6 +187,7 @@ def simulate(
         effects=effects or _recorded_effects,
         distribution=distribution,
         stages=stages,
+        keep=keep,
     )
     return simulation.run()
 
@@ -242,7 +246,9 @@ class _Simulation:
         effects: Effects,
         distribution: Distribution | None,
         stages: Mapping[int, Stages],
+        keep: Callable[[StepRecord], object],
     ):
+        self._keep = keep
         self._steps = steps
         self._effects = effects
         self._distribution = distribution
@@ -349,6 +355,8 @@ class _Simulation:
 
     def _count_attempt(self, _: int, attempt: Attempt) -> None:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
+        if attempt.outcome is Outcome.DONE:
+            self._keep(attempt.record)
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
             self._modes[attempt.record.mode] += 1
         if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
