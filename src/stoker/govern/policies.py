@@ -99,13 +99,15 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def _excess(self, state: State) -> float:
         """Return the bytes by which memory in use will pass the limit before a kill can help.
 
-        Steps are expected to grow no further than predicted, and other processes to double at
-        most: a step that climbs quickly to its predicted level is no danger.
+        Steps that were measured before are expected to grow as predicted, others as quickly as
+        memory grows now, up to their predicted level; other processes double at most.
         """
         growth = max(0.0, state.growth) * self.reaction
         if state.used + growth <= self._line(state):
             return 0.0
-        to_come = state.other_usage + self._growth(state, _active(state), self.reaction)
+        active = _active(state)
+        to_come = state.other_usage + self._growth(state, active, self.reaction)
+        to_come += sum(map(_not_reached, active))
         return max(0.0, state.used + min(growth, to_come) - self._line(state))
 
     def _growth(self, state: State, steps: Sequence[Running], within: float) -> float:
@@ -117,17 +119,26 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return state.limit * (1 - self.cushion / 2)
 
     def _relieve(self, state: State, excess: float) -> Decision:
-        """Pause one step whose profile is known, if memory is not short yet: it stops growing until
-        others are past their peaks. Otherwise kill, since a step of unknown size may never shrink.
+        """Pause steps that grow, if memory is not short yet, until others are past their peaks or
+        have ended. Otherwise kill.
         """
         short = state.used > self._line(state)
-        active = (step for step in _by_loss(state) if not step.is_paused)
-        growing = (step for step in active if self._growth(state, [step], self.reaction))
-        first = next(growing, None)
         reason, held = Reason.SHORTAGE if short else Reason.GROWTH, _all(state, Reason.MEMORY)
-        if short or first is None or not first.request.prediction.learned:
-            return Decision(kill=tuple(_cheapest(state, excess)), reason=reason, held=held)
-        return Decision(pause=(first.id,), reason=reason, held=held)
+        if not short and (paused := tuple(self._growing(state, excess))):
+            return Decision(pause=paused, reason=reason, held=held)
+        return Decision(kill=tuple(_cheapest(state, excess)), reason=reason, held=held)
+
+    def _growing(self, state: State, excess: float) -> Iterator[int]:
+        """Yield the steps that would grow by ``excess`` before the next decision, least work lost
+        per byte first: to pause one of them at a time would be too slow where many grow.
+        """
+        for step in _by_loss(state):
+            if excess <= 0:
+                return
+            growth = 0.0 if step.is_paused else self._growth(state, [step], self.reaction)
+            if growth or (not step.is_paused and _not_reached(step)):
+                excess -= growth
+                yield step.id
 
     def _crowding(self, state: State) -> Running | None:
         """Return a step of unknown size to pause while others like it may still grow: two that
@@ -210,7 +221,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         worthwhile = _WORTHWHILE if learned else 1.0
         saving = [each for each in request.effects if _memory_seconds(each) < worthwhile]
         best = min((each for each in saving if not each.assumed), key=_memory_seconds, default=None)
-        if best is None and learned and not _is_measured(state):
+        if best is None and saving and learned and not _is_measured(state):
             # Nothing is known of such steps: one of them shows what the mildest mode changes.
             best = next(iter(saving), None)
         return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND) if best else None
@@ -416,9 +427,15 @@ def _still_to_climb(step: Running) -> int:
     return 0 if prediction.learned or falling else max(0, prediction.peak - step.current)
 
 
+def _not_reached(step: Running) -> float:
+    """Return by how much a step that was never measured may grow at any moment."""
+    prediction = step.request.prediction
+    return 0 if prediction.learned else max(0, prediction.high - step.current, _could_grow(step))
+
+
 def _could_grow(step: Running) -> float:
-    """Return the bytes by which a step may still grow of which nobody knows: it was never measured,
-    nor was a similar one, or it has exceeded its prediction.
+    """Return the bytes by which a step may still grow although no prediction says so: neither it
+    nor a similar step was ever measured, or it has exceeded its prediction.
     """
     prediction = step.request.prediction
     known = prediction.learned or (

@@ -150,7 +150,7 @@ class Predictor:
             self._by_folder[step.role, folder].append(sample)
         for effect in self._learned_effects(step):
             self._effects[_source(step)][effect.mode] = effect
-            if effect.mode is row_mode:
+            if effect.mode is row_mode and row_mode.is_collector:
                 self._learn_response(step, effect)
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:

@@ -294,7 +294,6 @@ class Session:
             preemptions=0,
             retries=0,
             lower_bound_s=None,
-            reserving_bound_s=None,
             policy=options.policy,
             cpus=options.cpus,
         )

@@ -311,10 +311,21 @@ class _Simulation:
             failed=tuple(self._failed),
             modes=dict(self._modes),
             bounds=bounds(
-                self._steps, cpus=self._cpus, memory=self._memory, others=self._other_bounds()
+                [self._holding_cpus(index) for index in range(len(self._steps))],
+                cpus=self._cpus,
+                memory=self._memory,
+                others=self._other_bounds(),
             ),
             distribution=self._distribution,
         )
+
+    def _holding_cpus(self, index: int) -> StepRecord:
+        """Return a step that computes whenever it holds a CPU, as all do here."""
+        record = self._steps[index]
+        if index in self._stages:
+            return record
+        record = replace(record, effects=tuple(self._effects(record)))
+        return replace(record, cpu_seconds=record.seconds * record.step.targets_at_once)
 
     def _other_bounds(self) -> dict[str, float]:
         if self._distribution is None:

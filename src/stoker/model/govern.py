@@ -429,17 +429,10 @@ class Decision(Value, frozen=True, kw_only=True):
 
 
 class Bounds(Value, frozen=True, kw_only=True):
-    """Makespans that cannot be beaten: ``lower`` by any scheduler, ``reserving`` by one that keeps
-    a step's peak free for as long as it runs.
-    """
+    """A time that no schedule of the steps can beat, and what a faster build would need more of."""
 
     lower: float
-    reserving: float
-    limited_by: str  # what the larger of the two comes from
-
-    @property
-    def larger(self) -> float:
-        return max(self.lower, self.reserving)
+    limited_by: str
 
 
 class Distribution(Value, frozen=True, kw_only=True):
