@@ -24,11 +24,11 @@ from stoker.govern.processes import (
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.govern import GovernorOptions, LinkerChoice
+from stoker.model.govern import GovernorOptions, LinkerChoice, RunShare
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.outside import locks
-from stoker.outside.folders import data, private_folder
+from stoker.outside.folders import data, history, private_folder
 
 _ANSWER_TIMEOUT_S = 10.0  # seconds for a governor to answer
 _SILENCE = (
@@ -101,11 +101,15 @@ class Client:
         command: str,
         directory: str,
         linkers: LinkerChoice | None = None,
+        weight: float = 1.0,
     ):
         """Connect to the governor or prepare to start one. If one exists, ``options`` become those
-        of that governor; ``linkers`` are of this run alone.
+        of that governor, except for limits; ``linkers`` and ``weight`` are of this run alone.
         """
         self._linkers = linkers or LinkerChoice()
+        self._share = RunShare(
+            cpus=options.cpus, cap=options.cap, weight=weight, history=str(history())
+        )
         self.options = options
         self.alive = True
         self.losses = 0  # governors that have died or were ended
@@ -122,8 +126,8 @@ class Client:
         return self._socket.fileno()
 
     def _greeting(self) -> bytes:
-        linkers = msgspec.json.encode(self._linkers)
-        return encode("client", self._run, redact(self._command), self._directory, linkers)
+        linkers, share = (msgspec.json.encode(each) for each in (self._linkers, self._share))
+        return encode("client", self._run, redact(self._command), self._directory, linkers, share)
 
     def _found(self) -> socket.socket:
         """Return a connection to the governor that is there, else to the one that will be."""
@@ -167,7 +171,8 @@ class Client:
 
     def _welcome(self, fields: tuple[bytes, ...]) -> None:
         self._answered = True
-        self.options = msgspec.json.decode(fields[0], type=GovernorOptions)
+        found = msgspec.json.decode(fields[0], type=GovernorOptions)
+        self.options = replace(found, cpus=self._share.cpus, cap=self._share.cap)
 
     def _gave_up(self, connection: socket.socket, waited: float) -> bool:
         """Return whether waiting for an answer is useless, after having acted on the reason."""

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -47,9 +48,12 @@ from stoker.govern.protocol import (
 from stoker.govern.recording import HistoryWriter, ServedRun
 from stoker.machine.memory import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
-from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step
+from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, RunShare, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
+from stoker.outside.folders import history
+
+_Sent = TypeVar("_Sent", LinkerChoice, RunShare)
 
 _TICK = 0.1  # seconds between ticks while a step runs
 _FRESH = 0.02  # seconds for which a reading of the meter is valid: a compiler allocates 40 MB in it
@@ -81,9 +85,10 @@ class Daemon:
         """
         self._options = options
         self._listener = listener
-        self._history = HistoryWriter()
+        own = HistoryWriter()
+        self._histories = {str(history()): own}  # by file: runs may have different homes
         self._meter = Meter()
-        predictor = Predictor(self._history.recent())
+        predictor = Predictor(own.recent())
         self._graphs = Graphs(predictor.durations)
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
@@ -103,6 +108,7 @@ class Daemon:
         self._runs: dict[int, ServedRun] = {}
         self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
+        self._cpu_told = time.process_time()
         self._viewed = self._metered = self._told_clients = 0.0
         self._had_clients = False
         self._warned: str | None = None
@@ -125,7 +131,8 @@ class Daemon:
         if self._orphans:
             time.sleep(_KEEPER_TIMEOUT_S)
         self._bury_orphans(inf)
-        self._history.close()
+        for each in self._histories.values():
+            each.close()
 
     def _pause(self) -> float:
         """Return the seconds until the next tick, if no message arrives."""
@@ -152,6 +159,7 @@ class Daemon:
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
+            self._count_cpu()
             self._governor.work_left = sum(run.work.work for run in self._runs.values())
             for number, served in self._runs.items():
                 self._emit(served.overview(self._governor.overview(number, now), now))
@@ -167,9 +175,17 @@ class Daemon:
             if not peer.closed:  # it may have closed meanwhile
                 self._told(peer, ask, step)
 
+    def _count_cpu(self) -> None:
+        """Divide the CPU time since the last call among the runs that are there."""
+        now = time.process_time()
+        for served in self._runs.values():
+            served.tally.governed((now - self._cpu_told) / len(self._runs))
+        self._cpu_told = now
+
     def _warn(self) -> None:
-        if self._history.problem != self._warned:
-            self._warned = self._history.problem
+        problem = next((e.problem for e in self._histories.values() if e.problem), None)
+        if problem != self._warned:
+            self._warned = problem
             self._emit(Warned(at=self._now(), text=self._warned or "the history is written again"))
 
     def _bury_orphans(self, now: float) -> None:
@@ -200,7 +216,7 @@ class Daemon:
         for run, served in self._runs.items():
             served.tally.read(
                 used=self._governor.used_by(run),
-                limit=self._governor.limit,
+                limit=self._governor.limit_of(run),
                 oom_kills=kills.get(run),
             )
 
@@ -288,16 +304,29 @@ class Daemon:
             raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         if fields[3:]:
-            self._governor.modes.link_with(run, _linkers(fields[3]))
+            self._governor.modes.link_with(run, _decoded(fields[3], LinkerChoice))
+        share = RunShare(cpus=self._options.cpus, cap=self._options.cap)
+        if fields[4:]:
+            share = _decoded(fields[4], RunShare)
         peer.run, self._had_clients = run, True
-        kept = self._history.start_run(_text(command), _text(directory))
+        self._count_cpu()
+        kept_in = self._history_of(share)
+        kept = kept_in.start_run(_text(command), _text(directory))
         self._runs[run] = ServedRun(
-            peer, self._history, kept, self._options, root=directory, now=self._now()
+            peer, kept_in, kept, self._options, share, root=directory, now=self._now()
         )
+        self._governor.join(run, share)
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # the new client has not been warned yet
         self._connections.open()
+
+    def _history_of(self, share: RunShare) -> HistoryWriter:
+        """Return what writes to the history of a run, which may be of another home."""
+        path = share.history or next(iter(self._histories))
+        if path not in self._histories:
+            self._histories[path] = HistoryWriter(Path(path))
+        return self._histories[path]
 
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         if peer.run is None:
@@ -305,6 +334,7 @@ class Daemon:
         status, cache_hits = read_numbers(fields, 2)
         written_bytes = read_numbers(fields[2:], 1)[0] if fields[2:] else None
         self._read_meter()
+        self._count_cpu()
         self._runs[peer.run].finish(status, cache_hits, written_bytes, self._now())
 
     def _send_summaries(self, now: float) -> None:
@@ -367,11 +397,11 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
     )
 
 
-def _linkers(field: bytes) -> LinkerChoice:
+def _decoded(field: bytes, kind: type[_Sent]) -> _Sent:
     try:
-        return msgspec.json.decode(field, type=LinkerChoice)
+        return msgspec.json.decode(field, type=kind)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"linkers of a client: {error}") from error
+        raise ProtocolError(f"a greeting with a wrong {kind.__name__}: {error}") from error
 
 
 def _text(words: str) -> str:

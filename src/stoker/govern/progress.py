@@ -42,6 +42,7 @@ _BAR, _SHORT_BAR = 20, 8  # columns
 _NOTES = 5  # the latest warnings and lost attempts that a page shows
 _WAITS_FOR = {
     Reason.CPUS: "for a CPU",
+    Reason.RUNS: "for CPUs that other runs use",
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "for steps of unknown size",
     Reason.WORKERS: "for a worker",

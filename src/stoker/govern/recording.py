@@ -17,7 +17,7 @@ from stoker.govern.summary import Tally
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
 from stoker.model.events import Overview
-from stoker.model.govern import GovernorOptions, StepRecord
+from stoker.model.govern import GovernorOptions, RunShare, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import Value
 
@@ -213,6 +213,7 @@ class ServedRun:
         history: HistoryWriter,
         kept: KeptRun,
         options: GovernorOptions,
+        share: RunShare,
         *,
         root: str,
         now: float,
@@ -220,7 +221,7 @@ class ServedRun:
         self.client = client
         self.root = root
         self.work = WorkLeft()
-        self.tally = Tally(cpus=options.cpus, policy=options.policy)
+        self.tally = Tally(cpus=share.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))
         self._history = history
         self._kept = kept

@@ -33,6 +33,7 @@ from stoker.outside.locks import holding_toolchains
 
 Show = Callable[[AnyEvent], None]
 
+_NICE_WEIGHT = 0.25  # of CPUs, beside a run without --nice
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
 _MORE_ROOM = (
@@ -361,7 +362,14 @@ def session(
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         holding_toolchains(os.environ),
         _client(
-            asked, limit, show, run=run, command=what, directory=here, linkers=cache.chain.linkers
+            asked,
+            limit,
+            show,
+            run=run,
+            command=what,
+            directory=here,
+            linkers=cache.chain.linkers,
+            weight=_NICE_WEIGHT if options.nice else 1.0,
         ) as client,
     ):
         for text in (*_differences(asked, client.options), *_unusable(cache.chain)):
@@ -394,11 +402,14 @@ def _client(
     command: str,
     directory: str,
     linkers: LinkerChoice,
+    weight: float,
 ) -> Client | NoGovernor:
     """Return a client; if a build cannot be governed, show why and let it run without."""
     try:
         asked = replace(asked, socket=str(socket_path(limit.where)))
-        return Client(asked, run=run, command=command, directory=directory, linkers=linkers)
+        return Client(
+            asked, run=run, command=command, directory=directory, linkers=linkers, weight=weight
+        )
     except StokerError as error:
         show(_ungoverned(error))
         return NoGovernor(asked)
@@ -460,7 +471,7 @@ def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str
     """Yield how the options of a running governor differ; it keeps those of the run that started
     it.
     """
-    for name in ("policy", "cpus", "cap", "keep_free", "gc", "nvcc_threads"):
+    for name in ("policy", "keep_free", "gc", "nvcc_threads"):
         if getattr(asked, name) != getattr(found, name):
             yield (
                 f"a running governor is used, and its {name.replace('_', '-')} is "

@@ -20,7 +20,7 @@ class Tally:
         self._cpus = cpus
         self._policy = policy
         self._began = time.monotonic()
-        self._cpu_began = time.process_time()
+        self._governor_cpu = 0.0
         self._records: list[StepRecord] = []
         self._spans: list[tuple[float, float]] = []  # in which each attempt waited or ran
         self._outcomes: Counter[Outcome] = Counter()
@@ -45,6 +45,10 @@ class Tally:
         if oom_kills is not None:
             self._first_kills = oom_kills if self._first_kills is None else self._first_kills
             self._last_kills = oom_kills
+
+    def governed(self, cpu_seconds: float) -> None:
+        """Add CPU time that the governor has spent on this run."""
+        self._governor_cpu += cpu_seconds
 
     def paused(self) -> None:
         self._pauses += 1
@@ -85,7 +89,7 @@ class Tally:
             remote_steps=sum(record.step.role is Role.REMOTE for record in self._records),
             wall_s=time.monotonic() - self._began,
             cpu_s=self._cpu_seconds,
-            governor_cpu_s=time.process_time() - self._cpu_began,
+            governor_cpu_s=self._governor_cpu,
             peak_bytes=self._peak,
             limit_bytes=self._limit,
             oom_kills=(self._last_kills or 0) - (self._first_kills or 0),

@@ -48,7 +48,9 @@ class NvccThreads(StrEnum):
 
 
 class GovernorOptions(Value, frozen=True, kw_only=True):
-    """The options of a governor. The run that starts it sets them; later runs use it as it is."""
+    """The options of a governor. The run that starts it sets them; later runs use it as it is, but
+    ``cpus`` and ``cap`` are those of each run (``RunShare``).
+    """
 
     socket: str
     policy: str
@@ -57,6 +59,15 @@ class GovernorOptions(Value, frozen=True, kw_only=True):
     keep_free: int = 0
     gc: Gc = Gc.AUTO
     nvcc_threads: NvccThreads = NvccThreads.AUTO
+
+
+class RunShare(Value, frozen=True, kw_only=True):
+    """What one run may use of the machine beside other runs of the same governor."""
+
+    cpus: int
+    cap: int | None = None  # bytes for its own steps
+    weight: float = 1.0  # its CPUs over those of another run, while both have waiting steps
+    history: str = ""  # the file of its history; that of the governor if empty
 
 
 class Role(StrEnum):
@@ -382,6 +393,7 @@ class Reason(StrEnum):
     """Why the governor lets a step wait, pauses it or kills it; ``report`` has the sentences."""
 
     CPUS = "cpus"  # no CPU is free, or more urgent steps took those that were
+    RUNS = "runs"  # no CPU is free, and other runs use some of them
     MEMORY = "memory"  # its predicted memory does not fit beside the running steps
     UNKNOWN_SIZE = "unknown-size"  # enough steps of unknown size have just started
     WORKERS = "workers"  # the workers have as many jobs as they take
