@@ -230,10 +230,7 @@ def summarise(measured: dict[str, list[Row]]) -> list[Row]:
     swept = [seconds[name] for name in measured if name.startswith("ninja") and whole[name]]
     best = min(swept, default=None)
     warm = measured["adaptive, warm"]
-    bounds = {
-        key: statistics.median(row[key] for row in warm if row.get(key))
-        for key in ("lower_bound_s", "reserving_bound_s")
-    }
+    bound = statistics.median(row["lower_bound_s"] for row in warm if row.get("lower_bound_s"))
     return [
         {
             "row": name,
@@ -245,8 +242,7 @@ def summarise(measured: dict[str, list[Row]]) -> list[Row]:
                 (r.get("peak_bytes", 0) / r["limit_bytes"] for r in runs if r.get("limit_bytes")),
                 default=None,
             ),
-            "lower_bound_share": bounds["lower_bound_s"] / seconds[name],
-            "reserving_bound_share": bounds["reserving_bound_s"] / seconds[name],
+            "lower_bound_share": bound / seconds[name],
             "same objects": all(row["same objects"] for row in runs),
             "simulated_share": runs[0]["simulated_s"] / seconds[name]
             if runs[0].get("simulated_s")
@@ -263,7 +259,7 @@ def summarise(measured: dict[str, list[Row]]) -> list[Row]:
 def table(summary: list[Row]) -> str:
     head = (
         f"{'':16} {'wall':>8} {'whole':>6} {'kills':>10} {'repeated':>10} {'peak':>6} "
-        f"{'lower':>6} {'reserv.':>7} {'to best':>8} {'same':>5} {'simulated':>9}"
+        f"{'lower':>6} {'to best':>8} {'same':>5} {'simulated':>9}"
     )
     return "\n".join([head, *map(_line, summary)])
 
@@ -273,7 +269,7 @@ def _line(row: Row) -> str:
         f"{row['row']:16} {row['wall_s']:7.1f}s {'yes' if row['lost no step'] else 'NO':>6} "
         f"{'/'.join(map(str, row['oom_kills'])):>10} {'/'.join(map(str, row['repeated'])):>10} "
         f"{_share(row['peak_share']):>6} {_share(row['lower_bound_share']):>6} "
-        f"{_share(row['reserving_bound_share']):>7} {_ratio(row['to_best_swept']):>8} "
+        f"{_ratio(row['to_best_swept']):>8} "
         f"{'yes' if row['same objects'] else 'NO':>5} {_share(row['simulated_share']):>9}"
     )
 

@@ -60,9 +60,8 @@ class Row(Value, frozen=True, kw_only=True):
     shape: str
     memory_bytes: int
     wall_s: float
-    of_larger_bound: float
+    of_lower_bound: float
     lower_bound_s: float
-    reserving_bound_s: float
     preemptions: float
     oom_kills: float
     failed: int  # the maximum over all draws
@@ -150,9 +149,8 @@ def summary(history: str, shape: str, runs: list[SimulationResult]) -> Row:
         shape=shape,
         memory_bytes=first.memory,
         wall_s=round(median(each.wall_seconds for each in runs), 1),
-        of_larger_bound=round(median(e.wall_seconds / e.bounds.larger for e in runs), 3),
+        of_lower_bound=round(median(e.wall_seconds / e.bounds.lower for e in runs), 3),
         lower_bound_s=round(median(each.bounds.lower for each in runs), 1),
-        reserving_bound_s=round(median(each.bounds.reserving for each in runs), 1),
         preemptions=median(each.preemptions for each in runs),
         oom_kills=median(each.oom_kills for each in runs),
         failed=max(len(each.failed) for each in runs),
@@ -163,8 +161,8 @@ def summary(history: str, shape: str, runs: list[SimulationResult]) -> Row:
 def line(row: Row) -> str:
     return (
         f"{size(row.memory_bytes):>9}  {row.policy:16}  {row.history:5}  {row.shape:8}"
-        f"  {row.wall_s:7.0f} s  {row.of_larger_bound:5.2f} of bound"
-        f"  (lower {row.lower_bound_s:.0f} s, reserving {row.reserving_bound_s:.0f} s)"
+        f"  {row.wall_s:7.0f} s  {row.of_lower_bound:5.2f} of bound"
+        f"  (lower {row.lower_bound_s:.0f} s)"
         f"  {row.preemptions:3.0f} preempted  {row.oom_kills:3.0f} OOM kills  {row.failed} failed"
         f"  {row.remark}"
     ).rstrip()

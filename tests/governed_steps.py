@@ -63,7 +63,6 @@ def run_summary(**changes: Any) -> RunSummary:
         preemptions=0,
         retries=0,
         lower_bound_s=None,
-        reserving_bound_s=None,
         policy="adaptive",
         cpus=2,
     )

@@ -28,7 +28,7 @@ exit 1
 AT_ONCE = ("--policy", "fixed:8")  # as many as the steps above want
 SUMMARY = {
     "status", "steps", "wall_s", "cpu_s", "governor_cpu_s", "peak_bytes", "limit_bytes",
-    "oom_kills", "preemptions", "retries", "lower_bound_s", "reserving_bound_s",
+    "oom_kills", "preemptions", "retries", "lower_bound_s", "governed_s",
 }  # fmt: skip
 
 

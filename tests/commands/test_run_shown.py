@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from governed import Build, finished, wait_until
 from stoker.model.events import AnyEvent, Overview
@@ -65,3 +66,21 @@ def test_a_run_that_died_does_not_count_in_the_one_beside_it(build: Build, tmp_p
     assert [next_overview(second).total for _ in range(3)] == [1, 1, 1]
     (other.folder / "go").touch()
     assert finished(second).status == 0
+
+
+@pytest.mark.slow
+def test_a_second_run_ends_while_the_first_still_has_long_steps(
+    build: Build, tmp_path: Path
+) -> None:
+    for number in range(20):
+        build.step(f"long{number}", "sleep 2")
+    other = Build(tmp_path / "other", build.home)
+    for number in range(3):
+        other.step(f"short{number}", "true")
+    first = build.start(options=["--cpus", "1", "--progress", "json"])
+    while not next_overview(first).running:
+        pass
+    assert other.run(options=["--cpus", "1"]).status == 0
+    assert first.poll() is None
+    first.kill()
+    finished(first)

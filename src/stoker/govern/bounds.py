@@ -1,9 +1,16 @@
-"""Lower bounds of a build's duration on a machine, for any scheduler."""
+"""Lower bounds of a build's duration: times that no schedule of its steps can beat.
+
+A step counts with the least that it could take: alone on its CPU, in the mode of its compiler that
+is fastest. Its memory counts in the mode that takes least of it over time.
+"""
 
 from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 
-from stoker.model.govern import Bounds, StepRecord
+from msgspec.structs import replace
+
+from stoker.knowledge.compilers import nvcc_rounds, shipped_effects
+from stoker.model.govern import Bounds, Collector, ModeEffect, Role, StepRecord
 
 
 def bounds(
@@ -13,23 +20,57 @@ def bounds(
     memory: int,
     others: Mapping[str, float] | None = None,
 ) -> Bounds:
-    """Return the bounds for steps with the durations of an uncontended run. A step whose memory
+    """Return the largest lower bound, and what the build is limited by. A step whose memory
     integral is unknown adds nothing to the memory term. ``others`` are lower bounds of other
     resources, by name.
     """
+    best = [at_best(step) for step in steps]
     lower = {
-        "the longest path": critical_path(steps),
-        "CPUs": cpu_bound(steps, cpus),
-        "memory": memory_bound(steps, memory),
+        "the longest path": critical_path(best),
+        "CPUs": cpu_bound(best, cpus),
+        "memory": memory_bound(best, memory),
         **(others or {}),
     }
-    reserving = {"peaks of memory": max(_area(steps, memory), _widths(steps, cpus, memory))}
-    every = {**lower, **reserving}
+    # Memory also limits a build in which few large steps fit at once, although a schedule that
+    # lets their peaks alternate can be faster than this.
+    limits = lower | {"memory": max(lower["memory"], _widths(best, cpus, memory))}
     return Bounds(
         lower=max(lower.values()),
-        reserving=max(reserving.values()),
-        limited_by=max(every, key=lambda name: every[name]),
+        limited_by=max(limits, key=lambda name: limits[name]),
     )
+
+
+def at_best(record: StepRecord) -> StepRecord:
+    """Return the record with the least time and memory that its step could take."""
+    record = uncontended(record)
+    step = record.step
+    if step.role is Role.CUDA and len(step.archs) > 1:
+        parallel = replace(step, threads=len(step.archs))
+        shorter = min(1.0, nvcc_rounds(parallel) / nvcc_rounds(step))
+        return replace(record, seconds=record.seconds * shorter)
+    if step.collector is Collector.NONE:
+        return record
+    effects = (ModeEffect(), *(record.effects or shipped_effects(record.peak)))
+    own = next((each for each in effects if each.mode is record.mode), ModeEffect())
+    shorter = min(1.0, *(each.seconds / own.seconds for each in effects))
+    area = own.memory * own.seconds
+    less = min(1.0, *(each.memory * each.seconds / area for each in effects))
+    integral = record.byte_seconds
+    return replace(
+        record,
+        seconds=record.seconds * shorter,
+        cpu_seconds=record.cpu_seconds * shorter,
+        byte_seconds=integral and integral * less,
+    )
+
+
+def uncontended(record: StepRecord) -> StepRecord:
+    """Return the record as if the step had a CPU for itself: its duration becomes its CPU time."""
+    if not 0 < record.cpu_seconds < record.seconds:
+        return record
+    share = record.cpu_seconds / record.seconds
+    byte_seconds = None if record.byte_seconds is None else record.byte_seconds * share
+    return replace(record, seconds=record.cpu_seconds, byte_seconds=byte_seconds)
 
 
 def cpu_bound(steps: Sequence[StepRecord], cpus: int) -> float:
@@ -56,10 +97,6 @@ def paths(steps: Sequence[StepRecord]) -> dict[str, float]:
         after = max((longest[user] for user in users[output]), default=0.0)
         longest[output] = seconds[output] + after
     return longest
-
-
-def _area(steps: Sequence[StepRecord], memory: int) -> float:
-    return sum(step.peak * step.seconds for step in steps) / memory
 
 
 def _widths(steps: Sequence[StepRecord], cpus: int, memory: int) -> float:

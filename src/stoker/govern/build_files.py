@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from posixpath import dirname
 from queue import SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
@@ -30,12 +31,15 @@ class BuildFiles:
 
     def __init__(self) -> None:
         self._identities: dict[str, str] = {}
+        self._folders: set[str] = set()  # whose file system has answered
 
     def size(self, path: str) -> int:
         try:
-            return Path(path).stat().st_size
+            size = os.stat(path).st_size  # noqa: PTH116 - for every step; pathlib takes longer
         except (OSError, ValueError):
-            return 0
+            size = 0
+        self._folders.add(dirname(path))
+        return size
 
     def text(self, path: str) -> str:
         try:
@@ -51,9 +55,11 @@ class BuildFiles:
             self._identities[program] = _identity(program)
         return self._identities[program]
 
-    def knows(self, program: str) -> bool:
-        """Return whether its identity was asked for before, so that no file is read for it."""
-        return program in self._identities
+    def knows(self, path: str) -> bool:
+        """Return whether a program's identity, or the size of a file in this folder, was asked for
+        before, so that to ask again takes no time.
+        """
+        return path in self._identities or path in self._folders
 
 
 def _identity(program: str) -> str:

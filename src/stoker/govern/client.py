@@ -24,11 +24,11 @@ from stoker.govern.processes import (
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.govern import GovernorOptions, RunTerms, TimeLimit
+from stoker.model.govern import GovernorOptions, RunShare, RunTerms, TimeLimit
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.outside import locks
-from stoker.outside.folders import data, private_folder
+from stoker.outside.folders import data, history, private_folder
 
 _ANSWER_TIMEOUT_S = 10.0  # seconds for a governor to answer
 _SILENCE = (
@@ -101,12 +101,17 @@ class Client:
         command: str,
         directory: str,
         terms: RunTerms | None = None,
+        weight: float = 1.0,
         time_limit: TimeLimit | None = None,
     ):
         """Connect to the governor or prepare to start one. If one exists, ``options`` become those
-        of that governor; ``terms`` and ``time_limit`` are of this run alone.
+        of that governor, except for limits; ``terms``, ``weight`` and ``time_limit`` are of this
+        run alone.
         """
-        self._terms = terms or RunTerms()
+        self._share = RunShare(
+            cpus=options.cpus, cap=options.cap, weight=weight, history=str(history())
+        )
+        self._terms = replace(terms or RunTerms(), share=self._share)
         self._time_limit = time_limit
         self.options = options
         self.alive = True
@@ -173,7 +178,8 @@ class Client:
 
     def _welcome(self, fields: tuple[bytes, ...]) -> None:
         self._answered = True
-        self.options = msgspec.json.decode(fields[0], type=GovernorOptions)
+        found = msgspec.json.decode(fields[0], type=GovernorOptions)
+        self.options = replace(found, cpus=self._share.cpus, cap=self._share.cap)
 
     def _gave_up(self, connection: socket.socket, waited: float) -> bool:
         """Return whether waiting for an answer is useless, after having acted on the reason."""

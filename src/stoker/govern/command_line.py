@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, takewhile
-from posixpath import basename, isabs, join, normpath
+from posixpath import basename, dirname, isabs, join, normpath
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -153,9 +153,9 @@ def step_of(
     sources = [word for word in words if _is_source(word)]
     role = _role(basename(program), sources)
     output = named.get("output") or _default_output(role, words)
-    source = place.relative(sources[0] if sources and role in _SUFFIXES else output)
+    compiled = sources[0] if sources and role in _SUFFIXES else ""
+    source = place.relative(compiled or output)
     flags = tuple(_flags(words, sources, place))
-    links = role in (Role.LINK, Role.ARCHIVE)
     identity = files.identity(program)
     # Options can be added only to a compiler that is started directly, not by a cache or a shell.
     direct = bool(command) and command[0] == program
@@ -171,7 +171,7 @@ def step_of(
         flags=tuple(map(_shown, flags)),
         archs=archs,
         threads=threads if role is Role.CUDA else 1,
-        input_bytes=_input_bytes(words, output, place, files) if links else 0,
+        input_bytes=_input_bytes(role, compiled, words, output, place, files),
         collector=_collector(role, identity, words) if direct else Collector.NONE,
     )
 
@@ -247,15 +247,19 @@ def role_of_source(path: str) -> Role:
     return next((role for role, ends in _SUFFIXES.items() if path.endswith(ends)), Role.OTHER)
 
 
-def reads_files(command: Sequence[str], knows: Callable[[str], bool]) -> bool:
+def reads_files(command: Sequence[str], directory: str, knows: Callable[[str], bool]) -> bool:
     """Return whether telling the step may take time: it depends on files, or the command line is
-    long. ``knows`` says whether a compiler was looked at before.
+    long. ``knows`` says whether a compiler, or the folder of a source, was looked at before: then
+    another look takes microseconds.
     """
     program, *words = _compiler_command(command) or [""]
     if len(command) > _MANY_WORDS or not knows(program):
         return True
     return any(
-        word.startswith("@") or word in _RESPONSE or (_is_input(word) and before not in _OUTPUTS)
+        word.startswith("@")
+        or word in _RESPONSE
+        or (_is_input(word) and before not in _OUTPUTS)
+        or (_is_source(word) and not knows(dirname(normpath(join(directory, word)))))
         for before, word in pairwise(["", *words])
     )
 
@@ -396,7 +400,13 @@ def _is_input(word: str) -> bool:
     return not word.startswith("-") and word.endswith(_LINKED)
 
 
-def _input_bytes(words: Sequence[str], output: str, place: _Place, files: Files) -> int:
+def _input_bytes(
+    role: Role, compiled: str, words: Sequence[str], output: str, place: _Place, files: Files
+) -> int:
+    if compiled:
+        return files.size(place.full(compiled))
+    if role not in (Role.LINK, Role.ARCHIVE):
+        return 0
     inputs = (word for word in words if _is_input(word) and word != output)
     return sum(files.size(place.full(word)) for word in inputs)
 

@@ -48,9 +48,10 @@ from stoker.govern.recording import HistoryWriter, ServedRun
 from stoker.govern.target_watch import TargetWatch
 from stoker.machine.memory import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, TargetsDiffer, Warned
-from stoker.model.govern import GovernorOptions, NvccThreads, RunTerms, Step
+from stoker.model.govern import GovernorOptions, NvccThreads, RunShare, RunTerms, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
+from stoker.outside.folders import history
 
 _TICK = 0.1  # seconds between ticks while a step runs
 _FRESH = 0.02  # seconds for which a reading of the meter is valid: a compiler allocates 40 MB in it
@@ -82,9 +83,10 @@ class Daemon:
         """
         self._options = options
         self._listener = listener
-        self._history = HistoryWriter()
+        own = HistoryWriter()
+        self._histories = {str(history()): own}  # by file: runs may have different homes
         self._meter = Meter()
-        predictor = Predictor(self._history.recent())
+        predictor = Predictor(own.recent())
         self._graphs = Graphs(predictor.durations)
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
@@ -104,6 +106,7 @@ class Daemon:
         self._runs: dict[int, ServedRun] = {}
         self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
+        self._cpu_told = time.process_time()
         self._viewed = self._metered = self._told_clients = 0.0
         self._had_clients = False
         self._warned: str | None = None
@@ -126,7 +129,8 @@ class Daemon:
         if self._orphans:
             time.sleep(_KEEPER_TIMEOUT_S)
         self._bury_orphans(inf)
-        self._history.close()
+        for each in self._histories.values():
+            each.close()
 
     def _pause(self) -> float:
         """Return the seconds until the next tick, if no message arrives."""
@@ -155,6 +159,7 @@ class Daemon:
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
+            self._count_cpu()
             self._governor.work_left = sum(run.work.work for run in self._runs.values())
             for number, served in self._runs.items():
                 self._emit(served.overview(self._governor.overview(number, now), now))
@@ -170,9 +175,17 @@ class Daemon:
             if not peer.closed:  # it may have closed meanwhile
                 self._told(peer, ask, step)
 
+    def _count_cpu(self) -> None:
+        """Divide the CPU time since the last call among the runs that are there."""
+        now = time.process_time()
+        for served in self._runs.values():
+            served.tally.governed((now - self._cpu_told) / len(self._runs))
+        self._cpu_told = now
+
     def _warn(self) -> None:
-        if self._history.problem != self._warned:
-            self._warned = self._history.problem
+        problem = next((e.problem for e in self._histories.values() if e.problem), None)
+        if problem != self._warned:
+            self._warned = problem
             self._emit(Warned(at=self._now(), text=self._warned or "the history is written again"))
 
     def _bury_orphans(self, now: float) -> None:
@@ -203,7 +216,7 @@ class Daemon:
         for run, served in self._runs.items():
             served.tally.read(
                 used=self._governor.used_by(run),
-                limit=self._governor.limit,
+                limit=self._governor.limit_of(run),
                 oom_kills=kills.get(run),
             )
 
@@ -258,7 +271,7 @@ class Daemon:
         peer.asked = True
         served = self._runs.get(ask.run)
         root = served.root if served else ask.directory
-        if not ask.custom and reads_files(ask.command, self._files.knows):
+        if not ask.custom and reads_files(ask.command, ask.directory, self._files.knows):
             self._reader.put((peer, ask), partial(_step, ask, root, self._files))
         else:
             self._told(peer, ask, _step(ask, root, self._files))
@@ -305,20 +318,31 @@ class Daemon:
             raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         terms = _terms(fields[3]) if fields[3:] else RunTerms()
+        share = terms.share or RunShare(cpus=self._options.cpus, cap=self._options.cap)
         self._governor.modes.link_with(run, terms.linkers)
         if terms.seconds is not None:
             self._governor.limit_time(run, terms.seconds_left, terms.seconds, self._now())
         peer.run, self._had_clients = run, True
-        kept = self._history.start_run(_text(command), _text(directory))
+        self._count_cpu()
+        kept_in = self._history_of(share)
+        kept = kept_in.start_run(_text(command), _text(directory))
         served = ServedRun(
-            peer, self._history, kept, self._options, root=directory, now=self._now()
+            peer, kept_in, kept, self._options, share, root=directory, now=self._now()
         )
         served.targets = TargetWatch(terms.targets) if terms.targets else None
         self._runs[run] = served
+        self._governor.join(run, share)
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # the new client has not been warned yet
         self._connections.open()
+
+    def _history_of(self, share: RunShare) -> HistoryWriter:
+        """Return what writes to the history of a run, which may be of another home."""
+        path = share.history or next(iter(self._histories))
+        if path not in self._histories:
+            self._histories[path] = HistoryWriter(Path(path))
+        return self._histories[path]
 
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         if peer.run is None:
@@ -326,6 +350,7 @@ class Daemon:
         status, cache_hits = read_numbers(fields, 2)
         written_bytes = read_numbers(fields[2:], 1)[0] if fields[2:] else None
         self._read_meter()
+        self._count_cpu()
         self._runs[peer.run].finish(status, cache_hits, written_bytes, self._now())
 
     def _send_summaries(self, now: float) -> None:

@@ -27,6 +27,7 @@ _SEVERAL = 8  # steps after which a build that never had two at once is called s
 
 _WAITS = {
     Reason.CPUS: "for a free CPU",
+    Reason.RUNS: "for a CPU that another run used",
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "until other steps of unknown size had shown what they need",
     Reason.WORKERS: "for a free worker",

@@ -73,7 +73,7 @@ class Forecast:
         self._room = room
         self._spare_trials = spare_trials
         self.remote = sum(step.request.remote for step in state.running)
-        self._busy = sum(step.request.slots_of(state.cpus) for step in state.running)
+        self._busy = sum(step.slots_of(state.cpus) for step in state.running)
         self._highest = sum(map(_highest, state.running))
         self._added: list[Request] = []
         self._until: list[float] = []  # the ends of the stretches, once they are looked at
@@ -185,7 +185,7 @@ class Forecast:
         return _Claim(
             first=0,
             last=bisect_left(self._until, end),
-            slots=step.request.slots_of(self._state.cpus),
+            slots=step.slots_of(self._state.cpus),
             memory=profile.expected_from(prediction, ages, step.current, spread),
             margin=margin,
             independent=independent,

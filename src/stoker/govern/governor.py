@@ -7,8 +7,8 @@ Independent of files, sockets and clocks: the time is passed with each call, mes
 through ``send`` and events through ``emit``.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -33,10 +33,12 @@ from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
     Basis,
     Gc,
+    Mode,
     ModeChoice,
     Prediction,
     Reason,
     Request,
+    RunShare,
     State,
     Step,
     StepRecord,
@@ -95,8 +97,74 @@ class Governor:
         self._reconsidered = 0.0
         self.changed = True  # whether anything that affects a decision changed since the last one
         self._deadlines = Deadlines()
+        self._shares: dict[int, RunShare] = {}  # by run
+        self._served: dict[int, float] = {}  # when a step of each run was last admitted
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def join(self, run: int, share: RunShare) -> None:
+        """Take in a run, which has limits of its own."""
+        self._shares[run] = share
+        self._adopt_limits()
+
+    def _adopt_limits(self) -> None:
+        """Let all runs together use what each of them may use."""
+        shares = self._shares.values()
+        self._cpus = max((share.cpus for share in shares), default=self._cpus)
+        caps = [share.cap for share in shares if share.cap is not None]
+        self._memory.limit_to(sum(caps) if caps and len(caps) == len(shares) else None)
+        self.changed = True
+
+    def _waiting(self) -> Sequence[Request]:
+        """Return the waiting steps, most urgent first."""
+        return self._queue if len(self._shares) < 2 else tuple(self._shared_out())
+
+    def _shared_out(self) -> Iterator[Request]:
+        """Yield the waiting steps of several runs: next is that of the run which has the fewest
+        CPUs for its weight, so that no run waits for the end of another. Steps that would exceed
+        the limits of their own run are left out.
+        """
+        waiting: dict[int, deque[Request]] = {}
+        held = {run: self._held(run) for run in self._shares}
+        for request in self._queue:
+            run = self._entries[request.id].run
+            if self._within_limits(run, request, held.get(run)):
+                waiting.setdefault(run, deque()).append(request)
+        taken = {run: held[run][0] if run in held else 0 for run in waiting}
+        while waiting:
+            run = min(waiting, key=lambda each: self._rank(each, taken[each]))
+            request = waiting[run].popleft()
+            taken[run] += max(1, request.slots_of(self._cpus))
+            if not waiting[run]:
+                del waiting[run]
+            yield request
+
+    def _rank(self, run: int, cpus: int) -> tuple[float, float]:
+        """Return a sort key of a run that has so many CPUs; among equals, the one that was last
+        served longest ago is next, also where there is only one CPU.
+        """
+        return cpus / self._share(run).weight, self._served.get(run, 0.0)
+
+    def _within_limits(
+        self, run: int, request: Request, held: tuple[int, int] | None = None
+    ) -> bool:
+        """Return whether a run may start a step beside those that it has; it may always have
+        one. ``held`` is what it has, if that was computed before.
+        """
+        share, (cpus, memory) = self._share(run), held or self._held(run)
+        fits = share.cap is None or memory + request.prediction.high <= share.cap
+        return not cpus or (fits and cpus + request.slots_of(self._cpus) <= share.cpus)
+
+    def _held(self, run: int) -> tuple[int, int]:
+        """Return the CPUs of a run's steps, and the memory that they use or are expected to."""
+        steps = [entry.running for entry in self._holding.values() if entry.run == run]
+        memory = sum(max(step.current, step.request.prediction.peak) for step in steps)
+        return sum(step.slots_of(self._cpus) for step in steps), memory
+
+    def _share(self, run: int) -> RunShare:
+        return self._shares.get(run) or RunShare(cpus=self._cpus)
 
     # -- what launchers say ----------------------------------------------------------------------
 
@@ -237,9 +305,11 @@ class Governor:
             self._reconsider(now)
         if self._deadlines:
             self._respect_deadlines(now)
-        if self._queue and self._queue[0].id != self._first[0]:
-            self._first = self._queue[0].id, now
-        decision = self._policy.decide(self.state(now))
+        state = self.state(now)
+        if state.waiting and state.waiting[0].id != self._first[0]:
+            self._first = state.waiting[0].id, now
+            state = replace(state, first_for=0.0)
+        decision = self._policy.decide(state)
         self._tight_at = decision.tight_at or self._tight_at
         for identity, reason in decision.held.items():
             self._entries[identity].clock.hold(reason, now)
@@ -252,13 +322,15 @@ class Governor:
             self._kill(self._entries[identity], cause)
         for identity in (*decision.admit, *decision.on_trial):
             entry, choice = self._entries[identity], decision.modes.get(identity)
+            if len(self._shares) > 1 and not self._within_limits(entry.run, entry.request):
+                continue  # another one of its run has just started
             self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
         free = self._free_slots()
         self._busy.note(now, busy=free <= 0)
         self._contention.note(now, self._idle_for_memory(free))
 
     def _free_slots(self) -> int:
-        busy = sum(entry.request.slots_of(self._cpus) for entry in self._holding.values())
+        busy = sum(entry.running.slots_of(self._cpus) for entry in self._holding.values())
         return max(0, self._cpus - busy)
 
     def _idle_for_memory(self, free: int) -> float:
@@ -337,7 +409,9 @@ class Governor:
         self._send(entry.connection, encode("fail", why))
 
     def _reconsider(self, now: float) -> None:
-        """Predict the most urgent waiting steps again, with what was learned since they asked."""
+        """Predict the most urgent waiting steps and the running ones again, with what was learned
+        since they asked.
+        """
         self._learned, self._reconsidered = False, now
         self._look_aside(now)
         for request in list(self._queue[:_RECONSIDERED]):
@@ -349,12 +423,19 @@ class Governor:
             if prediction is not request.prediction or path != request.path:
                 entry.request = replace(request, prediction=prediction, path=path)
                 self._queue.add(entry.request)
+        for entry in self._holding.values():
+            request = entry.running.request
+            fresh = request.preemptions == request.ooms == 0 and request.mode is Mode.DEFAULT
+            if fresh and request.prediction.basis is not Basis.EXACT:
+                request = replace(request, prediction=self._predictor.predict(entry.step))
+                entry.running = replace(entry.running, request=request)
 
     def _admit(
         self, entry: Entry, now: float, choice: ModeChoice | None, *, on_trial: bool
     ) -> None:
         self._queue.remove(entry.request.id)
         self._holding[entry.request.id] = entry
+        self._served[entry.run] = now
         started = entry.admit(choice, self._memory.reading, now, on_trial=on_trial)
         options = mode_options(entry.request.mode, entry.request.threads)
         self._send(entry.connection, encode("run", entry.request.id, *options))
@@ -415,6 +496,9 @@ class Governor:
         del self._done[run], self._repeats[run]
         self.modes.forget(run)
         self._deadlines.forget(run)
+        self._served.pop(run, None)
+        if self._shares.pop(run, None) and self._shares:
+            self._adopt_limits()
 
     # -- what is known now -----------------------------------------------------------------------
 
@@ -432,7 +516,7 @@ class Governor:
             pace=self._predictor.pace,
             distributed=self._distributed,
             running=running,
-            waiting=self._queue,
+            waiting=self._waiting(),
             first_for=now - self._first[1],
             tight_at=self._tight_at,
         )
@@ -441,6 +525,11 @@ class Governor:
     def limit(self) -> int:
         """The limit in force for builds, however much of it other processes use."""
         return self._memory.limit
+
+    def limit_of(self, run: int) -> int:
+        """The limit in force for the steps of a run."""
+        share = self._shares.get(run)
+        return min(self.limit, share.cap) if share and share.cap is not None else self.limit
 
     def used_by(self, run: int) -> int:
         """Return the memory of the run's steps."""
@@ -454,16 +543,18 @@ class Governor:
         used, of_all = self.used_by(run), self._memory.used(self._used())
         entries = [entry for entry in self._entries.values() if entry.run == run]
         running = tuple(entry.shown(now) for entry in entries if entry.phase is not Phase.WAITING)
-        waiting = (entry for entry in entries if entry.phase is Phase.WAITING)
+        waiting = Counter(e.clock.reason for e in entries if e.phase is Phase.WAITING)
+        if any(entry.run != run for entry in self._holding.values()) and waiting[Reason.CPUS]:
+            waiting[Reason.RUNS] = waiting.pop(Reason.CPUS)
         return Overview(
             at=now,
             run=run,
-            limit=self.limit,
+            limit=self.limit_of(run),
             used=used,
             other_usage=max(0, of_all - used - self._memory.spare),
             running=running,
             waiting=len(entries) - len(running),
-            waits=dict(Counter(entry.clock.reason for entry in waiting)),
+            waits=dict(+waiting),
             done=self._done[run],
             repeats=self._repeats[run],
         )
@@ -481,7 +572,9 @@ def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:
     """Return the critical-path seconds of a step, never less than its own duration. Without any
     measurement the step that usually takes longest comes first.
     """
-    usual = 0.0 if prediction.learned else usual_seconds(step.role, step.source) * step.rounds
+    usual = 0.0
+    if not prediction.learned:
+        usual = usual_seconds(step.role, step.source, step.input_bytes) * step.rounds
     return max(path(), prediction.seconds or 0.0, usual)
 
 
@@ -489,4 +582,5 @@ def _takes(entry: Entry) -> float:
     """Return the seconds that a step is expected to take, by its prediction or by its kind."""
     if (seconds := entry.request.prediction.seconds) is not None:
         return seconds
-    return usual_seconds(entry.step.role, entry.step.source) * entry.step.rounds
+    step = entry.step
+    return usual_seconds(step.role, step.source, step.input_bytes) * step.rounds

@@ -100,7 +100,7 @@ class History:
     """
 
     def __init__(self, path: Path | None = None, *, timeout_s: float = _TIMEOUT_S):
-        self.path = path or folders.state() / "history.sqlite"
+        self.path = path or folders.history()
         self._timeout_s = timeout_s
         self._database = _open(self.path, timeout_s)
         self.file = _identity(self.path)

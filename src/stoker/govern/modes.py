@@ -61,11 +61,15 @@ class Modes:
         return self._predictor.faster(step) if allowed else ()
 
     def effect(self, request: Request, record: StepRecord) -> ModeEffect | None:
-        """Return what the mode of an attempt has changed: as predicted for gcc, as measured for a
-        linker; ``None`` if that is unknown.
+        """Return what the mode of an attempt has changed; ``None`` if that is unknown. The time of
+        gcc is that predicted, because durations differ more from build to build.
         """
         if request.mode.is_collector:
-            return request.effect
+            effect, prediction = request.effect, request.prediction
+            if not prediction.learned or not prediction.peak:
+                return effect
+            default = prediction.peak / effect.reserved
+            return replace(effect, memory=record.peak / default, assumed=False)
         before = self._predictor.default_seconds(record.step) if request.mode.is_linker else None
         if not before or not record.seconds:
             return None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import dropwhile
-from math import inf
+from math import inf, sqrt
 
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ def make_policy(text: str, *, cpus: int) -> Policy:
 # Memory times duration of a mode, over the default, from which on it saves enough.
 _WORTHWHILE = 0.95
 _FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
+_FURTHER = 0.5  # share of its memory by which a growing step of unknown size may still grow
 _GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
 _FAST = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
 
@@ -85,6 +86,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return Decision(resume=(oldest.id,))
         if excess := self._excess(state):
             return self._relieve(state, excess)
+        if crowded := self._crowding(state):
+            return Decision(
+                pause=(crowded.id,), reason=Reason.GROWTH, held=_all(state, Reason.MEMORY)
+            )
         if paused and (resumed := tuple(self._resumed(state))):
             return Decision(resume=resumed)
         if paused and (idle := tuple(self._idle(state))):
@@ -94,13 +99,15 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def _excess(self, state: State) -> float:
         """Return the bytes by which memory in use will pass the limit before a kill can help.
 
-        Steps are expected to grow no further than predicted, and other processes to double at
-        most: a step that climbs quickly to its predicted level is no danger.
+        Steps that were measured before are expected to grow as predicted, others as quickly as
+        memory grows now, up to their predicted level; other processes double at most.
         """
         growth = max(0.0, state.growth) * self.reaction
         if state.used + growth <= self._line(state):
             return 0.0
-        to_come = state.other_usage + self._growth(state, _active(state), self.reaction)
+        active = _active(state)
+        to_come = state.other_usage + self._growth(state, active, self.reaction)
+        to_come += sum(map(_not_reached, active))
         return max(0.0, state.used + min(growth, to_come) - self._line(state))
 
     def _growth(self, state: State, steps: Sequence[Running], within: float) -> float:
@@ -112,34 +119,59 @@ class Adaptive(Value, frozen=True, kw_only=True):
         return state.limit * (1 - self.cushion / 2)
 
     def _relieve(self, state: State, excess: float) -> Decision:
-        """Pause one step whose profile is known, if memory is not short yet: it stops growing until
-        others are past their peaks. Otherwise kill, since a step of unknown size may never shrink;
-        those that must not be started twice are paused instead.
+        """Pause steps that grow, if memory is not short yet, until others are past their peaks or
+        have ended. Otherwise kill; those that must not be started twice are paused instead.
         """
         short = state.used > self._line(state)
-        active = [step for step in _by_loss(state) if not step.is_paused]
-        growing = (step for step in active if self._growth(state, [step], self.reaction))
-        first = next(growing, None)
         reason, held = Reason.SHORTAGE if short else Reason.GROWTH, _all(state, Reason.MEMORY)
-        if not short and first is not None and first.request.prediction.learned:
-            return Decision(pause=(first.id,), reason=reason, held=held)
+        if not short and (paused := tuple(self._growing(state, excess))):
+            return Decision(pause=paused, reason=reason, held=held)
         kill = tuple(_cheapest(state, excess))
+        active = [step for step in _by_loss(state) if not step.is_paused]
         pause = () if kill else tuple(step.id for step in active if not step.request.restarts)
         return Decision(kill=kill, pause=pause, reason=reason, held=held)
 
+    def _growing(self, state: State, excess: float) -> Iterator[int]:
+        """Yield the steps that would grow by ``excess`` before the next decision, least work lost
+        per byte first: to pause one of them at a time would be too slow where many grow.
+        """
+        for step in _by_loss(state):
+            if excess <= 0:
+                return
+            growth = 0.0 if step.is_paused else self._growth(state, [step], self.reaction)
+            if growth or (not step.is_paused and _not_reached(step)):
+                excess -= growth
+                yield step.id
+
+    def _crowding(self, state: State) -> Running | None:
+        """Return a step of unknown size to pause while others like it may still grow: two that
+        climb together would meet the limit together, and one would lose all its work.
+        """
+        if state.used + _doubt(_active(state)) <= self._line(state):
+            return None
+        least = self.cushion * state.limit
+        active = (step for step in _by_loss(state) if not step.is_paused)
+        return next((step for step in active if _could_grow(step) > least), None)
+
     def _idle(self, state: State) -> Iterator[int]:
-        """Yield the steps that have been paused so long that others should have their memory."""
+        """Yield the steps that have been paused so long that others should have their memory:
+        longer than it takes to do their work again.
+        """
         for step in _paused(state):
-            if step.request.restarts and step.paused_for(state.now) > self.longest_pause:
+            waited = step.paused_for(state.now)
+            if step.request.restarts and waited > max(self.longest_pause, step.age(state.now)):
                 yield step.id
 
     def _resumed(self, state: State) -> Iterator[int]:
-        """Yield the paused steps that have room to grow again, oldest first."""
+        """Yield the paused steps that have a CPU and room to grow again, oldest first."""
         active = _active(state)
+        free = state.cpus - sum(step.slots_of(state.cpus) for step in active)
         room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
         for step in sorted(_paused(state), key=_seniority):
             growth = self._growth(state, [*active, step], self.foresight)
-            if min(growth, self.spurt * state.limit) > room:
+            growth = max(min(growth, self.spurt * state.limit), _doubt([*active, step]))
+            free -= step.request.slots_of(state.cpus)
+            if growth > room or free < 0:
                 return
             active.append(step)
             yield step.id
@@ -186,13 +218,17 @@ class Adaptive(Value, frozen=True, kw_only=True):
             )
             mode = next(smaller, request.effects[-1].mode)
             return ModeChoice(mode=mode, reason=Reason.TOO_LARGE)
-        best = min(request.effects, key=_memory_seconds)
+        if state.contention <= self.memory_bound:
+            return None
         # The size of an unknown step is overrated rather than underrated, so that every mode that
         # saves memory lets more of them run.
         worthwhile = _WORTHWHILE if learned else 1.0
-        if state.contention > self.memory_bound and _memory_seconds(best) < worthwhile:
-            return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND)
-        return None
+        saving = [each for each in request.effects if _memory_seconds(each) < worthwhile]
+        best = min((each for each in saving if not each.assumed), key=_memory_seconds, default=None)
+        if best is None and saving and learned and not _is_measured(state):
+            # Nothing is known of such steps: one of them shows what the mildest mode changes.
+            best = next(iter(saving), None)
+        return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND) if best else None
 
     def _fits_alone(self, state: State, request: Request, effect: ModeEffect) -> bool:
         return request.in_mode(effect.mode).prediction.peak <= self._room(state)
@@ -279,9 +315,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return request
         fast = request.in_mode(Mode.FAST)
         known = fast.prediction
-        others = sum(nlargest(state.cpus // 4, (each.prediction.high for each in state.waiting)))
-        beside = replace(known, peak=known.peak + others, high=known.high + others)
-        fits = known.high <= self._room(state) and forecast.fits(replace(fast, prediction=beside))
+        beside = max(1, state.cpus // 4)
+        others = sum(nlargest(beside, (each.prediction.high for each in state.waiting)))
+        all_of_them = replace(known, peak=known.peak + others, high=known.high + others)
+        larger = replace(fast, prediction=all_of_them)
+        fits = larger.prediction.high <= self._room(state) and forecast.fits(larger)
         return fast if fits else request
 
     def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
@@ -351,6 +389,13 @@ def _memory_seconds(effect: ModeEffect) -> float:
     return effect.memory * effect.seconds
 
 
+def _is_measured(state: State) -> bool:
+    """Return whether a step runs in a mode whose effect on such steps is only assumed."""
+    return any(
+        step.request.mode is not Mode.FAST and step.request.effect.assumed for step in state.running
+    )
+
+
 def _gains(request: Request) -> bool:
     """Return whether the step is known to take less time if it takes more memory."""
     unclear = request.ooms or request.preemptions or _of_unknown_size(request)
@@ -384,6 +429,31 @@ def _still_to_climb(step: Running) -> int:
     prediction = step.request.prediction
     falling = step.current < _FALLEN * step.peak
     return 0 if prediction.learned or falling else max(0, prediction.peak - step.current)
+
+
+def _not_reached(step: Running) -> float:
+    """Return by how much a step that was never measured may grow at any moment."""
+    prediction = step.request.prediction
+    return 0 if prediction.learned else max(0, prediction.high - step.current, _could_grow(step))
+
+
+def _could_grow(step: Running) -> float:
+    """Return the bytes by which a step may still grow although no prediction says so: neither it
+    nor a similar step was ever measured, or it has exceeded its prediction.
+    """
+    prediction = step.request.prediction
+    known = prediction.learned or (
+        step.current <= prediction.high and not _of_unknown_size(step.request)
+    )
+    falling = step.current < _FALLEN * step.peak
+    return 0.0 if known or falling else _FURTHER * step.current
+
+
+def _doubt(steps: Sequence[Running]) -> float:
+    """Return the bytes by which steps of unknown size may still grow together; their errors are
+    independent.
+    """
+    return sqrt(sum(_could_grow(step) ** 2 for step in steps))
 
 
 def _cheapest(state: State, excess: float) -> Iterator[int]:

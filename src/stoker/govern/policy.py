@@ -67,6 +67,10 @@ class Memory:
     def read(self, reading: MemoryReading, now: float) -> None:
         self.reading, self.growth = reading, self._slope.add(now, reading.used)
 
+    def limit_to(self, cap: int | None) -> None:
+        """Limit builds to so much, whatever the machine has."""
+        self._cap = cap
+
     @property
     def limit(self) -> int:
         """The limit in force for builds, however much of it other processes use."""

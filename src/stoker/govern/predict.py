@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import exp
 from statistics import median
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -31,6 +32,8 @@ from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
 _ENOUGH = 4  # rows that a folder needs to be used
+_NEAR = 2.0  # factor within which sources are of the same size: one such row is enough
+_FAR = 8.0  # factor beyond which the size of a source says that it is of another kind
 _LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
 _WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
@@ -42,12 +45,16 @@ _ASSUMED_SCALES = (1.0,) * 5  # before any was measured
 _LEAST_SPREAD = 1.02  # durations are never more certain than this
 _OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
 # What a mode may change of a peak at most; more is due to other changes.
+_RESPONSES = (0.0, 1.5)  # what it changes of memory, over what is shipped
 _SAVES = (0.3, 1.0)
 _COSTS = (1.0, 2.0)
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 
+_COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
+
 _Source = tuple[Role, str]  # or a folder
+_Kind = tuple[Role, str, Mode]  # steps of a build folder in one mode
 
 
 class _Sample(Value, frozen=True, kw_only=True):
@@ -58,6 +65,7 @@ class _Sample(Value, frozen=True, kw_only=True):
     rounds: int  # that nvcc needed for its targets; 1 for any other step
     profile: Profile
     mode: Mode  # that it was measured in; the figures are those of the default mode
+    size: int  # bytes of the source; 0 if it is not known
 
 
 class _Offset:
@@ -96,6 +104,8 @@ class Predictor:
         self._modes: defaultdict[str, dict[Mode, int]] = defaultdict(dict)
         # What modes were seen to change, by source: it hardly depends on flags.
         self._effects: defaultdict[_Source, dict[Mode, ModeEffect]] = defaultdict(dict)
+        # The same over what is shipped, by build folder: 0 where a mode changes nothing.
+        self._responses: defaultdict[_Kind, deque[float]] = defaultdict(_group)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         # Measured peaks over those shipped for the source: compilers and flags differ.
         self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
@@ -110,6 +120,7 @@ class Predictor:
     def learn(self, row: StepRecord) -> None:
         """Learn from the error of the last prediction, then from the record itself."""
         step, mode = row.step, row.mode
+        row_mode = mode
         if mode is Mode.THREADS:  # the step has their number, by which every step of nvcc is scaled
             mode = Mode.DEFAULT
         if mode is not Mode.DEFAULT:
@@ -126,6 +137,7 @@ class Predictor:
             rounds=step.rounds,
             profile=profile_of(row),
             mode=mode,
+            size=step.input_bytes,
         )
         if known := known_step(step.role, step.source):
             scale = row.peak / (known.peak * step.targets_at_once)
@@ -138,6 +150,8 @@ class Predictor:
             self._by_folder[step.role, folder].append(sample)
         for effect in self._learned_effects(step):
             self._effects[_source(step)][effect.mode] = effect
+            if effect.mode is row_mode and row_mode.is_collector:
+                self._learn_response(step, effect)
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
@@ -153,16 +167,37 @@ class Predictor:
             mode=Mode.DEFAULT,
         )
 
+    def _learn_response(self, step: Step, effect: ModeEffect) -> None:
+        """Note how much of the shipped change of memory a mode has brought."""
+        samples = self._by_key[step.key]
+        default = next(each for each in reversed(samples) if each.mode is Mode.DEFAULT)
+        shipped = _effect_of(effect.mode, default.peak * prior_of(step).peak)
+        if shipped.memory != 1.0:
+            response = (effect.memory - 1) / (shipped.memory - 1)
+            self._responses[_kind(step, effect.mode)].append(_within(_RESPONSES, response))
+
     def effects(self, step: Step) -> tuple[ModeEffect, ...]:
-        """Return what modes change of a step of gcc: as measured, else by shipped figures."""
-        known = self._effects.get(_source(step), {})
-        shipped = shipped_effects(self._amounts(step, *self._samples_for(step)).peak)
-        fast, lean, low = shipped
-        if learned := known.get(Mode.LEAN):
+        """Return what modes change of a step of gcc: as measured of its source, else as of others
+        in its build folder, else by shipped figures, which are facts about the projects that they
+        were measured on and assumptions about others: a source of large tables has no garbage.
+        """
+        measured = self._effects.get(_source(step), {})
+        peak = self._amounts(step, *self._samples_for(step)).peak
+        known = known_step(step.role, step.source) is not None
+        return tuple(
+            measured.get(each.mode) or self._expected_effect(step, each, known=known)
+            for each in shipped_effects(peak)
+        )
+
+    def _expected_effect(self, step: Step, shipped: ModeEffect, *, known: bool) -> ModeEffect:
+        responses = self._responses.get(_kind(step, shipped.mode))
+        if not responses and shipped.mode is Mode.LOW:
             # What is not garbage in the lean mode is none in the low mode either.
-            live = max(1.0, learned.memory / lean.memory)
-            low = replace(low, memory=min(1.0, low.memory * live))
-        return tuple(known.get(each.mode, each) for each in (fast, lean, low))
+            responses = self._responses.get(_kind(step, Mode.LEAN))
+        if responses:
+            memory = 1 + median(responses) * (shipped.memory - 1)
+            return replace(shipped, memory=memory)
+        return shipped if known else replace(shipped, assumed=True)
 
     def _learned_effects(self, step: Step) -> Iterator[ModeEffect]:
         """Yield what modes change of a step that was measured in them and in the default mode. Only
@@ -233,6 +268,7 @@ class Predictor:
         )
 
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
+        found: Sequence[_Sample] | None
         if found := self._by_key.get(step.key):
             if step.key in self._modes or step.role is Role.CUDA:
                 # What was measured counts more than what was converted.
@@ -251,13 +287,41 @@ class Predictor:
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step):
             found = self._by_folder.get((step.role, folder))
-            if found and len(found) >= _ENOUGH:
-                return Basis.FOLDER, found
+            if found and (near := _of_like_size(found, step)):
+                return Basis.FOLDER, near
         return Basis.PRIOR, ()
 
 
 def _source(step: Step) -> _Source:
     return step.role, step.source
+
+
+def _kind(step: Step, mode: Mode) -> "_Kind":
+    return step.role, step.directory, mode
+
+
+def _effect_of(mode: Mode, peak: float) -> ModeEffect:
+    """Return what a mode changes of a step with this peak by default, as shipped."""
+    return next(each for each in shipped_effects(peak) if each.mode is mode)
+
+
+def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
+    """Return the samples of a folder that say something about a step, if they are enough. A folder
+    may have large tables beside small sources, so the size of the source counts where it is known;
+    shipped figures know the inputs of a link.
+    """
+    size = step.input_bytes if step.role in _COMPILES else 0
+    if not size:
+        return samples if len(samples) >= _ENOUGH else ()
+    near = [each for each in samples if size <= _NEAR * each.size and each.size <= _NEAR * size]
+    if near:
+        return near
+    others = [
+        each
+        for each in samples
+        if not each.size or (size <= _FAR * each.size and each.size <= _FAR * size)
+    ]
+    return others if len(others) >= _ENOUGH else ()
 
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:
@@ -267,6 +331,7 @@ def _shipped(step: Step, known: KnownStep) -> _Sample:
         rounds=1,
         profile=stepped(known.levels) or _ASSUMED_PROFILE,
         mode=Mode.DEFAULT,
+        size=0,
     )
 
 
@@ -278,7 +343,7 @@ def _within(bounds: tuple[float, float], value: float) -> float:
     return min(bounds[1], max(bounds[0], value))
 
 
-def _group() -> deque[_Sample]:
+def _group() -> deque[Any]:
     return deque(maxlen=_KEPT)
 
 

@@ -31,6 +31,9 @@ _TAIL = 16  # last parts of a profile, in one of which an overdue step may be
 _MOMENT = 1.0  # seconds for which memory in use now is expected to stay in use
 _ALIKE = 0.12  # share by which the memory of one command differs from run to run
 _DELAY = 0.5  # seconds by which a measurement may be older than the step's age
+# Share of the spread of durations that a forecast allows for. A step that is early or late can be
+# paused for a moment, which costs less than the CPUs that would wait for every such case.
+_DOUBT = 0.5
 _SLOWEST = 2.5  # a step that is slower than predicted by more than this does not follow its profile
 
 Profile = tuple[int, ...]
@@ -189,7 +192,7 @@ def paced(prediction: Prediction, pace: Pace) -> Prediction:
 
 def spread_of(prediction: Prediction, pace: Pace) -> float:
     """Return the factor by which the step may be faster or slower than its paced prediction."""
-    return pace.spread if prediction.learned else 1.0
+    return 1 + _DOUBT * (pace.spread - 1) if prediction.learned else 1.0
 
 
 def lived(prediction: Prediction, age: float, peak: int, spread: float) -> Ages:

@@ -43,6 +43,7 @@ _BAR, _SHORT_BAR = 20, 8  # columns
 _NOTES = 5  # the latest warnings and lost attempts that a page shows
 _WAITS_FOR = {
     Reason.CPUS: "for a CPU",
+    Reason.RUNS: "for CPUs that other runs use",
     Reason.MEMORY: "for memory",
     Reason.UNKNOWN_SIZE: "for steps of unknown size",
     Reason.WORKERS: "for a worker",
@@ -498,10 +499,10 @@ def summary_text(summary: RunSummary) -> str:
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
     # A build that has not reached its end has no minimum.
-    if summary.lower_bound_s and summary.wall_s and not summary.status:
-        share = summary.lower_bound_s / summary.wall_s
-        bound = duration(summary.lower_bound_s)
-        lines.append(f"  theoretical minimum {bound} ({share:.0%} of the actual time)")
+    if summary.lower_bound_s and summary.governed_s and not summary.status:
+        share = summary.lower_bound_s / summary.governed_s
+        bound, took = duration(summary.lower_bound_s), duration(summary.governed_s)
+        lines.append(f"  theoretical minimum {bound}, {share:.0%} of the {took} in which steps ran")
     if others := _share_of_others(summary):
         took = duration(summary.other_cpu_s or 0.0)
         lines.append(

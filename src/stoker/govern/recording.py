@@ -18,7 +18,7 @@ from stoker.govern.target_watch import TargetWatch
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
 from stoker.model.events import Overview
-from stoker.model.govern import GovernorOptions, StepRecord
+from stoker.model.govern import GovernorOptions, RunShare, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import Value
 
@@ -214,6 +214,7 @@ class ServedRun:
         history: HistoryWriter,
         kept: KeptRun,
         options: GovernorOptions,
+        share: RunShare,
         *,
         root: str,
         now: float,
@@ -222,7 +223,7 @@ class ServedRun:
         self.root = root
         self.targets: TargetWatch | None = None
         self.work = WorkLeft()
-        self.tally = Tally(cpus=options.cpus, policy=options.policy)
+        self.tally = Tally(cpus=share.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))
         self._history = history
         self._kept = kept

@@ -52,6 +52,7 @@ from stoker.plan.compiled import where_from
 
 Show = Callable[[AnyEvent], None]
 
+_NICE_WEIGHT = 0.25  # of CPUs, beside a run without --nice
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
 _LAST_EVENTS = 0.4  # seconds in which the governor says why a step was refused
@@ -368,7 +369,6 @@ class Session:
             preemptions=0,
             retries=0,
             lower_bound_s=None,
-            reserving_bound_s=None,
             policy=options.policy,
             cpus=options.cpus,
         )
@@ -456,6 +456,7 @@ def session(
             command=what,
             directory=here,
             terms=RunTerms(linkers=cache.chain.linkers, targets=targets),
+            weight=_NICE_WEIGHT if options.nice else 1.0,
             time_limit=options.time_limit,
         ) as client,
     ):
@@ -492,6 +493,7 @@ def _client(
     command: str,
     directory: str,
     terms: RunTerms,
+    weight: float,
     time_limit: TimeLimit | None,
 ) -> Client | NoGovernor:
     """Return a client; if a build cannot be governed, show why and let it run without."""
@@ -503,6 +505,7 @@ def _client(
             command=command,
             directory=directory,
             terms=terms,
+            weight=weight,
             time_limit=time_limit,
         )
     except StokerError as error:
@@ -591,7 +594,7 @@ def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str
     """Yield how the options of a running governor differ; it keeps those of the run that started
     it.
     """
-    for name in ("policy", "cpus", "cap", "keep_free", "gc", "nvcc_threads"):
+    for name in ("policy", "keep_free", "gc", "nvcc_threads"):
         if getattr(asked, name) != getattr(found, name):
             yield (
                 f"a running governor is used, and its {name.replace('_', '-')} is "

@@ -161,11 +161,13 @@ def simulate(
     effects: Effects | None = None,
     distribution: Distribution | None = None,
     limit: float | None = None,
+    keep: Callable[[StepRecord], object] = lambda _: None,
 ) -> SimulationResult:
     """Run the steps until all have ended. ``history`` is known about them in advance; ``window`` is
     the number of steps that the build tool starts at once; ``effects`` is what modes really change
-    of a step, by default what is shipped. With a ``distribution``, workers compile C and C++. With
-    a ``limit``, no step starts that would end after so many seconds.
+    of a step, by default what was recorded of it, else what is shipped. With a ``distribution``,
+    workers compile C and C++. With a ``limit``, no step starts that would end after so many
+    seconds. ``keep`` gets what the governor records of each step that succeeds, as history does.
     """
     actual = measured(steps, shape)
     known = actual if history is steps else measured(history, shape)
@@ -183,9 +185,10 @@ def simulate(
         shape=shape,
         window=window or build_window(cpus, memory, slots=places),
         gc=gc,
-        effects=effects or (lambda record: shipped_effects(record.peak)),
+        effects=effects or _recorded_effects,
         distribution=distribution,
         stages=stages,
+        keep=keep,
     )
     if limit is not None:
         simulation.limit_time(limit)
@@ -246,7 +249,9 @@ class _Simulation:
         effects: Effects,
         distribution: Distribution | None,
         stages: Mapping[int, Stages],
+        keep: Callable[[StepRecord], object],
     ):
+        self._keep = keep
         self._steps = steps
         self._effects = effects
         self._distribution = distribution
@@ -316,7 +321,10 @@ class _Simulation:
             unfinished=self._unfinished(),
             modes=dict(self._modes),
             bounds=bounds(
-                self._steps, cpus=self._cpus, memory=self._memory, others=self._other_bounds()
+                [self._holding_cpus(index) for index in range(len(self._steps))],
+                cpus=self._cpus,
+                memory=self._memory,
+                others=self._other_bounds(),
             ),
             distribution=self._distribution,
         )
@@ -325,6 +333,14 @@ class _Simulation:
         """Return the outputs that do not exist because the time was over."""
         names = (record.step.output for record in self._steps) if self._late else ()
         return tuple(name for name in names if name not in self._finished)
+
+    def _holding_cpus(self, index: int) -> StepRecord:
+        """Return a step that computes whenever it holds a CPU, as all do here."""
+        record = self._steps[index]
+        if index in self._stages:
+            return record
+        record = replace(record, effects=tuple(self._effects(record)))
+        return replace(record, cpu_seconds=record.seconds * record.step.targets_at_once)
 
     def _other_bounds(self) -> dict[str, float]:
         if self._distribution is None:
@@ -369,6 +385,8 @@ class _Simulation:
 
     def _count_attempt(self, _: int, attempt: Attempt) -> None:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
+        if attempt.outcome is Outcome.DONE:
+            self._keep(attempt.record)
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
             self._modes[attempt.record.mode] += 1
         if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
@@ -516,10 +534,16 @@ def _costing(record: StepRecord, memory: float, seconds: float, mode: Mode) -> S
     )
 
 
+def _recorded_effects(record: StepRecord) -> Sequence[ModeEffect]:
+    return record.effects or shipped_effects(record.peak)
+
+
 def _expected_seconds(predictor: Predictor, step: Step) -> float:
     """Return what the graph of a build would say of the step before it runs."""
-    seconds = predictor.predict(step).seconds
-    return usual_seconds(step.role, step.source) if seconds is None else seconds
+    prediction = predictor.predict(step)
+    if prediction.learned and prediction.seconds is not None:
+        return prediction.seconds
+    return usual_seconds(step.role, step.source, step.input_bytes)
 
 
 def _predicted_paths(steps: Sequence[StepRecord], seconds: Sequence[float]) -> dict[str, float]:

@@ -130,11 +130,9 @@ def _workers(distribution: Distribution | None) -> str:
 
 
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
-    """Return a row of the table. ``saves`` is relative to the first row; the bound is the larger
-    one.
-    """
+    """Return a row of the table. ``saves`` is relative to the first row."""
     saved = 1 - result.wall_seconds / first.wall_seconds if first.wall_seconds else 0.0
-    bound = result.bounds.larger
+    bound = result.bounds.lower
     return (
         str(result.cpus),
         size(result.memory),
@@ -142,8 +140,8 @@ def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[s
         result.policy,
         f"{result.wall_seconds:,.0f} s",
         f"{saved:.0%}" if result is not first else "",
-        f"{result.wall_seconds / bound:.2f}" if bound else "",
-        f"{bound:,.0f} s",
+        f"{result.wall_seconds / bound:.2f}" if bound and not result.failed else "",
+        f"{bound:,.0f} s" if not result.failed else "",
         result.bounds.limited_by,
         f"{result.peak / result.memory:.0%}",
         str(result.pauses),

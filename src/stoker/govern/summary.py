@@ -2,6 +2,8 @@
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from math import inf
 
 from msgspec.structs import replace
 
@@ -18,8 +20,9 @@ class Tally:
         self._cpus = cpus
         self._policy = policy
         self._began = time.monotonic()
-        self._cpu_began = time.process_time()
+        self._governor_cpu = 0.0
         self._records: list[StepRecord] = []
+        self._spans: list[tuple[float, float]] = []  # in which each attempt waited or ran
         self._outcomes: Counter[Outcome] = Counter()
         self._modes: Counter[Mode] = Counter()
         self._mode_bytes: Counter[Mode] = Counter()
@@ -43,6 +46,10 @@ class Tally:
             self._first_kills = oom_kills if self._first_kills is None else self._first_kills
             self._last_kills = oom_kills
 
+    def governed(self, cpu_seconds: float) -> None:
+        """Add CPU time that the governor has spent on this run."""
+        self._governor_cpu += cpu_seconds
+
     def paused(self) -> None:
         self._pauses += 1
 
@@ -51,8 +58,10 @@ class Tally:
         # A short step may start and end between two readings.
         self._peak = max(self._peak, attempt.record.peak)
         self._cpu_seconds += attempt.record.cpu_seconds
+        asked = attempt.explanation.asked if attempt.explanation else attempt.started
+        self._spans.append((asked, attempt.started + attempt.record.seconds))
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
-            self._records.append(uncontended(attempt.record))
+            self._records.append(attempt.record)
         if attempt.outcome is Outcome.DONE:
             self._links += attempt.record.step.role is Role.LINK
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
@@ -72,7 +81,7 @@ class Tally:
 
     def summary(self, status: int) -> RunSummary:
         known = None
-        if self._records and self._limit:
+        if self._records and self._limit and status == 0:
             known = bounds(self._records, cpus=self._cpus, memory=self._limit)
         return RunSummary(
             status=status,
@@ -80,14 +89,14 @@ class Tally:
             remote_steps=sum(record.step.role is Role.REMOTE for record in self._records),
             wall_s=time.monotonic() - self._began,
             cpu_s=self._cpu_seconds,
-            governor_cpu_s=time.process_time() - self._cpu_began,
+            governor_cpu_s=self._governor_cpu,
             peak_bytes=self._peak,
             limit_bytes=self._limit,
             oom_kills=(self._last_kills or 0) - (self._first_kills or 0),
             preemptions=self._outcomes[Outcome.PREEMPTED],
             retries=self._outcomes[Outcome.PREEMPTED] + self._outcomes[Outcome.OOM],
             lower_bound_s=known.lower if known else None,
-            reserving_bound_s=known.reserving if known else None,
+            governed_s=_covered(self._spans) if self._spans else None,
             policy=self._policy,
             cpus=self._cpus,
             pauses=self._pauses,
@@ -101,18 +110,18 @@ class Tally:
         )
 
 
+def _covered(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the seconds that lie in at least one of the spans."""
+    total, until = 0.0, -inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
 def _saved_by_threads(record: StepRecord) -> float:
     """Return the seconds by which one thread would have taken longer, as estimated."""
     if record.mode is not Mode.THREADS:
         return 0.0
     one = replace(record.step, threads=1)
     return record.seconds * (nvcc_rounds(one) / nvcc_rounds(record.step) - 1)
-
-
-def uncontended(record: StepRecord) -> StepRecord:
-    """Return the record as if the step had a CPU for itself: its duration becomes its CPU time."""
-    if not 0 < record.cpu_seconds < record.seconds:
-        return record
-    share = record.cpu_seconds / record.seconds
-    byte_seconds = None if record.byte_seconds is None else record.byte_seconds * share
-    return replace(record, seconds=record.cpu_seconds, byte_seconds=byte_seconds)

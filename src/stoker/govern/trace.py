@@ -11,6 +11,9 @@
         "needs": ["dir/y.o"],         outputs that must be there first; may be missing
         "killed": false,              the figures are lower bounds
         "mode": "lean",               in which it was measured; "default" where it is missing
+        "effects": [{"mode": "lean", "memory": 0.7, "seconds": 1.1}],
+                                      what the modes of gcc change of it, as factors of the default
+                                      mode; shipped figures where it is missing
         "key", "role", "directory", "compiler", "flags", "archs", "threads", "input_bytes",
         "collector":                  as in Step; may be missing
     }]}
@@ -36,6 +39,7 @@ from stoker.model.govern import (
     Collector,
     Distribution,
     Mode,
+    ModeEffect,
     Percent,
     Role,
     Step,
@@ -72,6 +76,7 @@ class _TraceStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     input_bytes: int = 0
     collector: Collector = Collector.NONE
     mode: Mode = Mode.DEFAULT
+    effects: tuple[ModeEffect, ...] = ()
 
 
 class _File(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,6 +126,7 @@ def _record(entry: _TraceStep, where: str) -> StepRecord:
             profile=entry.profile,
             needs=entry.needs,
             mode=entry.mode,
+            effects=entry.effects,
         )
         return msgspec.convert(msgspec.to_builtins(record), StepRecord)  # which checks the figures
     except (msgspec.ValidationError, OverflowError) as error:
@@ -187,6 +193,7 @@ def _entry(record: StepRecord) -> _TraceStep:
         input_bytes=step.input_bytes,
         collector=step.collector,
         mode=record.mode,
+        effects=record.effects,
     )
 
 

@@ -49,7 +49,9 @@ class NvccThreads(StrEnum):
 
 
 class GovernorOptions(Value, frozen=True, kw_only=True):
-    """The options of a governor. The run that starts it sets them; later runs use it as it is."""
+    """The options of a governor. The run that starts it sets them; later runs use it as it is, but
+    ``cpus`` and ``cap`` are those of each run (``RunShare``).
+    """
 
     socket: str
     policy: str
@@ -58,6 +60,15 @@ class GovernorOptions(Value, frozen=True, kw_only=True):
     keep_free: int = 0
     gc: Gc = Gc.AUTO
     nvcc_threads: NvccThreads = NvccThreads.AUTO
+
+
+class RunShare(Value, frozen=True, kw_only=True):
+    """What one run may use of the machine beside other runs of the same governor."""
+
+    cpus: int
+    cap: int | None = None  # bytes for its own steps
+    weight: float = 1.0  # its CPUs over those of another run, while both have waiting steps
+    history: str = ""  # the file of its history; that of the governor if empty
 
 
 class Role(StrEnum):
@@ -127,6 +138,12 @@ class ModeEffect(Value, frozen=True, kw_only=True):
     memory: float = 1.0
     seconds: float = 1.0
     threads: int = 1  # CPUs that it keeps busy
+    assumed: bool = False  # measured of other projects only
+
+    @property
+    def reserved(self) -> float:
+        """The factor of memory to rely on: what is only assumed to be saved is not."""
+        return max(1.0, self.memory) if self.assumed else self.memory
 
 
 class Step(Value, frozen=True, kw_only=True):
@@ -144,7 +161,7 @@ class Step(Value, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()  # without the names of outputs
     archs: tuple[str, ...] = ()
     threads: Count = 1  # nvcc's --threads; 0: as many as there are CPUs
-    input_bytes: Bytes = 0  # of a link or archive
+    input_bytes: Bytes = 0  # of the source of a compile, or of all inputs of a link or archive
     collector: Collector = Collector.NONE
 
     def output_path(self, root: str) -> str:
@@ -185,6 +202,8 @@ class StepRecord(Value, frozen=True, kw_only=True):
     profile: tuple[Percent, ...] = ()
     needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
     mode: Mode = Mode.DEFAULT
+    # What the modes of gcc change of it, where that was measured; only traces have it.
+    effects: tuple[ModeEffect, ...] = ()
 
     @property
     def mean(self) -> int | None:
@@ -249,6 +268,7 @@ class RunTerms(Value, frozen=True, kw_only=True):
     targets: PlannedTargets | None = None
     seconds: float | None = None
     seconds_left: float = 0.0
+    share: RunShare | None = None
 
 
 class Request(Value, frozen=True, kw_only=True):
@@ -288,7 +308,7 @@ class Request(Value, frozen=True, kw_only=True):
         if mode is self.mode and threads == self.threads:
             return self
         before, after = self._effect(self.mode, self.threads), self._effect(mode, threads)
-        memory, known = after.memory / before.memory, self.prediction
+        memory, known = after.reserved / before.reserved, self.prediction
         longer = after.seconds / before.seconds
         seconds = known.seconds and known.seconds * longer
         own = self.path if known.seconds is None else known.seconds  # its part of the path
@@ -339,6 +359,10 @@ class Running(Value, frozen=True, kw_only=True):
     @property
     def is_paused(self) -> bool:
         return self.paused_at is not None
+
+    def slots_of(self, cpus: int) -> int:
+        """Return the CPUs that it keeps busy now: none while it is paused."""
+        return 0 if self.is_paused else self.request.slots_of(cpus)
 
     def paused_for(self, now: float) -> float:
         """Return the seconds since the current pause began."""
@@ -391,6 +415,7 @@ class Reason(StrEnum):
     """Why the governor lets a step wait, pauses it or kills it; ``report`` has the sentences."""
 
     CPUS = "cpus"  # no CPU is free, or more urgent steps took those that were
+    RUNS = "runs"  # no CPU is free, and other runs use some of them
     MEMORY = "memory"  # its predicted memory does not fit beside the running steps
     UNKNOWN_SIZE = "unknown-size"  # enough steps of unknown size have just started
     WORKERS = "workers"  # the workers have as many jobs as they take
@@ -439,17 +464,10 @@ class Decision(Value, frozen=True, kw_only=True):
 
 
 class Bounds(Value, frozen=True, kw_only=True):
-    """Makespans that cannot be beaten: ``lower`` by any scheduler, ``reserving`` by one that keeps
-    a step's peak free for as long as it runs.
-    """
+    """A time that no schedule of the steps can beat, and what a faster build would need more of."""
 
     lower: float
-    reserving: float
-    limited_by: str  # what the larger of the two comes from
-
-    @property
-    def larger(self) -> float:
-        return max(self.lower, self.reserving)
+    limited_by: str
 
 
 class Distribution(Value, frozen=True, kw_only=True):

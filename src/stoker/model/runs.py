@@ -85,7 +85,7 @@ class Attempt(Value, frozen=True, kw_only=True):
 
 
 class RunSummary(Value, frozen=True, kw_only=True):
-    """What `stoker run --summary` writes. Bounds are ``None`` where no step was seen."""
+    """What `stoker run --summary` writes."""
 
     status: int
     steps: int
@@ -97,10 +97,10 @@ class RunSummary(Value, frozen=True, kw_only=True):
     oom_kills: int
     preemptions: int
     retries: int
-    lower_bound_s: float | None
-    reserving_bound_s: float | None
+    lower_bound_s: float | None  # None where no step was seen, or where not all have ended well
     policy: str
     cpus: int
+    governed_s: float | None = None  # in which steps waited or ran, which the bound is about
     remote_steps: int = 0  # of the steps, those that a worker compiled
     pauses: int = 0
     modes: dict[Mode, int] = {}  # finished steps in each mode but the default one

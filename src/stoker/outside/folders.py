@@ -45,6 +45,11 @@ def state() -> Path:
     return _folder("state", "XDG_STATE_HOME", ".local/state")
 
 
+def history() -> Path:
+    """Return the file of the history."""
+    return state() / "history.sqlite"
+
+
 def data() -> Path:
     """Return the folder for what was installed: toolchains."""
     return _folder("data", "XDG_DATA_HOME", ".local/share")

@@ -12,9 +12,8 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.bounds import cpu_bound, memory_bound
+from stoker.govern.bounds import at_best, cpu_bound, memory_bound
 from stoker.govern.build_folder import Dependencies
-from stoker.govern.summary import uncontended
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value
@@ -70,7 +69,9 @@ def analyse(
         cache_hits=summary.cache_hits if summary else None,
         written_bytes=summary.written_bytes if summary else None,
         spans=spans,
-        bounds=lower_bounds(completed, path_s, wall=wall, cpus=cpus, limit=limit),
+        bounds=lower_bounds(completed, path_s, wall=wall, cpus=cpus, limit=limit)
+        if summary and summary.status == 0
+        else (),
         cpu_time=cpu_time(spans, wall=wall, cpus=cpus) if cpus else None,
         path=path,
         path_s=path_s,
@@ -158,7 +159,7 @@ def lower_bounds(
     steps: Sequence[StepRecord], path_s: float, *, wall: float, cpus: int | None, limit: int | None
 ) -> tuple[LowerBound, ...]:
     """Return each bound that can be computed from what is known, largest first."""
-    alone = [uncontended(step) for step in steps]
+    alone = [at_best(step) for step in steps]
     seconds = {"critical path": path_s}
     if cpus:
         seconds["CPU"] = cpu_bound(alone, cpus)
@@ -214,7 +215,7 @@ def _name(root: str, index: int, span: Span) -> str:
 
 
 def _alone(span: Span) -> float:
-    return uncontended(_record(span)).seconds
+    return at_best(_record(span)).seconds
 
 
 def _record(span: Span) -> StepRecord:

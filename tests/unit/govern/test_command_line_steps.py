@@ -138,17 +138,23 @@ def test_a_compile_in_a_shell_is_the_same_step_as_without_it() -> None:
     """As SCons starts it."""
     words = ["sh", "-c", f"{COMPILE} && touch made"]
     assert step_of(words, "/src/build", "/src", Folder()) == read(COMPILE)
-    assert reads_files(["sh", "-c", "gcc a.o -o a"], lambda _: True)
+    assert reads_files(["sh", "-c", "gcc a.o -o a"], "/src", lambda _: True)
 
 
-def test_a_compile_depends_on_no_file_but_its_compiler() -> None:
-    """What it makes is no input. The compiler is looked at once."""
+def test_a_compile_depends_on_no_file_but_its_compiler_and_its_source() -> None:
+    """What it makes is no input. The compiler and the folder of the source are looked at once."""
     words = COMPILE.split()
     files = BuildFiles()
-    assert reads_files(words, files.knows)
+    assert reads_files(words, "/src/build", files.knows)
     files.identity(words[0])
-    assert not reads_files(words, files.knows)
-    assert reads_files([*words, "other.o"], files.knows)
+    assert reads_files(words, "/src/build", files.knows)
+    files.size("/src/core/other.cpp")
+    assert not reads_files(words, "/src/build", files.knows)
+    assert reads_files([*words, "other.o"], "/src/build", files.knows)
+
+
+def test_the_size_of_a_compile_is_that_of_its_source() -> None:
+    assert read("g++ -c generated.cpp -o x.o").input_bytes == 1000
 
 
 def test_temporary_names_of_nvcc_do_not_matter() -> None:

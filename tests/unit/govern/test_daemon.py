@@ -13,11 +13,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stoker.govern.client import Client
+from stoker.govern.history import History
 from stoker.govern.processes import listen
 from stoker.govern.protocol import VERSION, encode
 from stoker.model.govern import GovernorOptions
+from stoker.outside.folders import history
 
 TIMEOUT_S = 60.0
 # A governor that took a number from a message for a process must find no process to kill.
@@ -277,3 +280,24 @@ def test_what_governors_of_long_ago_left_is_removed(tmp_path: Path) -> None:
         governor.end()
     left = {path.name.partition(".")[0] for path in folder.iterdir()}
     assert left == {"held", "new", "governor"}
+
+
+def test_a_run_of_another_home_has_its_own_history_and_limits(
+    governor: RealGovernor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOKER_HOME", str(tmp_path / "other"))
+    own = replace(governor.options, cpus=1, cap=1 << 20)
+    client = Client(own, run=5, command="second", directory="/")
+    assert (client.options.cpus, client.options.cap) == (1, 1 << 20)
+    with client, governor.connect() as line:
+        line.say(ask(run=5))
+        assert line.hears().startswith(b"run\t")
+        line.say(("done", 0, 0, *USAGE, ""))
+        assert line.is_closed()
+        list(client.finish(0, cache_hits=0, written_bytes=None))
+    summary = client.summary
+    assert summary is not None
+    assert (summary.cpus, summary.limit_bytes, summary.steps) == (1, 1 << 20, 1)
+    with History(history()) as kept:
+        run = kept.find(str(summary.run))
+        assert (run.command, len(kept.attempts(run.id))) == ("second", 1)

@@ -385,7 +385,10 @@ def test_a_chosen_mode_is_sent_predicted_and_kept(world: World) -> None:
     world.governor.decide(1.0)
     assert permits(world) == [LEAN]
     (running,) = world.governor.state(2.0).running
-    assert running.request.prediction.peak < request.prediction.peak
+    assert running.request.mode is Mode.LEAN
+    assert running.request.effect.memory < 1.0
+    # What is only assumed to be saved stays reserved.
+    assert running.request.prediction.peak == request.prediction.peak
     world.policy.kill = (request.id,)
     world.governor.decide(2.0)
     world.governor.stopped(7, usage(), 3.0)

@@ -389,9 +389,10 @@ def test_a_step_that_would_meet_another_at_its_peak_is_paused() -> None:
     assert ADAPTIVE.decide(colliding()) == Decision(pause=(2,), reason=Reason.GROWTH)
 
 
-def test_what_may_never_shrink_is_killed() -> None:
+def test_a_step_like_others_that_grows_is_paused_too_however_fast_they_grew() -> None:
+    """Its own profile is not known, so the growth of memory counts, not the predicted one."""
     assert ADAPTIVE.decide(colliding(basis=Basis.FOLDER)) == Decision(
-        kill=(2,), reason=Reason.GROWTH
+        pause=(2,), reason=Reason.GROWTH
     )
 
 
@@ -432,11 +433,42 @@ def test_a_paused_step_resumes_when_the_other_is_past_its_peak() -> None:
     assert ADAPTIVE.decide(paused(since=99.5, old=GB)) == Decision(resume=(2,))
 
 
-def test_a_step_that_is_paused_for_long_is_killed() -> None:
+def test_a_step_is_killed_once_it_was_paused_for_longer_than_it_had_run() -> None:
     impatient = Adaptive(cushion=0.0, longest_pause=0.2)
     state = paused(since=99.5, old=4 * GB)
-    assert impatient.decide(state) == Decision(kill=(2,), reason=Reason.LONG_PAUSE)
-    assert impatient.decide(not_repeatable(state)) == Decision()
+    assert impatient.decide(state) == Decision()  # it had run for 16.5 s
+    late = replace(state, now=117.0)
+    assert impatient.decide(late) == Decision(kill=(2,), reason=Reason.LONG_PAUSE)
+    assert impatient.decide(not_repeatable(late)) == Decision()
+
+
+def climbing_together(*sizes: float, basis: Basis = Basis.PRIOR) -> State:
+    """Steps that nothing is known about, oldest first, under a limit of 2 GB."""
+    steps = [
+        make.running(
+            make.request(number, 0.3 * GB, basis=basis),
+            started=90.0 + number,
+            current=size * GB,
+            peak=size * GB,
+        )
+        for number, size in enumerate(sizes, 1)
+    ]
+    return make.state(steps=steps, limit=2 * GB)
+
+
+def test_one_of_two_unknown_steps_that_climb_together_pauses_before_they_meet() -> None:
+    assert ADAPTIVE.decide(climbing_together(0.7, 0.6)) == Decision()
+    paused = ADAPTIVE.decide(climbing_together(0.8, 0.75))
+    assert (paused.pause, paused.kill, paused.reason) == ((2,), (), Reason.GROWTH)
+    known = climbing_together(0.8, 0.75, basis=Basis.EXACT)
+    assert ADAPTIVE.decide(known).pause == ()
+
+
+def test_a_paused_step_resumes_only_on_a_free_cpu() -> None:
+    state = replace(paused(since=99.5, old=GB), cpus=2)
+    assert ADAPTIVE.decide(state).resume == (2,)
+    full = replace(state, running=(*state.running, make.running(make.request(3), current=1)))
+    assert ADAPTIVE.decide(full).resume == ()
 
 
 def test_a_paused_step_does_not_grow_older() -> None:

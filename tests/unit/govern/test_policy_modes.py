@@ -67,6 +67,21 @@ def test_no_step_takes_the_memory_of_a_larger_step_that_waits() -> None:
     assert modes(small, waiting=(small, compile_of(8.9, id=2)), running=beside) == {}
 
 
+def test_also_the_first_step_leaves_room_for_a_larger_one_that_waits() -> None:
+    small = compile_of(2)
+    assert modes(small, waiting=(small, compile_of(8.5, id=2))) == {}
+
+
+def test_a_mode_is_tried_by_one_step_before_others_rely_on_what_it_is_assumed_to_save() -> None:
+    effects = tuple(replace(each, assumed=True) for each in compile_of(4).effects)
+    request = replace(compile_of(4), effects=effects)
+    lean = modes(request, contention=0.5)[1].mode
+    assert lean is Mode.LEAN
+    assert request.in_mode(lean).prediction.peak == request.prediction.peak
+    trial = make.running(replace(compile_of(1, id=2), effects=effects).in_mode(lean))
+    assert modes(request, contention=0.5, running=(trial,)) == {}
+
+
 def test_no_step_takes_more_memory_while_others_wait_for_it_and_may_meet() -> None:
     small = compile_of(2)
     beside = tuple(make.running(compile_of(2, id=identity)) for identity in (2, 3, 4))

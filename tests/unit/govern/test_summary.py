@@ -74,3 +74,21 @@ def test_links_are_compared_with_the_same_links_by_the_default_linker() -> None:
     summary = counted.summary(0)
     assert (summary.links, summary.link_s, summary.default_link_s) == (2, 2.0, 8.0)
     assert (summary.mode_bytes, summary.mode_cpu_s) == ({}, {})
+
+
+def test_a_run_counts_only_the_governor_s_time_that_was_spent_on_it() -> None:
+    counted = tally()
+    sum(number * number for number in range(300_000))  # CPU time of this process, for other runs
+    counted.governed(0.25)
+    counted.governed(0.5)
+    assert counted.summary(0).governor_cpu_s == 0.75
+
+
+def test_the_bound_is_of_the_time_in_which_steps_waited_or_ran() -> None:
+    counted = tally()
+    counted.read(used=0, limit=GB, oom_kills=0)
+    for started in (0.0, 5.0, 100.0):
+        counted.add(Attempt(record=make.record("a"), started=started, outcome=Outcome.DONE))
+    assert counted.summary(0).governed_s == 25.0
+    assert counted.summary(0).lower_bound_s is not None
+    assert counted.summary(1).lower_bound_s is None

@@ -52,6 +52,7 @@ function headline() {
 const BOUND_TEXT = { "CPU": "CPU time, spread over all CPUs", "memory": "memory × time, under the limit", "critical path": "longest chain of dependent steps" };
 
 function boundsPart() {
+  if (!RUN.bounds.length) return null;
   const rows = RUN.bounds.flatMap((bound, place) => [
     el("div", {}, el("div", {}, bound.name), el("div", { class: "muted", style: { fontSize: ".8rem" } }, BOUND_TEXT[bound.name])),
     bar(bound.share, place === 0 ? "--accent" : "--faint"),
