@@ -52,7 +52,7 @@ def test_a_step_that_never_fits_is_named_once_at_the_start(world: World) -> None
     world.governor.expect(100, {"long.cpp.o": 60.0, "short.cpp.o": 5.0}, 100.0)
     warned = [each for each in world.events if isinstance(each, Warned)]
     assert [each.text for each in warned] == [
-        "long.cpp.o takes about 60 s: it does not fit into --stop-after 40 s"
+        "long.cpp.o takes about 1 min: it does not fit into --stop-after 40 s"
     ]
     assert warned[0].run == 100
     world.ask(7, source="long.cpp")

@@ -408,9 +408,8 @@ def not_repeatable(state: State) -> State:
     return replace(state, running=tuple(steps))
 
 
-@pytest.mark.parametrize("other_usage", [0.0, GB / 2], ids=["soon short", "short"])
-def test_what_must_not_run_twice_is_paused_instead(other_usage: float) -> None:
-    state = colliding(basis=Basis.FOLDER, other_usage=other_usage)
+def test_what_must_not_run_twice_is_paused_instead() -> None:
+    state = colliding(basis=Basis.FOLDER, other_usage=GB / 2)
     assert ADAPTIVE.decide(state).kill == (2,)
     decision = ADAPTIVE.decide(not_repeatable(state))
     assert (decision.kill, decision.pause) == ((), (2,))
