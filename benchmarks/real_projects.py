@@ -6,8 +6,8 @@ Each package is built twice in the same folder: as its documentation says, and w
 front. Both must end with the same status and make the same files. strace counts the compiles of
 source files that each build starts, and the run counts those that it governed: all three numbers
 must agree. Tests of configure scripts do not count. Both builds run under strace, which stops
-processes at execve only, so that their CPU times can be compared. A package with a wheel is also
-built with `stoker build`.
+processes at execve only, so that their CPU times can be compared. A package of a kind that
+`stoker build` builds (CMake) is also built with that.
 
 Sources come from the package indexes of pip and apt (source packages). Needs strace, and the build
 tools that ``TOOLS`` names in the environment of pip. The results go to results/real_projects.json.
@@ -60,6 +60,10 @@ class Package(NamedTuple):
     kind: str
     build: str = ""
     settings: str = ""
+
+    @property
+    def has_cmake(self) -> bool:
+        return self.kind.startswith("scikit-build-core")
 
 
 PACKAGES = [
@@ -211,7 +215,7 @@ class Builder:
             "governed_steps": steps.get("steps"),
             "cpu_s": [round(plain.cpu_s, 1), round(governed.cpu_s, 1)],
         }
-        if package.version:
+        if package.has_cmake:
             result["stoker_build"] = status = self.stoker_build(package, archive)
             if (status == 0) != (plain.status == 0):
                 wrong.append(f"stoker build ends with {status}, pip wheel with {plain.status}")
