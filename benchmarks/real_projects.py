@@ -1,6 +1,6 @@
 """Builds real packages plainly and with stoker, and compares what comes out.
 
-    python benchmarks/real_projects.py [--only NAME] [--keep] [--json FILE]
+    python benchmarks/real_projects.py [--only NAME]... [--folder FOLDER] [--json FILE]
 
 Each package is built twice in the same folder: as its documentation says, and with `stoker run` in
 front. Both must end with the same status and make the same files. strace counts the compiles of
@@ -108,6 +108,8 @@ class Builder:
         self.python = folder / "tools/bin/python"
 
     def prepare(self) -> None:
+        if self.python.exists():
+            return
         venv.create(self.folder / "tools", with_pip=True)
         command = [self.python, "-m", "pip", "install", "--quiet", *TOOLS]
         subprocess.run(command, check=True)
@@ -279,11 +281,11 @@ def _is_program(path: Path) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", action="append", help="build this package alone")
-    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    parser.add_argument("--only", action="append", help="build this package, and no others")
+    parser.add_argument("--folder", type=Path, help="where to build; it is kept, with the logs")
     parser.add_argument("--json", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="stoker-real-", dir="/var/tmp"))
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stoker-real-", dir="/var/tmp"))
     builder = Builder(folder)
     builder.prepare()
     rows = []
@@ -303,9 +305,7 @@ def main() -> int:
     }
     if not arguments.only or arguments.json != RESULTS:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
-    if arguments.keep:
-        print(f"logs: {folder}")
-    else:
+    if arguments.folder is None:
         shutil.rmtree(folder)
     return int(any(row.get("wrong") or "not_built" in row for row in rows))
 
