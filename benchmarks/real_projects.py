@@ -1,13 +1,13 @@
 """Builds real packages plainly and with stoker, and compares what comes out.
 
-    python benchmarks/real_projects.py [--only NAME] [--keep] [--json FILE]
+    python benchmarks/real_projects.py [--only NAME]... [--folder FOLDER] [--json FILE]
 
 Each package is built twice in the same folder: as its documentation says, and with `stoker run` in
 front. Both must end with the same status and make the same files. strace counts the compiles of
 source files that each build starts, and the run counts those that it governed: all three numbers
 must agree. Tests of configure scripts do not count. Both builds run under strace, which stops
-processes at execve only, so that their CPU times can be compared. A package with a wheel is also
-built with `stoker build`.
+processes at execve only, so that their CPU times can be compared. A package of a kind that
+`stoker build` builds (CMake) is also built with that.
 
 Sources come from the package indexes of pip and apt (source packages). Needs strace, and the build
 tools that ``TOOLS`` names in the environment of pip. The results go to results/real_projects.json.
@@ -61,6 +61,10 @@ class Package(NamedTuple):
     build: str = ""
     settings: str = ""
 
+    @property
+    def has_cmake(self) -> bool:
+        return self.kind.startswith("scikit-build-core")
+
 
 PACKAGES = [
     Package("markupsafe", "3.0.2", "setuptools"),
@@ -104,6 +108,8 @@ class Builder:
         self.python = folder / "tools/bin/python"
 
     def prepare(self) -> None:
+        if self.python.exists():
+            return
         venv.create(self.folder / "tools", with_pip=True)
         command = [self.python, "-m", "pip", "install", "--quiet", *TOOLS]
         subprocess.run(command, check=True)
@@ -211,7 +217,7 @@ class Builder:
             "governed_steps": steps.get("steps"),
             "cpu_s": [round(plain.cpu_s, 1), round(governed.cpu_s, 1)],
         }
-        if package.version:
+        if package.has_cmake:
             result["stoker_build"] = status = self.stoker_build(package, archive)
             if (status == 0) != (plain.status == 0):
                 wrong.append(f"stoker build ends with {status}, pip wheel with {plain.status}")
@@ -275,11 +281,11 @@ def _is_program(path: Path) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", action="append", help="build this package alone")
-    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    parser.add_argument("--only", action="append", help="build this package, and no others")
+    parser.add_argument("--folder", type=Path, help="where to build; it is kept, with the logs")
     parser.add_argument("--json", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="stoker-real-", dir="/var/tmp"))
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stoker-real-", dir="/var/tmp"))
     builder = Builder(folder)
     builder.prepare()
     rows = []
@@ -299,9 +305,7 @@ def main() -> int:
     }
     if not arguments.only or arguments.json != RESULTS:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
-    if arguments.keep:
-        print(f"logs: {folder}")
-    else:
+    if arguments.folder is None:
         shutil.rmtree(folder)
     return int(any(row.get("wrong") or "not_built" in row for row in rows))
 

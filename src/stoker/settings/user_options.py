@@ -137,7 +137,7 @@ def _refused(file: SettingsFile) -> tuple[Located, ...]:
         located
         for table in (file.defaults, *file.variants.values())
         for name, located in table.values.items()
-        if OPTIONS[name].reaches_out or (name == "source" and not _is_folder(located.value))
+        if OPTIONS[name].reaches_out or (name == "source" and not _is_local(located.value))
     )
     found += tuple(
         Located(value=recipe.name, where=f"the recipe of {recipe.name}")
@@ -147,10 +147,10 @@ def _refused(file: SettingsFile) -> tuple[Located, ...]:
     return () if not found or is_trusted(Path(file.path), file.digest) else found
 
 
-def _is_folder(source: str) -> bool:
-    """Return whether a source is a folder here; any other is fetched."""
+def _is_local(source: str) -> bool:
+    """Return whether a source is a folder or an archive here, and no URL; any other is fetched."""
     try:
-        return Path(source).expanduser().is_dir()
+        return ":" not in source and Path(source).expanduser().exists()
     except (OSError, RuntimeError, ValueError):
         return False
 

@@ -78,9 +78,11 @@ def test_a_named_file_needs_trust_too(home: Path) -> None:
     assert reached(read(str(home / "stoker.toml"))) == set()
 
 
-def test_a_folder_as_source_needs_no_trust(home: Path) -> None:
-    (home / "stoker.toml").write_text('[defaults]\nsource = "."\n')
-    assert reached(read()) == {"source"}
+@pytest.mark.parametrize(("name", "taken"), [("tree", True), ("ext::sh", False)])
+def test_a_source_that_is_here_needs_no_trust(home: Path, name: str, taken: bool) -> None:
+    (home / "project" / name).mkdir()
+    (home / "stoker.toml").write_text(f'[defaults]\nsource = "{name}"\n')
+    assert reached(read()) == ({"source"} if taken else set())
 
 
 def test_the_command_line_is_the_users_own() -> None:
