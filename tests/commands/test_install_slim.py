@@ -76,6 +76,7 @@ def test_the_sizes_are_shown_before_anything_is_downloaded(
     assert not (packages(python) / "torch").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_slimmed_before_it_is_installed(
     stoker: Stoker, tmp_path: Path, stoker_home: Path, index: dict[str, str], installer: str
@@ -103,6 +104,7 @@ def test_slimmed_before_it_is_installed(
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.slow
 def test_an_official_torch_that_is_installed_is_replaced(
     stoker: Stoker, tmp_path: Path, index: dict[str, str]
 ) -> None:

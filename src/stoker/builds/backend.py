@@ -69,6 +69,50 @@ def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
 Execute = Callable[[Sequence[str], Path, Mapping[str, str]], int]
 
 
+# Runs before the hook of a back end, in its process. scikit-build-core configures with all that it
+# gives to CMake: search paths of packages, options of pyproject.toml, a toolchain. It ends then.
+_CONFIGURE_ONLY = """
+import runpy, sys
+sys.path[:] = filter(None, sys.path)
+from scikit_build_core.cmake import CMaker
+def configure(self, *words, _configure=CMaker.configure, **options):
+    _configure(self, *words, **options)
+    sys.exit(0)
+CMaker.configure = configure
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def configure_tree(
+    tree: Path,
+    into: Path,
+    *,
+    python: str,
+    execute: Execute,
+    settings: Mapping[str, str],
+    editable: bool = False,
+) -> None:
+    """Let scikit-build-core configure the tree. ``into`` is for files that are not needed."""
+    configured = False
+
+    def configure(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
+        nonlocal configured
+        status = execute((words[0], "-c", _CONFIGURE_ONLY, *words[1:]), folder, extra)
+        configured = status == 0
+        return status
+
+    try:
+        make_wheel(
+            tree, into, python=python, execute=configure, settings=settings, editable=editable
+        )
+    except CommandError as error:  # it ended before it had a result
+        if not configured:
+            raise CommandError("CMake does not accept it", output=error.output) from error
+    finally:
+        rmtree(into, ignore_errors=True)
+
+
 def make_wheel(
     tree: Path,
     into: Path,

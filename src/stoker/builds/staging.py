@@ -12,6 +12,7 @@ from stoker.builds.backend import (
     Execute,
     Isolated,
     clear_copies,
+    configure_tree,
     make_wheel,
     setuptools_settings,
     surroundings,
@@ -123,7 +124,7 @@ class Staging:
     def run(self) -> tuple[Path, ...]:
         self._link_tools()
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
-        if self.route.configure:
+        if self.route.configure or self.route.by_back_end:
             self._compile_all()
         match self.route.last:
             case BuildStage.INSTALL:
@@ -139,6 +140,8 @@ class Staging:
 
     def _compile_all(self) -> None:
         self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
+        if self.route.by_back_end and not (self.route.build / "build.ninja").exists():
+            return  # the project chose another build tool, or compiles nothing
         target = self._request.target or "all"
         edges = read_edges(self.route.build)
         targets = {output for edge in edges for output in edge.outputs}
@@ -229,7 +232,8 @@ class Staging:
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
         tools = [(tool.path, tool.version) for tool in found]
         toolkit = self._subject.toolkit
-        return digest([self.route.configure, said, tools, toolkit.version if toolkit else None])
+        asked = [self.route.configure, self.route.settings]
+        return digest([asked, said, tools, toolkit.version if toolkit else None])
 
     def _configure(self, log: StageLog) -> tuple[Path, ...]:
         build = self.route.build
@@ -239,12 +243,29 @@ class Staging:
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
-        words, extra = self._with_probe(asked)
         answer_file(build).unlink(missing_ok=True)
         cmake_reply.ask(build)  # for `stoker graph`
-        self._must(words, log, extra=extra, what="CMake does not accept it")
+        if self.route.by_back_end:
+            self._configure_by_back_end(asked, log)
+        else:
+            words, extra = self._with_probe(asked)
+            self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
-        return cache, graph
+        return tuple(path for path in (cache, graph) if path.exists())
+
+    def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
+        settings = dict(self.route.settings)
+        if not self._plan.value("CMAKE_PROJECT_INCLUDE"):
+            probe = probe_files(self._work.path / "probe", asked)
+            settings["cmake.define.CMAKE_PROJECT_INCLUDE"] = str(probe)
+        configure_tree(
+            self.route.tree,
+            self._work.path / "configured",
+            python=self._python,
+            execute=self._executing(log, {"CMAKE_GENERATOR": "Ninja"}),
+            settings=settings,
+            editable=self._request.editable,
+        )
 
     def _with_probe(self, asked: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the command and variables with which CMake also reports its final options."""

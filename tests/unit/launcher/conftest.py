@@ -16,6 +16,14 @@ from unit.launcher.scripted import Launch, ScriptedGovernor, process_and_namespa
 ROOT = Path(__file__).parents[3]
 
 
+def names_option(folder: Path) -> str:
+    """Make the tables of names in a folder; return the compiler's option that finds them."""
+    table = ROOT / "src/stoker/knowledge/compiler_names.toml"
+    words = ["cmake", f"-DFROM={table}", f"-DTO={folder}/names.h", "-P"]
+    subprocess.run([*words, ROOT / "launcher/names.cmake"], check=True)
+    return f"-I{folder}"
+
+
 @pytest.fixture(scope="session")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """STOKER_LAUNCHER_CMAKE_ARGS="-DSTOKER_SANITIZE=ON" tests it with the sanitizers."""
@@ -40,10 +48,11 @@ def steps(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plain(launcher: Path) -> Iterator[Launch]:
+def plain(launcher: Path, tmp_path: Path) -> Iterator[Launch]:
     """Yield the launcher without a governor."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("STOKER_")}
-    launch = Launch(launcher, environment)
+    (tmp_path / "names").mkdir()
+    launch = Launch(launcher, environment, tmp_path / "names")
     yield launch
     launch.end()
 
