@@ -33,7 +33,7 @@ _LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")
 _LISTED = "libtorch_cuda.so"  # holds the code that the list describes
 _SECTION = ".rodata"
 _WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
-# It goes on behind what it has matched, so that no string is searched more than once.
+# It continues behind a match, so that no string is searched more than once.
 _LIST = re.compile(rb"%b(?: %b)*+" % (_WORD, _WORD))
 _POOL = 16  # alignment of strings behind constants that end without a zero byte
 _MOST = 256 << 20  # bytes of the section that are searched
@@ -89,7 +89,7 @@ def _lists(reader: Reader) -> Iterator[_List]:
 
 
 def _starts(data: bytes, start: int, address: int, words: Sequence[str]) -> bool:
-    """Return whether a string starts here. Constants may stand before it without a zero byte; then
+    """Return whether a string starts here. Constants may precede it without a zero byte; then
     it is aligned, and only a list of several words is taken for one.
     """
     before = data[start - 1 : start] if start else b"\0"
