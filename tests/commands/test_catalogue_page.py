@@ -258,7 +258,12 @@ def test_the_filters_are_in_the_address(opened: Opened) -> None:
     page.find("#search").send_keys("flash")
     choose(page, "gpu", "H100")
     page.settle()
-    assert page.script("return location.hash") == "#q=flash&gpu=9.0"
+    assert page.script("return location.hash") == "#q=flash&gpu=H100"
+    chosen = "return document.getElementById('gpu').selectedOptions[0].text"
+    assert page.script(chosen) == "H100 (9.0)"
+    page.script("location.hash = '#gpu=l40s'")
+    page.settle()
+    assert page.script(chosen) == "L40S (8.9)"
     page.script("location.hash = '#q=2.10&order=new'")
     page.settle()
     assert [line.partition(":")[0] for line in shown(page)] == ["torch 2.10.0+cpu.avx2"]

@@ -62,7 +62,7 @@ def test_a_wheel(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert b"\nVersion: 2.0+cu130.sm90\n" in contents[f"{dist_info}/METADATA"]
     assert contents["torch/version.py"] == unpacked(wheel)["torch/version.py"]
     note = json.loads(contents[f"{dist_info}/stoker-slim.json"])
-    assert note == {"targets": ["9.0"], "label": "sm90", "private": False}
+    assert note == {"targets": ["9.0"], "label": "sm90", "private": False, "inherited": {}}
     with open_wheel(made) as opened:
         assert list(opened.mismatches()) == []
         assert list(opened.wrong_hashes()) == []
@@ -99,7 +99,8 @@ def test_the_plan(wheel: Path, tmp_path: Path, stoker: Stoker) -> None:
     assert [line for line in lines if line[:1] == ["sm_86"]] == [["sm_86", "2", "400", "KiB"]]
     assert [line for line in lines if line[:1] == ["sm_90"]] == [["sm_90", "2", "400", "KiB"]]
     (library,) = (line for line in lines if line[:1] == [CUDA])
-    assert library[-3:] == ["2", "4", "move"]
+    assert library[-2:] == ["2", "4"]
+    assert lines[0][1:3] == ["MiB", "->"]  # the result comes first
     assert sorted(tmp_path.glob("*.whl")) == [wheel]
     assert not (tmp_path / "dist").exists()
 

@@ -39,7 +39,7 @@ from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process, read_json
 from stoker.outside.progress import Advance, stage
 from stoker.outside.terminal import Listing, whole
-from stoker.outside.web import Web, opened
+from stoker.outside.web import Web, size_of
 from stoker.plan.grammar import parse, squeeze
 from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.selection import is_nvidia_distribution
@@ -192,8 +192,7 @@ def resolve(words: Sequence[str], installer: Installer) -> tuple[Download, ...]:
 
 def _size_of(url: str) -> int | None:
     try:
-        with opened(url, Web(certificates=os.environ.get("PIP_CERT"))) as answer:
-            return answer.size
+        return size_of(url, Web(certificates=os.environ.get("PIP_CERT")))
     except MissingError:
         return None
 

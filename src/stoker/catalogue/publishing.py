@@ -76,7 +76,8 @@ def publish(
     uploads, notes = [], []
     for path in _files(words):
         say(f"verifying {path.name}")
-        upload, verification = _prepare(path, wished)
+        with stage(f"verifying {path.name}"):
+            upload, verification = _prepare(path, wished)
         if not verification.ok:
             _check_forced(path, verification, force=options.force)
             notes.append(f"{path.name} is published although `stoker verify` finds errors in it")

@@ -63,7 +63,7 @@ def command(
     stoker package torch-2.15.0-cp312-cp312-linux_x86_64.whl --mode pypi
     stoker package mill-1.2-cp312-cp312-linux_x86_64.whl --mode bundle --library-folder nvidia
     """
-    from stoker.outside.progress import shown
+    from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.package.built_wheel import Mode, PackageRequest
     from stoker.wheel.package.packaging import package, package_page, packaged_lines, plan_package
@@ -74,7 +74,7 @@ def command(
             plan = plan_package(wheel, request)
         print_json({"plan": plan}) if as_json else show(package_page(plan))
         return
-    with shown():
+    with shown(), stage(f"packaging {wheel.name}"):
         plan, packaged = package(wheel, request, out, force=force)
     for note in plan.notes:
         tell(f"note: {note}")

@@ -28,6 +28,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "graph": {"": "stoker.report.graph:BuildGraph"},
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
+    "history --chart": {"trends": "[stoker.report.trends:Trend]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
     "options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {

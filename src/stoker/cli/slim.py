@@ -86,7 +86,7 @@ def _slim(
     **output: Any,
 ) -> None:
     from stoker.model.errors import UsageError
-    from stoker.outside.progress import shown
+    from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.slim.cuts import SlimRequest
     from stoker.wheel.slim.library import SlimOptions
@@ -105,7 +105,7 @@ def _slim(
         )
     options = SlimOptions(strip=strip, recompress=recompress is not None)
     request = SlimRequest(gpus=gpu_targets(gpus), options=options, nvidia=nvidia)
-    with shown():
+    with shown(), stage(f"slimming {word}"):
         report = slim(find_target(word), request, OutputOptions(dry_run=dry_run, **output))
     if as_json:
         print_json(report)

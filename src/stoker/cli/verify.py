@@ -35,12 +35,12 @@ def command(
     stoker verify mill-1.2-py3-none-any.whl --variant cu130-sm90+ptx --run
     """
     from stoker.outside.files import write_named
-    from stoker.outside.progress import shown
+    from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json, show
     from stoker.wheel.verify import verifying as report
     from stoker.wheel.verify.verifying import verify
 
-    with shown():
+    with shown(), stage(f"verifying {wheel.name}"):
         verification = verify(wheel, variant=variant, run=run)
     if junit:
         write_named(junit, report.verification_junit(verification))

@@ -234,7 +234,9 @@ class Installer(Value, frozen=True, kw_only=True):
 
     def resolve(self, report: Path, requirements: Sequence[str]) -> list[str]:
         """Write what would be downloaded to a file, as an `InstallReport`; install nothing."""
-        options = ["--dry-run", "--ignore-installed", "--report", str(report)]
+        # Where an index has no metadata apart from the wheels, pip reads only a part of each wheel.
+        options = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps"]
+        options += ["--report", str(report)]
         return [*self.resolver, "install", *options, *requirements]
 
     def download(self, folder: Path, requirements: Sequence[str], *, tells: bool) -> list[str]:

@@ -33,11 +33,11 @@ class Stage:
 
 
 def progress_line(title: str, done: int, total: int, elapsed_s: float) -> str:
-    """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB, 12 s left``."""
+    """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB (41 %), 12 s left``."""
     if not total:
         return f"{title}: {duration(elapsed_s)}"
     done = min(done, total)
-    line = f"{title}: {size(done)} of {size(total)}"
+    line = f"{title}: {size(done)} of {size(total)} ({100 * done // total} %)"
     if not done or elapsed_s < _GUESS_S:
         return f"{line}, {duration(elapsed_s)} so far"
     return f"{line}, {duration(elapsed_s * (total - done) / done)} left"

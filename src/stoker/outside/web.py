@@ -110,14 +110,22 @@ def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
         )
 
 
-def _response(url: str, web: Web, accept: str) -> addinfourl:
+def size_of(url: str, web: Web) -> int | None:
+    """Return the size of a file without reading it; ``None`` if the server does not tell it."""
+    with _response(url, web, "*/*", method="HEAD") as response:
+        length = response.headers["Content-Length"] or ""
+        return int(length) if _LENGTH.fullmatch(length) else None
+
+
+def _response(url: str, web: Web, accept: str, *, method: str = "GET") -> addinfourl:
     """Return the response. A redirect may lead to any text, so all errors of the URL
     parser count.
     """
     bare = url.rpartition("@")[2]
     try:
         bare, authorization = _taken_apart(url)
-        request = Request(bare, headers={"Accept": accept, "User-Agent": f"stoker/{__version__}"})
+        headers = {"Accept": accept, "User-Agent": f"stoker/{__version__}"}
+        request = Request(bare, headers=headers, method=method)
         if authorization:  # not for another host that it redirects to
             request.add_unredirected_header("Authorization", authorization)
         proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None

@@ -150,7 +150,8 @@ _STEPS, _WAITS = 1, 2  # processes
 _PATH = 1  # threads of the first process; lanes follow
 _FIRST_LANE = 10
 _ROWS = 32  # threads that one lane may have: its own, and more for phases that overlap
-_SAMPLES = 8000  # of the memory counter, beside the starts and ends of steps
+_SAMPLES = 8000  # of the memory counter at most, beside the starts and ends of steps
+_SAMPLES_PER_STEP = 128  # as many as a profile of memory has points
 
 
 def perfetto_trace(run: RunAnalysis, phases: Phases) -> bytes:
@@ -300,15 +301,19 @@ def _activity(run: RunAnalysis) -> Iterator[Event]:
     """
     edges = {time for span in run.spans for time in (span.started, span.ended)}
     end = max(edges, default=0.0)
-    times = edges.union(end * sample / _SAMPLES for sample in range(_SAMPLES))
+    samples = min(_SAMPLES, _SAMPLES_PER_STEP * len(run.spans))
+    times = edges.union(end * sample / samples for sample in range(samples))
     to_come = deque(sorted(run.spans, key=lambda span: span.started))
     active: list[Span] = []
+    last = -1
     for time in sorted(times):
         while to_come and to_come[0].started <= time:
             active.append(to_come.popleft())
         active = [span for span in active if span.ended > time]
-        used = sum(memory_at(span, time) for span in active)
-        yield _counter("memory", "bytes", time, round(used))
+        used = round(sum(memory_at(span, time) for span in active))
+        if used != last or time in edges:
+            last = used
+            yield _counter("memory", "bytes", time, used)
         if time in edges:
             yield _counter("running", "steps", time, len(active))
 

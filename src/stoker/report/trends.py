@@ -18,7 +18,9 @@ from stoker.outside.terminal import Listing
 MOST_RUNS = 30  # of one command
 _NOTABLE = 1.10  # factor of the CPU time of the same steps
 _LEAST_S = 1.0  # of CPU time that a change has to make
-_BAR = 24
+_BAR = 10
+_YEAR = len("2026-")
+_SHORT = 7  # characters of a commit, where space is scarce
 _COMMIT = 8  # characters
 
 
@@ -124,11 +126,13 @@ def trends_page(found: Sequence[Trend]) -> RenderableType:
 
 
 def _chart(trend: Trend) -> Listing:
-    table = Listing("run", "when", "commit", ">steps", ">CPU", ">peak", ">cached", ">took", "")
+    """Return a table that fits into 80 columns."""
+    table = Listing("run", "when", "commit", ">CPU", ">peak", ">cached", ">took", "")
     longest = max(_summary(run).wall_s for run in trend.runs)
     for run in trend.runs:
+        number, when, commit, _, *figures = _cells(run)
         bar = "█" * max(1, round(_BAR * _summary(run).wall_s / (longest or 1.0)))
-        table.add(*_cells(run), Text(bar, style="cyan"))
+        table.add(number, when[_YEAR:], commit[:_SHORT], *figures, Text(bar, style="cyan"))
     return table
 
 

@@ -91,7 +91,8 @@ def _text(file: FileReader, members: dict[str, Member], name: str) -> bytes:
 
 def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFacts, ...]:
     """Read the largest first, to keep all threads busy; return the facts by name."""
-    found = [member for member in members if _is_elf(file, member)]
+    with stage("looking for libraries"):
+        found = [member for member in members if _is_elf(file, member)]
     found.sort(key=lambda member: -member.size)
 
     def read(member: Member) -> LibraryFacts:

@@ -69,6 +69,11 @@ def test_counters() -> None:
     assert at(memory, 5) == 0
 
 
+def test_memory_is_counted_where_it_changes() -> None:
+    values = counter(events_of([attempt("a", 0, 8, 100)]), "memory")
+    assert len(values) < 8
+
+
 def test_slices_of_a_thread_do_not_overlap() -> None:
     attempts = generated_attempts(400)
     ends: dict[tuple[int, int], int] = {}

@@ -33,8 +33,9 @@ _LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")
 _LISTED = "libtorch_cuda.so"  # holds the code that the list describes
 _SECTION = ".rodata"
 _WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
-# A match has to start where a string starts, so that no string is searched more than once.
-_LIST = re.compile(rb"(?<![ -~])%b(?: %b)*(?=\0)" % (_WORD, _WORD))
+# It continues behind a match, so that no string is searched more than once.
+_LIST = re.compile(rb"%b(?: %b)*+" % (_WORD, _WORD))
+_POOL = 16  # alignment of strings behind constants that end without a zero byte
 _MOST = 256 << 20  # bytes of the section that are searched
 
 
@@ -80,7 +81,19 @@ def _lists(reader: Reader) -> Iterator[_List]:
     _, section = sections[0]
     data = reader.read(section.offset, min(section.file_size, _MOST))
     for match in _LIST.finditer(data):
-        yield _List(section.offset + match.start(), tuple(match[0].decode().split()))
+        start, end = match.span()
+        words = tuple(match[0].decode().split())
+        ends = data[end : end + 1] == b"\0"
+        if ends and _starts(data, start, section.address + start, words):
+            yield _List(section.offset + start, words)
+
+
+def _starts(data: bytes, start: int, address: int, words: Sequence[str]) -> bool:
+    """Return whether a string starts here. Constants may precede it without a zero byte; then
+    it is aligned, and only a list of several words is taken for one.
+    """
+    before = data[start - 1 : start] if start else b"\0"
+    return not (b" " <= before <= b"~") or (address % _POOL == 0 and len(words) > 1)
 
 
 def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:

@@ -61,11 +61,12 @@ def planned(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[
 
 def _libraries(wheel: Wheel) -> list[str]:
     """Return the ELF files, largest first, so that no thread works on it alone at the end."""
-    found = [
-        name
-        for name, member in wheel.members.items()
-        if member.size > len(MAGIC) and next(iter(wheel.stream(name)))[: len(MAGIC)] == MAGIC
-    ]
+    with stage("looking for libraries"):
+        found = [
+            name
+            for name, member in wheel.members.items()
+            if member.size > len(MAGIC) and next(iter(wheel.stream(name)))[: len(MAGIC)] == MAGIC
+        ]
     return sorted(found, key=lambda name: -wheel.members[name].size)
 
 
@@ -155,9 +156,14 @@ def _original(wheel: Wheel, cuts: Collection[Cut]) -> WheelUnderTest:
         members=len(wheel.members),
         unpacked=sum(member.size for member in wheel.members.values()),
     )
-    libraries = (read_file(cut.file, printable(cut.name)) for cut in cuts)
-    known = tuple(library for library in libraries if library)
-    return under_test(wheel, wheel_artifact(wheel.path, facts, known, tuple(wheel.members)))
+    with stage("reading libraries", sum(cut.summary.before for cut in cuts)) as advance:
+        known = []
+        for cut in cuts:
+            if library := read_file(cut.file, printable(cut.name)):
+                known.append(library)
+            advance(cut.summary.before)
+    artifact = wheel_artifact(wheel.path, facts, tuple(known), tuple(wheel.members))
+    return under_test(wheel, artifact)
 
 
 def search_paths(wheel: WheelUnderTest, request: SlimRequest) -> dict[str, ElfEdit]:

@@ -46,6 +46,31 @@ def test_shortened(need: Need, tmp_path: Path, wanted: str, expected: str) -> No
     assert kept_words(path, parse_targets(wanted)) is None
 
 
+def after_constants(need: Need, folder: Path, text: str) -> Path:
+    """The text follows constants without a zero byte, as in the official torch 2.9.1."""
+    source = (
+        "struct Pool { char before[16]; char text[72]; };\n"
+        f'alignas(16) extern const Pool pool = {{"{"x" * 16}", "{text}"}};'.replace(
+            f'"{"x" * 16}"', "{" + ", ".join("'x'" for _ in range(16)) + "}"
+        )
+    )
+    return build(need, folder, source=source, name="libtorch_python.so")
+
+
+def test_a_list_right_behind_constants(need: Need, tmp_path: Path) -> None:
+    path = after_constants(need, tmp_path, LIST)
+    words = kept_words(path, parse_targets("sm90"))
+    assert words == ("sm_90",)
+    write_words(path, words)
+    assert b"xxxxsm_90\0" in path.read_bytes()
+    assert kept_words(path, parse_targets("sm90")) is None
+
+
+def test_the_end_of_a_sentence_is_not_the_list(need: Need, tmp_path: Path) -> None:
+    path = library(need, tmp_path, "this kernel runs on sm_80 sm_90")
+    assert kept_words(path, parse_targets("sm90")) is None
+
+
 @pytest.mark.parametrize(
     "strings",
     [
