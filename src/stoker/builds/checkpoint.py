@@ -105,7 +105,7 @@ class Checkpoint:
             if part.unusable and part.role in ("cache", "remote"):
                 raise StorageError(f"the checkpoint cannot be used: {part.why}")
         if not any(part.role == "remote" and part.what != "none" for part in chain.parts):
-            hints = ["`stoker toolchain install ccache`", "and no cache or launcher of your own"]
+            hints = ["install ccache", "or leave out a cache or launcher of your own"]
             raise MissingError(
                 "a checkpoint needs a compiler cache that stoker starts", hints=hints
             )

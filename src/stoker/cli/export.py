@@ -52,6 +52,12 @@ from stoker.model.value import byte_count
     help="Time limit of each build; on Slurm, also of the workers.",
 )
 @click.option(
+    "--shards",
+    type=click.IntRange(2, 256),
+    metavar="N",
+    help="Build each variant in N jobs that compile, and one that links; see docs/how-to/farm.md.",
+)
+@click.option(
     "--image", help="Builder image for all variants, best with a digest; or the workers'."
 )
 @click.option(
@@ -92,6 +98,7 @@ def command(
     builder_memory: str | None,
     builder_disk: str,
     hours: float,
+    shards: int | None,
     image: str | None,
     cluster: str | None,
     workers: int | None,
@@ -119,15 +126,17 @@ def command(
     from stoker import __version__
     from stoker.export.cluster import render_cluster
     from stoker.export.exporting import ClusterWanted, ExportWanted, export, export_cluster, write
+    from stoker.export.farm import render_farm
     from stoker.export.files import render
     from stoker.outside.terminal import print_json
 
     request, form = read_request(options), ExportFormat(format)
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
     if cluster:
-        if source or matrix or only or requirement or request.options:
+        if source or matrix or only or requirement or shards or request.options:
             raise UsageError(
-                "--cluster exports workers, not a build: leave out SOURCE, variants and --stoker",
+                "--cluster exports workers, not a build: leave out SOURCE, variants, --shards "
+                "and --stoker",
                 hints=[f"stoker export {form} --cluster {cluster}"],
             )
         memory = _bytes("--memory", builder_memory) if builder_memory else None
@@ -157,8 +166,9 @@ def command(
             size=size,
             requirement=requirement or f"stoker[tools]=={__version__}",
             image=image,
+            shards=shards or 0,
         )
-        files = render(export(build, request))
+        files = (render_farm if shards else render)(export(build, request))
     if as_json:
         print_json(files)
     if out is not None:

@@ -140,6 +140,7 @@ class ExportWanted(Value, frozen=True, kw_only=True):
     size: BuilderSize
     requirement: str
     image: str | None = None
+    shards: int = 0
 
 
 def export(wanted: ExportWanted, request: CommandLine) -> Export:
@@ -164,6 +165,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         source=source,
         requirement=wanted.requirement,
         size=wanted.size,
+        shards=wanted.shards,
         jobs=tuple(
             _job(planned, [source, *_defines(one)], _image(wanted, planned))
             for planned, one in zip(plans, requests, strict=True)

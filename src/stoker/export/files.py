@@ -44,8 +44,13 @@ def fill(name: str, values: Mapping[str, object]) -> str:
 
 
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
+    return fill(name, {**size_values(export), **values})
+
+
+def size_values(export: Export) -> dict[str, object]:
+    """Return the placeholders of all builds: what is installed, and the size of the machine."""
     size = export.size
-    common = {
+    return {
         "requirement": shlex.quote(export.requirement),
         "own_python": OWN_PYTHON,
         "cpus": size.cpus,
@@ -54,7 +59,6 @@ def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
         "seconds": size.seconds,
         "minutes": -(-size.seconds // 60),
     }
-    return fill(name, {**common, **values})
 
 
 def _of_job(job: ExportJob) -> dict[str, object]:
