@@ -46,7 +46,7 @@ from stoker.govern.protocol import (
 )
 from stoker.govern.recording import HistoryWriter, ServedRun
 from stoker.machine.memory import Meter
-from stoker.model.events import AnyEvent, Overview, StepPauses, Warned
+from stoker.model.events import AnyEvent, Overview, StepPauses, StepTooLate, Warned
 from stoker.model.govern import GovernorOptions, LinkerChoice, NvccThreads, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
@@ -346,6 +346,8 @@ class Daemon:
             late = served.client.blocked and isinstance(event, Overview)
             if whose in (None, number) and not late:
                 served.client.unsent += message
+                if isinstance(event, StepTooLate):  # its run must know why the command fails
+                    self._connections.send(served.client)
 
     def _keep(self, run: int, attempt: Attempt) -> None:
         if served := self._runs.get(run):
