@@ -355,11 +355,17 @@ def full(farm: Farm) -> dict[str, object]:
     where = farm.checkpoint()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "farm", where], check=True)
     try:
-        made = farm.shards(str(where))
-        finisher = farm.finish(str(where))
+        made, states = [], []
+        for number in range(1, SHARDS + 1):
+            made.append(farm.job())
+            shard = f"{number}/{SHARDS}"
+            process = made[-1].start("--checkpoint", str(where), "--shard", shard)
+            states.append(made[-1].wait(process))
+        finisher = farm.job().run("--checkpoint", str(where))
     finally:
         subprocess.run(["umount", "--lazy", where], check=True)
     return {
+        "states_of_shards": states,
         "same_wheel": finisher.wheel == farm.single.wheel,
         "compiled_by_shards": sum(job.compiled().total() for job in made),
         "compiled_by_finisher": finisher.compiled().total(),

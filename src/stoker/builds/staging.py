@@ -16,7 +16,7 @@ from stoker.builds.backend import (
     outside_the_tree,
     surroundings,
 )
-from stoker.builds.checkpoint import Job
+from stoker.builds.checkpoint import Job, names_native
 from stoker.builds.finishing import (
     check,
     fitting_isolation,
@@ -121,6 +121,8 @@ class Staging:
             self._base(git), folder=self._shared_folder(), mapped=True
         )
         self.folder = self.route.tree  # where the last command ran
+        if not self.route.configure:
+            self._keep_cpus_apart()
 
     def start_over(self) -> None:
         """Remove the build folder, if CMake has configured it, and its copy in memory."""
@@ -149,6 +151,7 @@ class Staging:
 
     def _compile_all(self) -> None:
         self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
+        self._keep_cpus_apart()
         target = self._request.target or "all"
         edges = read_edges(self.route.build)
         targets = {output for edge in edges for output in edge.outputs}
@@ -161,6 +164,23 @@ class Staging:
             self._compile_share(self._job, edges, target)
         else:
             self._ninja(BuildStage.COMPILE, (target,))
+
+    def _keep_cpus_apart(self) -> None:
+        """Give objects for "the CPU at hand" to machines with the same CPU only: ccache knows
+        -march=native by its name. A back end's own commands are not known before they run.
+        """
+        if self._job is None or (self.route.configure and not names_native(self.route.build)):
+            return
+        if "SCCACHE_SERVER_UDS" in self.environment:
+            raise UsageError(
+                "the build may compile for the CPU of this machine (-march=native), and sccache "
+                "would mix its objects with those of other CPUs",
+                hints=["--cache ccache", "or switch -march=native off in the project"],
+            )
+        cpu = self._subject.machine.cpu
+        sign = digest([cpu.microarchitecture, cpu.features])[:12]
+        own = self.environment.get("CCACHE_NAMESPACE", "")
+        self.environment["CCACHE_NAMESPACE"] = f"{own}-cpu-{sign}".lstrip("-")
 
     def _compile_share(self, job: Job, edges: Sequence[Edge], target: str) -> None:
         share = job.share(edges, target)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governed_steps import record
-from stoker.builds.checkpoint import Checkpoint, Identity, Job, Part
+from stoker.builds.checkpoint import Checkpoint, Identity, Job, Part, names_native
 from stoker.builds.farm import simulate_farm
 from stoker.builds.shards import Piece, Shard, compile_pieces, parse_shard, split
 from stoker.govern.history import History
@@ -124,6 +124,15 @@ def test_the_objects_that_were_not_used_for_longest_are_deleted(
     assert checkpoint.prune() == 3
     assert sorted(path.name for path in folder.iterdir()) == [f"{n:02}" for n in range(9)]
     assert checkpoint.prune() == 0
+
+
+def test_commands_for_the_cpu_at_hand_are_found(tmp_path: Path) -> None:
+    rules = tmp_path / "CMakeFiles" / "rules.ninja"
+    rules.parent.mkdir()
+    rules.write_text("command = g++ -march=haswell -DNAME=natives $in\n")
+    assert not names_native(tmp_path)
+    (tmp_path / "build.ninja").write_text("  FLAGS = -O3 -march=native\n")
+    assert names_native(tmp_path)
 
 
 def test_a_checkpoint_needs_a_cache_that_works(checkpoint: Checkpoint) -> None:
