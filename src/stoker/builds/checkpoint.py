@@ -346,9 +346,10 @@ _NATIVE = re.compile(rb"=native\b")
 def names_native(build: Path) -> bool:
     """Return whether commands of a build folder compile for the CPU at hand; if in doubt, yes."""
     try:
-        return any(_NATIVE.search(path.read_bytes()) for path in build.rglob("*.ninja"))
+        texts = [path.read_bytes() for path in build.rglob("*.ninja")]
     except OSError:
         return True
+    return not texts or any(map(_NATIVE.search, texts))
 
 
 _FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")

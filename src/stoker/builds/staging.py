@@ -12,8 +12,9 @@ from stoker.builds.backend import (
     Execute,
     Isolated,
     clear_copies,
+    configure_tree,
     make_wheel,
-    outside_the_tree,
+    setuptools_settings,
     surroundings,
 )
 from stoker.builds.checkpoint import Job, names_native
@@ -112,16 +113,14 @@ class Staging:
         if self._isolated:
             self._python = str(work.environment / "bin" / "python")
         self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
-        if job and job.shard and not self.route.configure:
-            raise UsageError(
-                f"{self.tree.name} is compiled by its own build back end, which cannot be split",
-                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
-            )
+        self._calls_ninja = bool(self.route.configure or self.route.by_back_end)
+        if not self._calls_ninja:
+            self._refuse_to_split()
         self.environment = self._governed.environment(
             self._base(git), folder=self._shared_folder(), mapped=True
         )
         self.folder = self.route.tree  # where the last command ran
-        if not self.route.configure:
+        if not self._calls_ninja:
             self._keep_cpus_apart()
 
     def start_over(self) -> None:
@@ -133,7 +132,7 @@ class Staging:
     def run(self) -> tuple[Path, ...]:
         self._link_tools()
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
-        if self.route.configure:
+        if self._calls_ninja:
             self._compile_all()
         if self._job and self._job.shard:
             return ()
@@ -152,6 +151,9 @@ class Staging:
     def _compile_all(self) -> None:
         self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
         self._keep_cpus_apart()
+        if self.route.by_back_end and not (self.route.build / "build.ninja").exists():
+            self._refuse_to_split()
+            return  # the project chose another build tool, or compiles nothing
         target = self._request.target or "all"
         edges = read_edges(self.route.build)
         targets = {output for edge in edges for output in edge.outputs}
@@ -165,11 +167,19 @@ class Staging:
         else:
             self._ninja(BuildStage.COMPILE, (target,))
 
+    def _refuse_to_split(self) -> None:
+        """Raise an error if this job is a shard of a project that we do not compile ourselves."""
+        if self._job and self._job.shard:
+            raise UsageError(
+                f"{self.tree.name} is compiled by its own build back end, which cannot be split",
+                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
+            )
+
     def _keep_cpus_apart(self) -> None:
         """Give objects for "the CPU at hand" to machines with the same CPU only: ccache knows
         -march=native by its name. A back end's own commands are not known before they run.
         """
-        if self._job is None or (self.route.configure and not names_native(self.route.build)):
+        if self._job is None or (self._calls_ninja and not names_native(self.route.build)):
             return
         if "SCCACHE_SERVER_UDS" in self.environment:
             raise UsageError(
@@ -269,7 +279,8 @@ class Staging:
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
         tools = [(tool.path, tool.version) for tool in found]
         toolkit = self._subject.toolkit
-        return digest([self.route.configure, said, tools, toolkit.version if toolkit else None])
+        asked = [self.route.configure, self.route.settings]
+        return digest([asked, said, tools, toolkit.version if toolkit else None])
 
     def _configure(self, log: StageLog) -> tuple[Path, ...]:
         build = self.route.build
@@ -279,12 +290,29 @@ class Staging:
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
-        words, extra = self._with_probe(asked)
         answer_file(build).unlink(missing_ok=True)
         cmake_reply.ask(build)  # for `stoker graph`
-        self._must(words, log, extra=extra, what="CMake does not accept it")
+        if self.route.by_back_end:
+            self._configure_by_back_end(asked, log)
+        else:
+            words, extra = self._with_probe(asked)
+            self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
-        return cache, graph
+        return tuple(path for path in (cache, graph) if path.exists())
+
+    def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
+        settings = dict(self.route.settings)
+        if not self._plan.value("CMAKE_PROJECT_INCLUDE"):
+            probe = probe_files(self._work.path / "probe", asked)
+            settings["cmake.define.CMAKE_PROJECT_INCLUDE"] = str(probe)
+        configure_tree(
+            self.route.tree,
+            self._work.path / "configured",
+            python=self._python,
+            execute=self._executing(log, {"CMAKE_GENERATOR": "Ninja"}),
+            settings=settings,
+            editable=self._request.editable,
+        )
 
     def _with_probe(self, asked: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the command and variables with which CMake also reports its final options."""
@@ -357,7 +385,11 @@ class Staging:
         own = {}
         if self.tree.front_end is FrontEnd.SETUPTOOLS:
             clear_copies(self.route.build)
-            own = {} if self.route.in_tree else outside_the_tree(self._work.path, self.route.build)
+            own = setuptools_settings(
+                self._work.path,
+                None if self.route.in_tree else self.route.build,
+                self._subject.toolbox.python if self._isolation is Isolation.NONE else None,
+            )
         made = make_wheel(
             self.route.tree,
             self._work.wheel,

@@ -1,6 +1,7 @@
 """`stoker plan`: print the settings and commands of a build, and where each setting comes from."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from stoker.cli.request import (
     with_settings,
 )
 from stoker.model.errors import UsageError
-from stoker.settings.declared import Group
+from stoker.settings.declared import OPTIONS, Group
 
 if TYPE_CHECKING:
     from stoker.model.caching import Chain
@@ -47,7 +48,14 @@ if TYPE_CHECKING:
     multiple=True,
     help="Print the environment as a .env file.",
 )
-def command(listed: bool, against: str | None, forms: tuple[str, ...], **options: Any) -> None:
+@click.option(
+    "--trust",
+    metavar="FILE",
+    help="Trust a stoker.toml as it is now: its settings may start programs and reach the network.",
+)
+def command(
+    trust: str | None, listed: bool, against: str | None, forms: tuple[str, ...], **options: Any
+) -> None:
     """Print the settings and commands of a build, and where each setting comes from.
 
     \b
@@ -58,6 +66,7 @@ def command(listed: bool, against: str | None, forms: tuple[str, ...], **options
     stoker plan cpu --shell > build.sh
     stoker plan --list                the words that name variants, and GPUs
     stoker plan --list "NVIDIA GeForce RTX 3090"
+    stoker plan --trust stoker.toml
 
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
@@ -68,6 +77,9 @@ def command(listed: bool, against: str | None, forms: tuple[str, ...], **options
     from stoker.plan.survey import plan
 
     form = _only(forms)
+    if trust is not None:
+        _trust(Path(trust))
+        return
     if listed:
         _list(options["words"], as_json=form == "json")
         return
@@ -76,7 +88,7 @@ def command(listed: bool, against: str | None, forms: tuple[str, ...], **options
         other = plan(read_request(options | {"variant": against, "words": ()}))
         differences = compare(planned, other)
         if form == "json":
-            print_json(differences)
+            print_json(differences, "differences")
         elif form:
             raise UsageError(f"--against cannot be printed as --{form}", hints=["use --json"])
         else:
@@ -101,6 +113,20 @@ def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
     chain = with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
     return without_secrets_in(chain)
+
+
+def _trust(path: Path) -> None:
+    """Trust a file, after a check that it is valid."""
+    from stoker.settings import trust
+    from stoker.settings.toml import read_file
+
+    file = read_file(path)
+    trust.trust(path)
+    click.echo(f"{path.resolve()} is trusted until it changes")
+    for table in (file.defaults, *file.variants.values()):
+        for name, found in table.values.items():
+            if OPTIONS[name].reaches_out:
+                click.echo(f"  {found.where}: {name} = {found.value}")
 
 
 def _list(words: tuple[str, ...], *, as_json: bool) -> None:

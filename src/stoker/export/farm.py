@@ -5,11 +5,18 @@ continues a job that ends with status 75 is up to the system: a second round of 
 retry on GitLab, the queue of Slurm, another pod on Kubernetes.
 """
 
-import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
-from stoker.export.files import fill, identifier, size_values
+from stoker.export.files import (
+    fill,
+    github_command,
+    identifier,
+    size_values,
+    without_variables,
+    words_of_script,
+    yaml_text,
+)
 from stoker.knowledge.export_targets import (
     Export,
     ExportedFile,
@@ -18,7 +25,6 @@ from stoker.knowledge.export_targets import (
     github_runner,
 )
 from stoker.model.errors import UsageError
-from stoker.model.source import ProjectKind
 
 _USED = 11 / 12  # of the time limit; the rest is for installing, transfers and the last steps
 _ROUNDS = 2  # of jobs on GitHub, which cannot repeat one
@@ -31,11 +37,6 @@ def render_farm(export: Export) -> tuple[ExportedFile, ...]:
     if renderer is None:
         hints = [f"--shards is for {', '.join(_RENDERERS)}"]
         raise UsageError(f"{export.format} has no jobs that follow each other", hints=hints)
-    if any(job.plan.recipe is ProjectKind.EXTENSION for job in export.jobs):
-        raise UsageError(
-            "an extension is compiled by its setup.py, which cannot be split",
-            hints=["`stoker build --checkpoint --stop-after` builds it in jobs, one after another"],
-        )
     return tuple(renderer(export))
 
 
@@ -55,21 +56,22 @@ def _github_jobs(export: Export, job: ExportJob) -> Iterable[str]:
     runner = github_runner(machine)
     if runner is None:
         raise UsageError(f"GitHub has no hosted runner for {machine}")
-    values = {"runner": runner, "image": json.dumps(job.image)}
-    values |= {"path": json.dumps(":".join(job.folders))}
+    values = {"runner": runner, "image": yaml_text(job.image)}
+    values |= {"path": yaml_text(":".join(job.folders))}
+    values |= {"requirement": yaml_text(github_command([export.requirement]))}
     numbers = ", ".join(map(str, range(1, export.shards + 1)))
     compiling = {
         "strategy": "    strategy:\n      fail-fast: false\n      matrix:\n"
         f"        shard: [{numbers}]",
         "pattern": f"checkpoint-{name}-${{{{ matrix.shard }}}}",
-        "command": json.dumps(shlex.join(job.command)),
+        "command": yaml_text(github_command(job.command)),
         "part": f"--shard ${{{{ matrix.shard }}}}/{export.shards}",
         "results": _upload(f"checkpoint-{name}-${{{{ matrix.shard }}}}", "checkpoint"),
     }
     linking = {
         "strategy": "",
         "pattern": f"checkpoint-{name}-*",
-        "command": json.dumps(shlex.join([*job.command, "--out", "wheels"])),
+        "command": yaml_text(github_command([*job.command, "--out", "wheels"])),
         "part": "--finish",
         "results": "\n".join(
             [
@@ -82,7 +84,7 @@ def _github_jobs(export: Export, job: ExportJob) -> Iterable[str]:
     for kind, own in (("shards", compiling), ("wheel", linking)):
         for number in range(1, _ROUNDS + 1):
             identity = f"{name}-{kind}-{number}"
-            title = json.dumps(f"{job.name} {kind} {number}")
+            title = yaml_text(f"{job.name} {kind} {number}")
             needs = _needs(before, again=number > 1)
             common = {"id": identity, "title": title, "needs": needs}
             yield _fill(export, "github-job", {**values, **own, **common}).rstrip("\n")
@@ -116,18 +118,20 @@ def _gitlab(export: Export) -> Iterable[ExportedFile]:
     for job in export.jobs:
         values = {
             "id": identifier(job.name),
-            "image": json.dumps(job.image),
-            "path": json.dumps(":".join(job.folders)),
-            "command": json.dumps(shlex.join(job.command).replace("$", "$$")),
+            "image": yaml_text(job.image),
+            "path": yaml_text(":".join(job.folders)),
+            "command": yaml_text(without_variables(shlex.join(job.command))),
         }
         jobs.append(_fill(export, "gitlab-job", values).rstrip("\n"))
-    text = _fill(export, "gitlab", {"jobs": "\n".join(jobs)})
+    requirement = yaml_text(without_variables(export.requirement))
+    text = _fill(export, "gitlab", {"jobs": "\n".join(jobs), "requirement": requirement})
     yield ExportedFile(path=".gitlab-ci.yml", text=text)
 
 
 def _slurm(export: Export) -> Iterable[ExportedFile]:
     values = {
         "file": "wheels.sh",
+        "requirement": shlex.quote(export.requirement),
         "last": len(export.jobs) - 1,
         "variants": "\n".join(f"    {shlex.quote(job.name)}" for job in export.jobs),
         "commands": "\n".join(f"    {shlex.quote(shlex.join(job.command))}" for job in export.jobs),
@@ -151,7 +155,7 @@ def _kubernetes(export: Export) -> Iterable[ExportedFile]:
                     "retries": _RETRIES_PER_SHARD * count,
                     "image": job.image,
                     "path": ":".join(job.folders),
-                    "command": shlex.join(job.command),
+                    "words": words_of_script(export, job, indent=12),
                 },
             )
             for job in export.jobs

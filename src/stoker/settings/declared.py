@@ -38,6 +38,7 @@ class Declared(Value, frozen=True, kw_only=True):
     group: Group = Group.PLAN
     rare: bool = False  # shown by --help-all, not by --help
     local: bool = False  # means something on this machine: not repeated in a container
+    reaches_out: bool = False  # starts a program or reaches the network: only from a trusted file
 
     @property
     def flag(self) -> str:
@@ -230,12 +231,14 @@ _CHAIN = (
     ),
     Declared(
         name="cache_remote",
+        reaches_out=True,
         help="Storage that caches of several machines share, e.g. redis://HOST:6379.",
         metavar="URL",
         group=Group.CHAIN,
     ),
     Declared(
         name="compiler_launcher",
+        reaches_out=True,
         rare=True,
         help="Another program that starts each compile, such as buildcache.",
         metavar="PROGRAM",
@@ -243,6 +246,7 @@ _CHAIN = (
     ),
     Declared(
         name="distribute",
+        reaches_out=True,
         help="Send C and C++ compiles to other machines: none, distcc:HOSTS, "
         "icecc[:SCHEDULER] or sccache-dist:URL. "
         "Default: none.",
@@ -252,6 +256,7 @@ _CHAIN = (
     ),
     Declared(
         name="trust_network",
+        reaches_out=True,
         rare=True,
         help="Allow --distribute to use public addresses: it has no authentication.",
         kind=Kind.SWITCH,
