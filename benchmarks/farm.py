@@ -1,6 +1,6 @@
 """Proves that a build in many small jobs gives the same wheel as a single build.
 
-    python benchmarks/farm.py [CASE]... [--sources 104] [--kernels 6] [--seed 1]
+    python benchmarks/farm.py [CASE]... [--sources 104] [--kernels 6] [--light] [--seed 1]
 
 Every job runs in namespaces of its own (mounts and processes), with its own home, cache and copy of
 the tree at another path, and shares only the checkpoint with the others. A job that another one
@@ -47,6 +47,7 @@ SOURCE = """\
 #include <vector>
 int part_{n}(int x) {{ std::vector<int> v(SIZE, x); return static_cast<int>(v.size()) + {n}; }}
 """
+LIGHT = '#include "kiln.h"\nint part_{n}(int x) {{ return x + SIZE + {n}; }}\n'
 KERNEL = """\
 #include "kiln.h"
 __global__ void kernel_{n}(float* out) {{ out[threadIdx.x] = SIZE * {n}.0f; }}
@@ -62,7 +63,7 @@ with open(path, "w") as file:
 CMAKE = """\
 cmake_minimum_required(VERSION 3.18)
 project(kiln VERSION 1.0 LANGUAGES CXX {cuda})
-set(CMAKE_CUDA_ARCHITECTURES 90)
+set(CMAKE_CUDA_ARCHITECTURES 90-real)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 foreach(n RANGE 1 {generated})
@@ -87,13 +88,13 @@ wheel.packages = ["kiln"]
 """
 
 
-def write_project(folder: Path, sources: int, kernels: int, generated: int) -> None:
+def write_project(folder: Path, sources: int, kernels: int, generated: int, *, light: bool) -> None:
     (folder / "src").mkdir(parents=True)
     (folder / "kiln").mkdir()
     (folder / "kiln" / "__init__.py").write_text("")
     (folder / "src" / "kiln.h").write_text("#define SIZE 1\n")
     for n in range(sources):
-        (folder / "src" / f"part_{n:03}.cpp").write_text(SOURCE.format(n=n))
+        (folder / "src" / f"part_{n:03}.cpp").write_text((LIGHT if light else SOURCE).format(n=n))
     for n in range(kernels):
         (folder / "src" / f"kernel_{n}.cu").write_text(KERNEL.format(n=n))
     (folder / "generate.py").write_text(GENERATE)
@@ -183,7 +184,10 @@ class Farm:
         self.generated = 12
         self.steps = options.sources + options.kernels + self.generated
         self.tree = folder / "tree"
-        write_project(self.tree, options.sources, options.kernels, self.generated)
+        self.light = options.light
+        write_project(
+            self.tree, options.sources, options.kernels, self.generated, light=options.light
+        )
         self.single = self.job().run("--cache", "none")
         say(f"single build: {self.single.wall_s:.0f} s, {self.single.cpu_s:.1f} CPU seconds")
 
@@ -351,11 +355,17 @@ def full(farm: Farm) -> dict[str, object]:
     where = farm.checkpoint()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "farm", where], check=True)
     try:
-        made = farm.shards(str(where))
-        finisher = farm.finish(str(where))
+        made, states = [], []
+        for number in range(1, SHARDS + 1):
+            made.append(farm.job())
+            shard = f"{number}/{SHARDS}"
+            process = made[-1].start("--checkpoint", str(where), "--shard", shard)
+            states.append(made[-1].wait(process))
+        finisher = farm.job().run("--checkpoint", str(where))
     finally:
         subprocess.run(["umount", "--lazy", where], check=True)
     return {
+        "states_of_shards": states,
         "same_wheel": finisher.wheel == farm.single.wheel,
         "compiled_by_shards": sum(job.compiled().total() for job in made),
         "compiled_by_finisher": finisher.compiled().total(),
@@ -386,6 +396,7 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=104)
     parser.add_argument("--kernels", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--light", action="store_true", help="sources without standard headers")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-") as name:
         farm = Farm(Path(name), options)
@@ -398,7 +409,8 @@ def main() -> None:
 def keep(case: str, farm: Farm, found: dict[str, object]) -> None:
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     where = {"machine": platform.machine(), "cpus": os.cpu_count()}
-    known[case] = {"steps": farm.steps, "variant": farm.variant, **where, **found}
+    size = {"steps": farm.steps, "light": farm.light, "variant": farm.variant}
+    known[case] = {**size, **where, **found}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
 
 

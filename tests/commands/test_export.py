@@ -67,6 +67,15 @@ def test_every_format_is_that_of_its_snapshot_and_passes_its_own_tool(
     check(form, written(stoker, words, folder / "out", snapshots), need)
 
 
+@pytest.mark.parametrize("form", ["github-actions", "gitlab", "slurm", "kubernetes"])
+def test_a_build_in_shards_is_that_of_its_snapshot_and_passes_the_tool_of_the_format(
+    form: str, folder: Path, stoker: Stoker, need: Need
+) -> None:
+    words = ["export", form, SOURCE, "--matrix", "--stoker", "stoker==1.2.3", "--shards", "4"]
+    words += ["--cpus", "4", "--memory", "16G", "--hours", "6"]
+    check(form, written(stoker, words, folder / "out", SNAPSHOTS / f"farm-{form}"), need)
+
+
 @pytest.mark.parametrize("form", ["kubernetes", "compose", "slurm"])
 def test_workers_are_those_of_their_snapshots_and_pass_the_tool_of_the_format(
     form: str, folder: Path, stoker: Stoker, need: Need
@@ -229,6 +238,7 @@ def test_a_file_without_an_image_needs_none_to_be_known(stoker: Stoker, form: st
         (["nix", SOURCE, "--variant", "vulkan"], "nixpkgs does not"),
         (["slurm", SOURCE, "--variant", "cpu", "--image", "a"], "--image is not for slurm"),
         (["dockerfiles", SOURCE, "--variant", "cpu"], "dockerfile"),
+        (["dockerfile", SOURCE, "--variant", "cpu", "--shards", "4"], "--shards is for"),
         (["compose", SOURCE, "--variant", "cpu"], "--cluster distcc"),
         (["nix", "--cluster", "distcc"], "--cluster is for kubernetes, slurm, compose"),
         (["kubernetes", "--cluster", "distc"], "distcc"),

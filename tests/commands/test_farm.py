@@ -52,7 +52,7 @@ def test_two_shards_and_a_finisher_compile_every_source_once(machines: Machines)
     assert sorted(shares[0] + shares[1]) == ["check.cpp", "mean.cpp", "sum.cpp"]
     assert all(shares)
     assert machines.compiled("--finish") == []
-    changed = ("src/sum.h", "#pragma once", "#pragma once\n#define CHANGED 1")
+    changed = ("src/sum.hpp", "#pragma once", "#pragma once\n#define CHANGED 1")
     assert machines.compiled("--finish", change=changed), "no stale object is used"
 
 

@@ -12,6 +12,7 @@ that cannot be read is ignored. A checkpoint at an address of a server holds obj
 """
 
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -105,7 +106,7 @@ class Checkpoint:
             if part.unusable and part.role in ("cache", "remote"):
                 raise StorageError(f"the checkpoint cannot be used: {part.why}")
         if not any(part.role == "remote" and part.what != "none" for part in chain.parts):
-            hints = ["`stoker toolchain install ccache`", "and no cache or launcher of your own"]
+            hints = ["install ccache", "or leave out a cache or launcher of your own"]
             raise MissingError(
                 "a checkpoint needs a compiler cache that stoker starts", hints=hints
             )
@@ -297,13 +298,21 @@ class Job:
         self._checkpoint = part.checkpoint
         self._identity = identity
         self._build = build
+        self._problem: str | None = None
         if part.finish:
             self._checkpoint.refuse_unknown(identity)
-        self._checkpoint.enter(identity)
-        self._checkpoint.learn(identity, build)
+        try:
+            self._checkpoint.enter(identity)
+            self._checkpoint.learn(identity, build)
+        except StorageError as error:
+            if self.shard:  # its work would be lost
+                raise
+            self._problem = error.in_one_line
 
     def remarks(self) -> Iterator[str]:
         """Yield what the user should know before the build."""
+        if self._problem:
+            yield f"the checkpoint is only read: {self._problem}"
         if self.shard:
             return
         if missing := self._checkpoint.missing(self._identity):
@@ -329,6 +338,18 @@ class Job:
             self._checkpoint.keep(self._identity, trace, self._build)
         if deleted := self._checkpoint.prune():
             yield f"{deleted} old objects of the checkpoint were deleted: it had grown too large"
+
+
+_NATIVE = re.compile(rb"=native\b")
+
+
+def names_native(build: Path) -> bool:
+    """Return whether commands of a build folder compile for the CPU at hand; if in doubt, yes."""
+    try:
+        texts = [path.read_bytes() for path in build.rglob("*.ninja")]
+    except OSError:
+        return True
+    return not texts or any(map(_NATIVE.search, texts))
 
 
 _FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")

@@ -34,7 +34,7 @@ from stoker.govern.session import RunOptions
 from stoker.govern.trace import read_trace
 from stoker.machine.system import read_machine
 from stoker.model.build import BuildRequest, Isolation, StageEnd
-from stoker.model.errors import StokerError, Terminated, UsageError
+from stoker.model.errors import StokerError, Terminated, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import Role
 from stoker.model.plan import OriginKind
@@ -303,14 +303,14 @@ class _Running:
         error = None
         try:
             result = self._slim() if self._item.slim else self._build(governing)
-        except StokerError as failure:
-            error = failure
-            result = self._failed(MatrixEnd.FAILED, redact(str(failure)))
-        except (KeyboardInterrupt, Terminated):
+        except (KeyboardInterrupt, Terminated, UnfinishedError):
             result = self._failed(MatrixEnd.INTERRUPTED, "interrupted")
             yield result
             self._watcher.end(result, None)
             raise
+        except StokerError as failure:
+            error = failure
+            result = self._failed(MatrixEnd.FAILED, redact(str(failure)))
         result = replace(result, seconds=time.monotonic() - self._began)
         self._watcher.end(result, error)
         yield result

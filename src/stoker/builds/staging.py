@@ -18,7 +18,7 @@ from stoker.builds.backend import (
     setuptools_settings,
     surroundings,
 )
-from stoker.builds.checkpoint import Job
+from stoker.builds.checkpoint import Job, names_native
 from stoker.builds.compiled_targets import (
     check_configured,
     compiled_below,
@@ -120,15 +120,15 @@ class Staging:
         if self._isolated:
             self._python = str(work.environment / "bin" / "python")
         self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
-        if job and job.shard and not self.route.configure:
-            raise UsageError(
-                f"{self.tree.name} is compiled by its own build back end, which cannot be split",
-                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
-            )
+        self._calls_ninja = bool(self.route.configure or self.route.by_back_end)
+        if not self._calls_ninja:
+            self._refuse_to_split()
         self.environment = self._governed.environment(
             self._base(git), folder=self._shared_folder(), mapped=True
         )
         self.folder = self.route.tree  # where the last command ran
+        if not self._calls_ninja:
+            self._keep_cpus_apart()
 
     def start_over(self) -> None:
         """Remove the build folder, if CMake has configured it, and its copy in memory."""
@@ -139,7 +139,7 @@ class Staging:
     def run(self) -> tuple[Path, ...]:
         self._link_tools()
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
-        if self.route.configure or self.route.by_back_end:
+        if self._calls_ninja:
             self._compile_all()
         if self._job and self._job.shard:
             return ()
@@ -157,7 +157,9 @@ class Staging:
 
     def _compile_all(self) -> None:
         self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
+        self._keep_cpus_apart()
         if self.route.by_back_end and not (self.route.build / "build.ninja").exists():
+            self._refuse_to_split()
             return  # the project chose another build tool, or compiles nothing
         target = self._request.target or "all"
         edges = read_edges(self.route.build)
@@ -171,6 +173,31 @@ class Staging:
             self._compile_share(self._job, edges, target)
         else:
             self._ninja(BuildStage.COMPILE, (target,))
+
+    def _refuse_to_split(self) -> None:
+        """Raise an error if this job is a shard of a project that we do not compile ourselves."""
+        if self._job and self._job.shard:
+            raise UsageError(
+                f"{self.tree.name} is compiled by its own build back end, which cannot be split",
+                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
+            )
+
+    def _keep_cpus_apart(self) -> None:
+        """Give objects for "the CPU at hand" to machines with the same CPU only: ccache knows
+        -march=native by its name. A back end's own commands are not known before they run.
+        """
+        if self._job is None or (self._calls_ninja and not names_native(self.route.build)):
+            return
+        if "SCCACHE_SERVER_UDS" in self.environment:
+            raise UsageError(
+                "the build may compile for the CPU of this machine (-march=native), and sccache "
+                "would mix its objects with those of other CPUs",
+                hints=["--cache ccache", "or switch -march=native off in the project"],
+            )
+        cpu = self._subject.machine.cpu
+        sign = digest([cpu.microarchitecture, cpu.features])[:12]
+        own = self.environment.get("CCACHE_NAMESPACE", "")
+        self.environment["CCACHE_NAMESPACE"] = f"{own}-cpu-{sign}".lstrip("-")
 
     def _compile_share(self, job: Job, edges: Sequence[Edge], target: str) -> None:
         share = job.share(edges, target)

@@ -52,6 +52,12 @@ from stoker.model.value import byte_count
     help="Time limit of each build; on Slurm, also of the workers.",
 )
 @click.option(
+    "--shards",
+    type=click.IntRange(2, 256),
+    metavar="N",
+    help="Build each variant in N jobs that compile, and one that links; see docs/how-to/farm.md.",
+)
+@click.option(
     "--image", help="Builder image for all variants, best with a digest; or the workers'."
 )
 @click.option(
@@ -92,6 +98,7 @@ def command(
     builder_memory: str | None,
     builder_disk: str,
     hours: float,
+    shards: int | None,
     image: str | None,
     cluster: str | None,
     workers: int | None,
@@ -126,6 +133,7 @@ def command(
         origin_of_stoker,
         write,
     )
+    from stoker.export.farm import render_farm
     from stoker.export.files import render
     from stoker.outside.terminal import print_json
 
@@ -133,9 +141,10 @@ def command(
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
     wheel = None
     if cluster:
-        if source or matrix or only or requirement or request.options:
+        if source or matrix or only or requirement or shards or request.options:
             raise UsageError(
-                "--cluster exports workers, not a build: leave out SOURCE, variants and --stoker",
+                "--cluster exports workers, not a build: leave out SOURCE, variants, --shards "
+                "and --stoker",
                 hints=[f"stoker export {form} --cluster {cluster}"],
             )
         memory = _bytes("--memory", builder_memory) if builder_memory else None
@@ -165,8 +174,9 @@ def command(
             size=size,
             stoker=requirement,
             image=image,
+            shards=shards or 0,
         )
-        files = render(export(build, request))
+        files = (render_farm if shards else render)(export(build, request))
         wheel = origin_of_stoker(requirement, form).wheel
     if as_json:
         print_json(files, "files")

@@ -150,6 +150,7 @@ class ExportWanted(Value, frozen=True, kw_only=True):
     size: BuilderSize
     stoker: str | None  # a wheel, a URL or a requirement
     image: str | None = None
+    shards: int = 0
 
 
 def export(wanted: ExportWanted, request: CommandLine) -> Export:
@@ -178,6 +179,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         source=source,
         requirement=origin_of_stoker(wanted.stoker, wanted.format).requirement,
         size=wanted.size,
+        shards=wanted.shards,
         jobs=jobs,
     )
 

@@ -45,8 +45,13 @@ def fill(name: str, values: Mapping[str, object]) -> str:
 
 
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
+    return fill(name, {**size_values(export), **values})
+
+
+def size_values(export: Export) -> dict[str, object]:
+    """Return the placeholders of all builds: what is installed, and the size of the machine."""
     size = export.size
-    common = {
+    return {
         "bring": _bring(export.requirement),
         "own_python": OWN_PYTHON,
         "cpus": size.cpus,
@@ -55,7 +60,6 @@ def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
         "seconds": size.seconds,
         "minutes": -(-size.seconds // 60),
     }
-    return fill(name, {**common, **values})
 
 
 def _bring(requirement: str) -> str:
@@ -155,12 +159,12 @@ def _cloud_builds(export: Export) -> Iterable[ExportedFile]:
             "file": file,
             "machine_type": machine.name,
             "path_entry": yaml_text(f"STOKER_PATH={':'.join(job.folders)}"),
-            "words": _words_of_script(export, job, indent=6),
+            "words": words_of_script(export, job, indent=6),
         }
         yield ExportedFile(path=file, text=_fill(export, "cloudbuild", values))
 
 
-def _words_of_script(export: Export, job: ExportJob, *, indent: int) -> str:
+def words_of_script(export: Export, job: ExportJob, *, indent: int) -> str:
     """Return the arguments of the script: its name, what pip installs, and those of stoker."""
     words = ("stoker", export.requirement, *job.command[1:])
     lines = (f"{' ' * indent}- {yaml_text(without_variables(word))}" for word in words)
@@ -217,7 +221,7 @@ def _kubernetes(export: Export) -> Iterable[ExportedFile]:
         _fill(
             export,
             "kubernetes",
-            {**_of_job(job), "words": _words_of_script(export, job, indent=12)},
+            {**_of_job(job), "words": words_of_script(export, job, indent=12)},
         )
         for job in export.jobs
     ]

@@ -47,7 +47,14 @@ from stoker.govern.protocol import (
 from stoker.govern.recording import HistoryWriter, ServedRun
 from stoker.govern.target_watch import TargetWatch
 from stoker.machine.memory import Meter
-from stoker.model.events import AnyEvent, Overview, StepPauses, TargetsDiffer, Warned
+from stoker.model.events import (
+    AnyEvent,
+    Overview,
+    StepPauses,
+    StepTooLate,
+    TargetsDiffer,
+    Warned,
+)
 from stoker.model.govern import GovernorOptions, NvccThreads, RunShare, RunTerms, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
@@ -387,6 +394,8 @@ class Daemon:
             late = served.client.blocked and isinstance(event, Overview)
             if whose in (None, number) and not late:
                 served.client.unsent += message
+                if isinstance(event, StepTooLate):  # its run must know why the command fails
+                    self._connections.send(served.client)
 
     def _keep(self, run: int, attempt: Attempt) -> None:
         if served := self._runs.get(run):

@@ -228,6 +228,7 @@ class Session:
         """
         self._refused = None
         status = self._commands.run(command, env=env, cwd=cwd, output=output, copy=copy)
+        self._hear_the_rest()
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
         if status and self._targets:
@@ -400,6 +401,11 @@ class Session:
             self._show(self._with_hits(event) if isinstance(event, Overview) else event)
         if not self._client.alive:
             self._replace(self._client.why_gone)
+
+    def _hear_the_rest(self) -> None:
+        """Hear what has come until the command ended: it may have failed because of it."""
+        while self._client.alive and select.select([self._client], [], [], 0)[0]:
+            self._hear()
 
     def _note(self, event: AnyEvent) -> None:
         self._cache.hear(event)

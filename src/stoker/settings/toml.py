@@ -103,6 +103,7 @@ _TYPES: dict[Kind, tuple[tuple[type, ...], str]] = {
     Kind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
     Kind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
     Kind.COUNT: ((int,), "a whole number"),
+    Kind.DURATION: ((str,), 'a time, such as "5h30m"'),
     Kind.SWITCH: ((bool,), "true or false"),
 }
 

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import Stoker
 from governed_steps import record
-from stoker.builds.checkpoint import Checkpoint, Identity, Job, Part
+from stoker.builds.checkpoint import Checkpoint, Identity, Job, Part, names_native
 from stoker.builds.farm import simulate_farm
 from stoker.builds.shards import Piece, Shard, compile_pieces, parse_shard, split
 from stoker.govern.history import History
+from stoker.govern.trace import write_trace
 from stoker.model.caching import Chain, ChainOptions, Engine
 from stoker.model.caching import Part as ChainPart
 from stoker.model.errors import MissingError, StorageError, UsageError
@@ -126,6 +128,15 @@ def test_the_objects_that_were_not_used_for_longest_are_deleted(
     assert checkpoint.prune() == 0
 
 
+def test_commands_for_the_cpu_at_hand_are_found(tmp_path: Path) -> None:
+    rules = tmp_path / "CMakeFiles" / "rules.ninja"
+    rules.parent.mkdir()
+    rules.write_text("command = g++ -march=haswell -DNAME=natives $in\n")
+    assert not names_native(tmp_path)
+    (tmp_path / "build.ninja").write_text("  FLAGS = -O3 -march=native\n")
+    assert names_native(tmp_path)
+
+
 def test_a_checkpoint_needs_a_cache_that_works(checkpoint: Checkpoint) -> None:
     with pytest.raises(UsageError, match="--cache none"):
         checkpoint.wanted(ChainOptions(cache=Engine.NONE))
@@ -149,3 +160,16 @@ def test_more_shards_take_less_time_and_long_steps_are_named() -> None:
     assert limited.jobs > 3
     assert not limited.too_long
     assert simulate_farm(steps, shards=1, limit=50.0, **size).too_long
+
+
+def test_the_command_simulates_shards(stoker: Stoker, tmp_path: Path) -> None:
+    steps = tuple(record(f"{n}.cpp.o", seconds=60.0, peak=GIB) for n in range(16))
+    (tmp_path / "trace.json").write_bytes(write_trace(Trace(what="kiln", steps=steps)))
+    words = ["simulate", "trace.json", "--cpus", "4", "--memory", "16G"]
+    done = stoker(*words, "--shards", "1,4", "--limit", "6h")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["1", "4"]
+    short = stoker(*words, "--shards", "4", "--limit", "30s")
+    assert short.returncode == 1
+    assert "does not fit into one job: 0.cpp.o" in short.stdout
+    assert stoker(*words, "--limit", "6h").returncode == 2

@@ -1,0 +1,171 @@
+"""Renders a build in shards as the jobs of a CI system or a cluster.
+
+Every job calls `stoker build` with a checkpoint and a time limit that is shorter than its own. What
+continues a job that ends with status 75 is up to the system: a second round of jobs on GitHub, a
+retry on GitLab, the queue of Slurm, another pod on Kubernetes.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+
+from stoker.export.files import (
+    fill,
+    github_command,
+    identifier,
+    size_values,
+    without_variables,
+    words_of_script,
+    yaml_text,
+)
+from stoker.knowledge.export_targets import (
+    Export,
+    ExportedFile,
+    ExportFormat,
+    ExportJob,
+    github_runner,
+)
+from stoker.model.errors import UsageError
+
+_USED = 11 / 12  # of the time limit; the rest is for installing, transfers and the last steps
+_ROUNDS = 2  # of jobs on GitHub, which cannot repeat one
+_RETRIES_PER_SHARD = 2  # of pods that fail
+
+
+def render_farm(export: Export) -> tuple[ExportedFile, ...]:
+    """Return the files of a build in shards."""
+    renderer = _RENDERERS.get(export.format)
+    if renderer is None:
+        hints = [f"--shards is for {', '.join(_RENDERERS)}"]
+        raise UsageError(f"{export.format} has no jobs that follow each other", hints=hints)
+    return tuple(renderer(export))
+
+
+def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
+    own = {"shards": export.shards, "stop_after": round(export.size.seconds * _USED)}
+    return fill(f"farm-{name}", {**size_values(export), **own, **values})
+
+
+def _github(export: Export) -> Iterable[ExportedFile]:
+    jobs = "\n".join(text for job in export.jobs for text in _github_jobs(export, job))
+    text = _fill(export, "github-actions", {"jobs": jobs})
+    yield ExportedFile(path=".github/workflows/wheels.yml", text=text)
+
+
+def _github_jobs(export: Export, job: ExportJob) -> Iterable[str]:
+    name, machine = identifier(job.name)[:40], job.plan.platform.cpu
+    runner = github_runner(machine)
+    if runner is None:
+        raise UsageError(f"GitHub has no hosted runner for {machine}")
+    values = {"runner": runner, "image": yaml_text(job.image)}
+    values |= {"path": yaml_text(":".join(job.folders))}
+    values |= {"requirement": yaml_text(github_command([export.requirement]))}
+    numbers = ", ".join(map(str, range(1, export.shards + 1)))
+    compiling = {
+        "strategy": "    strategy:\n      fail-fast: false\n      matrix:\n"
+        f"        shard: [{numbers}]",
+        "pattern": f"checkpoint-{name}-${{{{ matrix.shard }}}}",
+        "command": yaml_text(github_command(job.command)),
+        "part": f"--shard ${{{{ matrix.shard }}}}/{export.shards}",
+        "results": _upload(f"checkpoint-{name}-${{{{ matrix.shard }}}}", "checkpoint"),
+    }
+    linking = {
+        "strategy": "",
+        "pattern": f"checkpoint-{name}-*",
+        "command": yaml_text(github_command([*job.command, "--out", "wheels"])),
+        "part": "--finish",
+        "results": "\n".join(
+            [
+                _upload(f"checkpoint-{name}-finish", "checkpoint"),
+                _upload(name, "wheels/*.whl", when="steps.build.outputs.unfinished != 'true'"),
+            ]
+        ),
+    }
+    before: list[str] = []
+    for kind, own in (("shards", compiling), ("wheel", linking)):
+        for number in range(1, _ROUNDS + 1):
+            identity = f"{name}-{kind}-{number}"
+            title = yaml_text(f"{job.name} {kind} {number}")
+            needs = _needs(before, again=number > 1)
+            common = {"id": identity, "title": title, "needs": needs}
+            yield _fill(export, "github-job", {**values, **own, **common}).rstrip("\n")
+            before = [identity, *before]
+
+
+def _needs(before: list[str], *, again: bool) -> str:
+    """Return on which jobs a job depends. A job of a later round runs if time was over."""
+    if not before:
+        return "    if: ${{ !cancelled() }}"
+    condition = f"needs.{before[0]}.outputs.unfinished == 'true'" if again else "!cancelled()"
+    both = f"!cancelled() && {condition}" if again else condition
+    return f"    needs: [{', '.join(before)}]\n    if: ${{{{ {both} }}}}"
+
+
+def _upload(name: str, path: str, *, when: str = "always()") -> str:
+    return "\n".join(
+        [
+            "      - uses: actions/upload-artifact@v4",
+            f"        if: ${{{{ {when} }}}}",
+            "        with:",
+            f"          name: {name}",
+            f"          path: {path}",
+            "          overwrite: true",
+        ]
+    )
+
+
+def _gitlab(export: Export) -> Iterable[ExportedFile]:
+    jobs = []
+    for job in export.jobs:
+        values = {
+            "id": identifier(job.name),
+            "image": yaml_text(job.image),
+            "path": yaml_text(":".join(job.folders)),
+            "command": yaml_text(without_variables(shlex.join(job.command))),
+        }
+        jobs.append(_fill(export, "gitlab-job", values).rstrip("\n"))
+    requirement = yaml_text(without_variables(export.requirement))
+    text = _fill(export, "gitlab", {"jobs": "\n".join(jobs), "requirement": requirement})
+    yield ExportedFile(path=".gitlab-ci.yml", text=text)
+
+
+def _slurm(export: Export) -> Iterable[ExportedFile]:
+    values = {
+        "file": "wheels.sh",
+        "requirement": shlex.quote(export.requirement),
+        "last": len(export.jobs) - 1,
+        "variants": "\n".join(f"    {shlex.quote(job.name)}" for job in export.jobs),
+        "commands": "\n".join(f"    {shlex.quote(shlex.join(job.command))}" for job in export.jobs),
+    }
+    yield ExportedFile(path="wheels.sh", text=_fill(export, "slurm", values))
+
+
+def _kubernetes(export: Export) -> Iterable[ExportedFile]:
+    shard = f"--shard $((JOB_COMPLETION_INDEX + 1))/{export.shards}"
+    for stage, part, count in (("shards", shard, export.shards), ("finish", "--finish", 1)):
+        texts = [
+            _fill(
+                export,
+                "kubernetes",
+                {
+                    "name": job.name,
+                    "id": identifier(job.name)[:50],
+                    "stage": stage,
+                    "part": part,
+                    "completions": count,
+                    "retries": _RETRIES_PER_SHARD * count,
+                    "image": job.image,
+                    "path": ":".join(job.folders),
+                    "words": words_of_script(export, job, indent=12),
+                },
+            )
+            for job in export.jobs
+        ]
+        yield ExportedFile(path=f"{stage}.yaml", text="---\n".join(texts))
+
+
+_RENDERERS: dict[ExportFormat, Callable[[Export], Iterable[ExportedFile]]] = {
+    ExportFormat.GITHUB_ACTIONS: _github,
+    ExportFormat.GITLAB: _gitlab,
+    ExportFormat.SLURM: _slurm,
+    ExportFormat.KUBERNETES: _kubernetes,
+}
