@@ -159,6 +159,7 @@ def overlay(root: Path) -> Iterator[Path]:
         interpreter = Path(sys.base_prefix)
         for path in (CHECKOUT, interpreter):
             shared(stack, path, top)
+        (top / "usr/local/bin/stoker").symlink_to(STOKER)
         for name in (*SETTINGS, *(os.environ[name] for name in PASSED_ON if name in os.environ)):
             path = Path(name).expanduser()
             if path.is_file():

@@ -23,7 +23,7 @@ _COMMANDS = (
     (r"\bsetup\.py (?P<what>bdist_wheel|develop|install)\b", "python setup.py {what}"),
 )
 _BUILT_IN = re.compile(r"-- Build files have been written to: (\S.{0,300})$")
-_FOLDER_OPTION = re.compile(r"(?:--build|-C|-B)[ =]?(\S+)")
+_FOLDER_OPTION = re.compile(r"(?:--build|-C|-B)[ =]?([^\s'\"]+)")
 _ONLY_BUILDS = re.compile(r"^(?:\S*/)?(?:ninja|make|cmake --build)\b")
 _PACKAGES = re.compile(
     r"(?:Failed building wheel for|Failed to build|Building wheel for) `?([A-Za-z0-9][\w.-]{0,60})"
