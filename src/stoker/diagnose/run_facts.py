@@ -120,6 +120,15 @@ def _uv(about: About) -> str | None:
     return "uv" if by_uv and about.here.which("uv") else None
 
 
+@FACTS.add("run.not_executable", "the program of the source tree that is not executable")
+def _not_executable(about: About) -> str | None:
+    for word in about.words("path"):
+        file = Path(about.run.folder, word)
+        if about.run.folder and file.is_file() and not os.access(file, os.X_OK):
+            return word
+    return None
+
+
 @FACTS.add("run.no_git", "the folder of the run, if it is no git repository")
 def _no_git(about: About) -> str | None:
     folder = Path(about.run.folder or ".").absolute()
