@@ -156,7 +156,7 @@ def overlay(root: Path) -> Iterator[Path]:
         layers = f"lowerdir={root},upperdir={upper},workdir={work}"
         mounted(stack, top, "-t", "overlay", "-o", layers, "overlay")
         mounted(stack, top / "proc", "-t", "proc", "proc")
-        mounted(stack, top / "dev", "--rbind", "/dev")
+        mounted(stack, top / "dev", "--rbind", "--make-rslave", "/dev")
         interpreter = Path(sys.base_prefix)
         for path in (CHECKOUT, interpreter):
             shared(stack, path, top)
