@@ -87,6 +87,9 @@ def tried(name: str, case: dict[str, Any], root: Path, keep: Path | None) -> dic
             words = f"{limits}\n{STOKER} run -- sh -c {quoted(build)}"
             status, output = run(top, project, words)
             result["end"] = "not fixed" if status else "not made"
+        if keep:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"{name}.failed.log").write_text(output)
         if result["end"] == "not fixed":
             _, found = run(top, project, f"{limits}\n{STOKER} diagnose --json 2>/dev/null")
             result["cause"] = cause_of(found)
@@ -94,10 +97,8 @@ def tried(name: str, case: dict[str, Any], root: Path, keep: Path | None) -> dic
             status, output = run(top, project, script)
             result["end"] = "fixed" if status == 0 else "not fixed"
             if keep:
-                keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(top / "fix.sh", keep / f"{name}.sh")
         if keep:
-            keep.mkdir(parents=True, exist_ok=True)
             (keep / f"{name}.log").write_text(output)
     if result["end"] != "fixed":
         result["why"] = plain(output)[-300:]
@@ -155,10 +156,11 @@ def overlay(root: Path) -> Iterator[Path]:
         layers = f"lowerdir={root},upperdir={upper},workdir={work}"
         mounted(stack, top, "-t", "overlay", "-o", layers, "overlay")
         mounted(stack, top / "proc", "-t", "proc", "proc")
-        mounted(stack, top / "dev", "--rbind", "/dev")
+        mounted(stack, top / "dev", "--rbind", "--make-rslave", "/dev")
         interpreter = Path(sys.base_prefix)
         for path in (CHECKOUT, interpreter):
             shared(stack, path, top)
+        (top / "usr/local/bin/stoker").symlink_to(STOKER)
         for name in (*SETTINGS, *(os.environ[name] for name in PASSED_ON if name in os.environ)):
             path = Path(name).expanduser()
             if path.is_file():

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.diagnose.about import About, Facts
+from stoker.diagnose.about import About, Facts, pastable
 from stoker.diagnose.installing import system_commands
 from stoker.diagnose.sieve import Line
 from stoker.model.value import Value, size
@@ -428,6 +428,12 @@ def _room(about: About) -> str | None:
     ]
     found = max(disks, default=None)
     return f"{found[1].rstrip('/')}/stoker-tmp" if found and found[0] > _SMALL else None
+
+
+@FACTS.add("machine.missing_temporary", "the folder that TMPDIR names, if it does not exist")
+def _missing_temporary(about: About) -> str | None:
+    folder = about.here.environment.get("TMPDIR", "")
+    return folder if pastable(folder) and not Path(folder).exists() else None
 
 
 @FACTS.add("machine.noexec", "the folder for temporary files or of the run, if it forbids programs")

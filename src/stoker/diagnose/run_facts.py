@@ -23,7 +23,7 @@ _COMMANDS = (
     (r"\bsetup\.py (?P<what>bdist_wheel|develop|install)\b", "python setup.py {what}"),
 )
 _BUILT_IN = re.compile(r"-- Build files have been written to: (\S.{0,300})$")
-_FOLDER_OPTION = re.compile(r"(?:--build|-C|-B)[ =]?(\S+)")
+_FOLDER_OPTION = re.compile(r"(?:--build|-C|-B)[ =]?([^\s'\"]+)")
 _ONLY_BUILDS = re.compile(r"^(?:\S*/)?(?:ninja|make|cmake --build)\b")
 _PACKAGES = re.compile(
     r"(?:Failed building wheel for|Failed to build|Building wheel for) `?([A-Za-z0-9][\w.-]{0,60})"
@@ -118,6 +118,15 @@ def _uv(about: About) -> str | None:
         "Failed to build `" in line.text or "uv pip" in line.text for line in about.lines
     )
     return "uv" if by_uv and about.here.which("uv") else None
+
+
+@FACTS.add("run.not_executable", "the program of the source tree that is not executable")
+def _not_executable(about: About) -> str | None:
+    for word in about.words("path"):
+        file = Path(about.run.folder, word)
+        if about.run.folder and file.is_file() and not os.access(file, os.X_OK):
+            return word
+    return None
 
 
 @FACTS.add("run.no_git", "the folder of the run, if it is no git repository")

@@ -118,7 +118,7 @@ _ERROR = (
 _HARMLESS = (
     r"\bwarning\b(?!.{0,300}\[-Werror)",
     r"ERROR: pip's dependency resolver",
-    r"^fatal: (?:not a git repository|[Nn]o (?:names|tags) found|no tag exactly)",
+    r"\bfatal: (?:not a git repository|[Nn]o (?:names|tags) found|no tag exactly)",
     r"Performing Test \w",
     r"^\s{0,24}-- ",
     r"\(ignored\)",

@@ -40,6 +40,10 @@ def provider(kind: Kind, name: str) -> Provider | None:
         if row := _row(kind.value, known):
             root, package = row
             return Provider(packages=_packages(package), root=root)
+    if kind is Kind.HEADER and "/" in name:  # graphviz/cgraph.h, where graphviz is a root
+        folder, _, rest = name.partition("/")
+        if (row := _row(kind.value, rest)) and row[0].endswith(f"/{folder}"):
+            return Provider(packages=_packages(row[1]))
     if kind is Kind.MODULE and (row := _row("pypi", name.partition(".")[0])):
         project, conda = row
         return Provider(packages={"pip": project} | ({"conda": conda} if conda != _NONE else {}))
