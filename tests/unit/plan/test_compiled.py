@@ -1,6 +1,7 @@
 """What a command compiles for, and how that differs from the targets of a plan."""
 
 import shlex
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_other_commands_compile_no_device_code(command: str) -> None:
     assert compiled(command) is None
 
 
-def planned(*cubins: str, **others: tuple[str, ...]) -> PlannedTargets:
+def planned(*cubins: str, **others: Any) -> PlannedTargets:
     backend = Backend.ROCM if cubins and cubins[0].startswith("gfx") else Backend.CUDA
     return PlannedTargets(backend=backend, gpus=cubins, cubins=cubins, **others)
 
