@@ -64,6 +64,7 @@ sanitize: venv
 
 heavy: venv
 	$(BIN)/python -m pytest -m heavy $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --hypothesis-profile=thorough -m hypothesis $(PYTEST_ARGS)
 
 # Under a real memory limit: root and a memory cgroup. Minutes; best on an idle machine.
 bench: venv

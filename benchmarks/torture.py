@@ -8,8 +8,9 @@ fault at a random time, and then checks: the run ended with a status that fits t
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
 process, socket, run folder or temporary file is left. A failed round prints its seed, keeps its
 output, and can be repeated with --round. Needs root, a memory cgroup and tmpfs mounts. The counts
-go to results/torture-<architecture>.json. With --workers, N copies run at the same time, each with
-its own seed, memory cgroup, process namespace and temporary folders.
+go to results/torture-<architecture>.json. Rounds named "odd-compiles" run the compiles of
+odd_compiles.py with or without ccache instead of ninja. With --workers, N copies run at the same
+time, each with its own seed, memory cgroup, process namespace and temporary folders.
 """
 
 import argparse
@@ -26,10 +27,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import odd_compiles
 from governor import TEMPORARY, Group
 from workload import generate_cuda
 
@@ -75,7 +77,7 @@ def generate(folder: Path, chance: random.Random) -> None:
     folder.mkdir(parents=True)
     names = []
     for number in range(15):
-        count = chance.randint(55, 70) if number < 3 else chance.randint(1, 6)
+        count = chance.randint(55, 70) if number < HEAVY else chance.randint(1, 6)
         functions = "".join(FUNCTION.format(file=number, n=n) for n in range(count))
         names.append(f"part_{number}.cpp")
         (folder / names[-1]).write_text(SOURCE.format(functions=functions))
@@ -250,6 +252,7 @@ def _skew_clock(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
     return None
 
 
+ODD = "odd-compiles"
 FAULTS: dict[str, Fault] = {
     "none": lambda *_: {0},
     "kill-governor": _signal("stoker.govern.daemon", signal.SIGKILL, {0}),
@@ -270,7 +273,9 @@ FAULTS: dict[str, Fault] = {
     "corrupt-history": _corrupt_history,
     "lock-history": _lock_history,
     "skew-clock": _skew_clock,
+    ODD: lambda *_: {0},
 }
+HEAVY = 3  # files that take about 250 MB each
 SMALL_DISKS = {
     "full-build": ("build", "40m"),
     "full-state": ("home", "20m"),
@@ -314,6 +319,7 @@ class Torture:
         subprocess.run(["ninja", "-C", str(self.place / "build")], check=True, capture_output=True)
         self.reference = _objects(self.place / "build")
         shutil.rmtree(self.place)
+        self.odd: dict[str, dict[str, str]] = {}
 
     def round(self, seed: int, only: str | None) -> tuple[str, list[str]]:
         """Run one round; return its fault and what was wrong."""
@@ -324,11 +330,42 @@ class Torture:
         case = Round(self.place, self.group, chance)
         for folder in (case.build, case.home, case.tmp):
             folder.mkdir(parents=True)
+        if name == ODD:
+            return name, self._odd(case)
         if name in SMALL_DISKS:
             place, megabytes = SMALL_DISKS[name]
             with small_disk(self.place / place, megabytes):
                 return name, self._try(case, name)
         return name, self._try(case, name)
+
+    def _odd(self, case: Round) -> list[str]:
+        """Compile in odd ways, where the same was compiled plainly before."""
+        place, sources = self.folder / "odd", self.source
+        self.folder.chmod(0o755)  # one of the ways is another user's
+        if not self.odd:
+            self.odd = odd_compiles.references(place, sources, HEAVY)
+        shutil.rmtree(place)
+        cache = case.chance.choice(("none", "ccache"))
+
+        def run(command: list[str], variables: Mapping[str, str]) -> int | None:
+            words = [STOKER, "run", "--progress", "log", "--cache", cache, "--", *command]
+            with (case.folder / "odd.log").open("ab") as log:
+                started = subprocess.Popen(
+                    case.inside(words),
+                    env={
+                        **case.environment(),
+                        **variables,
+                        "CCACHE_DIR": str(case.home / "ccache"),
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            return _wait(started)
+
+        wrong = odd_compiles.check(place, sources, HEAVY, expected=self.odd, run=run)
+        return [*wrong, *self._remains(case)]
 
     def _try(self, case: Round, name: str) -> list[str]:
         shutil.copytree(self.template, case.build, dirs_exist_ok=True)

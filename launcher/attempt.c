@@ -97,7 +97,8 @@ static _Noreturn void become_command(const struct attempt *attempt, const char *
     signal(SIGTTOU, SIG_IGN);
     dup2(ends[0], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
-    setenv(command_kind == COMPILE ? "STOKER_STEP" : "STOKER_CUSTOM", step, 1);
+    bool encloses = command_kind == CUSTOM || command_kind == REMOTE;
+    setenv(encloses ? "STOKER_CUSTOM" : "STOKER_STEP", step, 1);
     if (attempt->folder[0])
         setenv("TMPDIR", attempt->folder, 1);
     sigprocmask(SIG_SETMASK, mask, NULL);
@@ -140,7 +141,7 @@ bool attempt_start(struct attempt *attempt, char **command, const char *step, co
                    const sigset_t *mask, struct output *output)
 {
     int ends[2] = {STDOUT_FILENO, STDERR_FILENO};
-    bool holds = command_kind != CUSTOM;
+    bool holds = command_repeats();
     pid_t launcher = getpid();
     *attempt = (struct attempt){.command = command, .interval_us = FIRST_SAMPLE_US};
     if (holds)

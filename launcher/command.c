@@ -13,6 +13,11 @@
 static char *own_name;
 enum kind command_kind;
 
+bool command_repeats(void)
+{
+    return command_kind == COMPILE || command_kind == REMOTE;
+}
+
 char **command_named(char *name, char **command)
 {
     own_name = name;
@@ -58,7 +63,7 @@ static const char *base_name(const char *path)
 }
 
 /* Returns whether nvcc is among the words before the first option; other launchers may precede it. */
-static bool is_nvcc(char **command)
+static bool starts_nvcc(char **command)
 {
     for (char **word = command; *word && **word != '-'; word++)
         if (strcmp(base_name(*word), "nvcc") == 0)
@@ -110,7 +115,7 @@ static void threads_of_variable(const char *name, unsigned *threads)
 unsigned command_cpus(char **command)
 {
     unsigned threads = 1;
-    if (!is_nvcc(command))
+    if (!starts_nvcc(command))
         return threads;
     threads_of_variable("NVCC_PREPEND_FLAGS", &threads);
     for (char **word = command; *word; word++)
@@ -119,11 +124,39 @@ unsigned command_cpus(char **command)
     return threads;
 }
 
+/* ---- outputs ---------------------------------------------------------------------------------*/
+
+/* Options that name outputs, and whether a value may be attached to them. */
+static const struct {
+    const char *name;
+    bool attached, main;
+} OUTPUTS[] = {
+    {"-o", true, true},
+    {"-MF", true, false},
+    {"--output", false, true},
+    {"--output-file", false, true},
+    {"--dependency-output", false, false},
+    {"-Wp,-MD,", true, false},
+    {"-Wp,-MMD,", true, false},
+};
+
+struct output_word command_output(char **command, char **word)
+{
+    bool nvcc = starts_nvcc(command); /* gcc knows -oFILE; to nvcc -odir is another option */
+    for (size_t at = 0; at < sizeof OUTPUTS / sizeof *OUTPUTS; at++) {
+        const char *name = OUTPUTS[at].name;
+        const char *path = option_value(word[0], word[1], name, OUTPUTS[at].attached && !nvcc);
+        if (path)
+            return (struct output_word){path, path == word[1] ? 2 : 1, OUTPUTS[at].main};
+    }
+    return (struct output_word){NULL, 1, false};
+}
+
 /* Only a regular file is a half-written output: `-o /dev/null` names a device. */
 static void delete_file(const char *path)
 {
     struct stat found;
-    if (path && lstat(path, &found) == 0 && S_ISREG(found.st_mode))
+    if (lstat(path, &found) == 0 && S_ISREG(found.st_mode))
         unlink(path);
 }
 
@@ -131,13 +164,8 @@ void command_delete_outputs(char **command)
 {
     if (command_kind == CUSTOM)
         return;
-    /* gcc knows -oFILE; to nvcc -odir is another option. */
-    bool attached = !is_nvcc(command);
-    for (char **word = command; *word; word++) {
-        delete_file(option_value(word[0], word[1], "-o", attached));
-        delete_file(option_value(word[0], word[1], "-MF", attached));
-        delete_file(option_value(word[0], word[1], "--output", false));
-        delete_file(option_value(word[0], word[1], "--output-file", false));
-        delete_file(option_value(word[0], word[1], "--dependency-output", false));
-    }
+    struct output_word found;
+    for (char **word = command; *word; word += found.words)
+        if ((found = command_output(command, word)).path)
+            delete_file(found.path);
 }

@@ -10,33 +10,10 @@ struct word {
     size_t length;
 };
 
-static const char *const COMPILERS[] = {
-    "cc",    "c++",   "gcc",   "g++",   "clang",     "clang++",     "nvcc",   "hipcc",  "icx",
-    "icpx",  "icc",   "icpc",  "ifx",   "ifort",     "dpcpp",       "nvc",    "nvc++",  "nvfortran",
-    "amdclang", "amdclang++", "gfortran", "flang", "flang-new", "rustc", NULL,
-};
-
-/* What drivers start for the work itself. They are met only below a driver that a static program
- * started, past us. */
-static const char *const BACK_ENDS[] = {"cc1", "cc1plus", "f951", "cicc", "ptxas", NULL};
-
-static const char *const LINKERS[] = {
-    "ld", "lld", "mold", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "ld64.lld", NULL,
-};
-
-/* Programs that stand under a compiler's name and start the compiler only where they need it. */
-static const char *const WRAPPERS[] = {
-    "ccache", "sccache", "distcc", "icecc", "buildcache", "gomacc", "rewrapper", "recc",
-    "rustup", NULL,
-};
-
-/* Wrappers that send compiles to other machines. */
-static const char *const DISTRIBUTORS[] = {"distcc", "icecc", NULL};
-
-/* Compilers whose commands ccache and sccache understand. */
-static const char *const CACHED[] = {
-    "cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", NULL,
-};
+/* COMPILERS, BACK_ENDS (what drivers start for the work itself; they are met only below a driver that a
+ * static program started, past us), LINKERS, WRAPPERS (programs that stand under a compiler's name and
+ * start the compiler only where they need it), DISTRIBUTORS, CACHED and SHELLS. */
+#include "names.h"
 
 static const char *const COMPILE_ONLY[] = {"-c", "--compile", "-dc", "--device-c", NULL};
 
@@ -73,8 +50,6 @@ static const char *const BEFORE_COMMANDS[] = {
     "if", "then", "else", "elif", "fi", "for", "while", "do", "done", "!", "time", "exec",
     "env", "nice", "command", NULL,
 };
-
-static const char *const SHELLS[] = {"sh", "bash", "dash", "ash", "ksh", "zsh", NULL};
 
 /* Options after which a driver ends without compiling. */
 static const char *const QUESTIONS[] = {
@@ -222,9 +197,19 @@ bool is_compiler(const char *name, const char *extra)
     return names_compiler(word_of(name), extra);
 }
 
+bool is_extra_compiler(const char *name, const char *extra)
+{
+    return is_extra(word_of(name), extra);
+}
+
 bool is_compiler_wrapper(const char *name)
 {
     return is_among(word_of(name), WRAPPERS);
+}
+
+bool is_nvcc(const char *name)
+{
+    return is_word(without_version(word_of(name)), "nvcc");
 }
 
 bool is_emulator(const char *name)
@@ -255,6 +240,22 @@ static int words_of_jobs(char *const *word)
     bool joined = (starts_with(*word, "-j") && is_number(*word + 2)) ||
                   (starts_with(*word, "--jobs=") && is_number(*word + 7));
     return joined ? 1 : 0;
+}
+
+bool asks_one_job(char *const *arguments)
+{
+    bool one = false;
+    for (char *const *word = arguments + 1; *word && !same_text(*word, "--"); word++) {
+        int words = words_of_jobs(word);
+        if (words == 0)
+            continue;
+        const char *number = word[words - 1];
+        while (*number && !(*number >= '0' && *number <= '9'))
+            number++;
+        one = same_text(number, "1"); /* the last one counts */
+        word += words - 1;
+    }
+    return one;
 }
 
 void write_jobs(char **words, char *const *arguments, const char *jobs)

@@ -16,14 +16,23 @@ const char *program_name(const char *path);
  * `extra` (separated by colons; may be NULL). */
 bool is_compiler(const char *name, const char *extra);
 
+/* True for a name among `extra`. */
+bool is_extra_compiler(const char *name, const char *extra);
+
 /* True for a program that starts the real compiler when it is called by a compiler's name. */
 bool is_compiler_wrapper(const char *name);
+
+/* True for nvcc under any version. */
+bool is_nvcc(const char *name);
 
 /* True for a program that runs those of another architecture: qemu-x86_64. */
 bool is_emulator(const char *name);
 
 /* True for ninja and make, which start each command of a build. */
 bool is_build_tool(const char *name);
+
+/* True if a build tool is told to run one job at a time: the build may depend on that. */
+bool asks_one_job(char *const *arguments);
 
 /* Copies a build tool's command line with `jobs` (as in -j32) in place of its own number of jobs, and
  * a terminating NULL. `words` needs space for one more word than `arguments` has. A make without -j

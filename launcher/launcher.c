@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "compilers.h"
 #include "launcher.h"
+#include "programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ static int obey_option(const char *option)
     return usage(stderr, 2);
 }
 
+#ifdef __linux__
 /* A governed command starts no governed commands, so it does not need our library. Other libraries
  * stay in LD_PRELOAD. */
 static void stop_preloading(void)
@@ -60,6 +62,34 @@ static void stop_preloading(void)
     if (list && !remove_preload_library(list))
         unsetenv("LD_PRELOAD");
 }
+
+/* True for a script under a compiler's name that runs with our library, which governs the compiler that
+ * the script starts. */
+static bool is_script_with_library(const char *program)
+{
+    char path[PATH_MAX];
+    const char *name = program_name(program), *list = getenv("LD_PRELOAD");
+    bool found = false;
+    for (size_t length; list && !found && (length = next_preloaded(&list)) > 0; list += length)
+        found = is_preload_library(list, length);
+    return found && is_compiler(name, NULL) && !is_extra_compiler(name, getenv("STOKER_COMPILERS")) &&
+           locate(program, true, path) != ABSENT && is_script(path);
+}
+
+/* Runs the command under the governor. Returns if it must run without. */
+static void govern(char **command)
+{
+    if (!getenv("STOKER_SOCKET") || getenv("STOKER_STEP"))
+        return;
+    if (command_repeats() && !command_repeatable(command + (command_kind == REMOTE)))
+        command_kind = ONCE;
+    /* A command that reads the terminal, or may ask the user a question there, must be in the
+     * foreground. */
+    bool reads = command_kind == CUSTOM || command_reads_stdin(command);
+    if (!reads || !isatty(STDIN_FILENO))
+        step_run(command);
+}
+#endif
 
 int main(int count, char **arguments)
 {
@@ -76,13 +106,12 @@ int main(int count, char **arguments)
         command = command_named(command[1], command + 2);
     else if (*command[0] == '-')
         return obey_option(command[0]);
+#ifdef __linux__
+    if (command_kind == COMPILE && is_script_with_library(command[0]))
+        command_execute(command);
     if (command_kind == COMPILE)
         stop_preloading();
-#ifdef __linux__
-    /* A custom command whose stdin is the terminal may ask the user a question. */
-    bool talks = command_kind == CUSTOM && isatty(STDIN_FILENO);
-    if (getenv("STOKER_SOCKET") && !getenv("STOKER_STEP") && !talks)
-        step_run(command);
+    govern(command);
 #endif
     command_execute(command);
 }

@@ -26,14 +26,20 @@ char **command_named(char *name, char **command);
 /* Returns the argv[0] with which the command is executed. */
 const char *command_name(char **command);
 
-/* The compilers that a custom or remote command starts here ask for permits of their own. */
+/* The compilers that a custom or remote command starts here ask for permits of their own. A command
+ * that is not known to be repeatable (ONCE, CUSTOM) is never killed to be started again, so its output
+ * is not buffered and its TMPDIR is that of the build. */
 enum kind {
     COMPILE,
-    CUSTOM, /* a command of a build tool: never repeated, its output not buffered, its files kept */
+    ONCE,   /* a compiler that must not be started twice */
+    CUSTOM, /* another command of a build tool; its files are kept */
     REMOTE, /* a distributor, whose compiler runs on another machine */
 };
 
 extern enum kind command_kind;
+
+/* Returns whether an attempt of the command may be killed and started again. */
+bool command_repeats(void);
 
 /* Returns a copy of the command with more words behind its first one. Options of the user come later, so
  * they override those words. Returns NULL if memory is short. */
@@ -45,12 +51,30 @@ _Noreturn void command_execute(char **command);
 /* Returns the number of CPUs the command will use: nvcc's --threads (0 means all CPUs), else 1. */
 unsigned command_cpus(char **command);
 
+/* An option that names an output. */
+struct output_word {
+    const char *path; /* NULL: the word is no such option */
+    int words;        /* how many it takes with its value */
+    bool main;        /* what the command makes, not a list of headers */
+};
+
+/* Returns what a word of the command says about outputs. */
+struct output_word command_output(char **command, char **word);
+
 /* Deletes the files of -o and -MF, which a killed compiler may have left incomplete. */
 void command_delete_outputs(char **command);
 
+/* ---- repeat.c: whether a command may be started again -----------------------------------------*/
+
+/* Returns whether a command is known to give the same result if it is killed and started again. */
+bool command_repeatable(char **command);
+
+/* Returns whether a word of the command is a name of stdin or of the terminal. */
+bool command_reads_stdin(char **command);
+
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 
-enum { PROTOCOL_VERSION = 4, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
+enum { PROTOCOL_VERSION = 5, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
 
 struct field {
     char *bytes;
@@ -94,7 +118,7 @@ void line_killed(struct line *line, const struct account *account);
 /* Asks whether the governor is alive. */
 void line_ping(struct line *line);
 
-/* Connects. Connecting, and later sending with `wait`, fail after `timeout_us`. */
+/* Connects, or returns false and sets errno. Connecting, and later sending with `wait`, fail after `timeout_us`. */
 bool channel_connect(struct channel *channel, const char *path, int64_t timeout_us);
 
 /* Sends immediately or, with `wait`, when the governor reads. Returns whether it was sent. */

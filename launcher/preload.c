@@ -38,10 +38,6 @@ enum {
     SAVED_ENTRIES = 32,
 };
 
-/* The content of a script does not identify the compiler that it starts. */
-#define BY_CONTENT "CCACHE_COMPILERCHECK=content"
-#define BY_VERSION "CCACHE_COMPILERCHECK=%compiler% --version"
-
 /* ---- the functions behind ours ---------------------------------------------------------------*/
 
 typedef int exec_function(const char *, char *const[], char *const[]);
@@ -69,23 +65,46 @@ static void *find(const char *name)
 static struct {
     size_t count, used;
     const char *launcher;
+    char *preload; /* an LD_PRELOAD with our library alone */
     char *entries[SAVED_ENTRIES];
     char bytes[SAVED_BYTES];
 } saved;
 
+static const char PRELOAD[] = "LD_PRELOAD=";
+
 /* Copies it: programs overwrite the memory of their environment, to change their title. */
-static void save(const char *entry)
+static char *save(const char *entry, size_t length)
 {
-    static const char LAUNCHER[] = "STOKER_LAUNCHER=/";
-    size_t length = text_length(entry);
-    if (saved.count == SAVED_ENTRIES || length >= SAVED_BYTES - saved.used)
-        return;
+    if (length >= SAVED_BYTES - saved.used)
+        return NULL;
     char *place = saved.bytes + saved.used;
     copy(place, entry, length);
     saved.used += length + 1;
+    return place;
+}
+
+static void save_variable(const char *entry)
+{
+    static const char LAUNCHER[] = "STOKER_LAUNCHER=/";
+    char *place = saved.count < SAVED_ENTRIES ? save(entry, text_length(entry)) : NULL;
+    if (!place)
+        return;
     saved.entries[saved.count++] = place;
     if (starts_with(place, LAUNCHER))
         saved.launcher = place + sizeof LAUNCHER - 2;
+}
+
+static void save_preload(const char *list)
+{
+    for (size_t length; (length = next_preloaded(&list)) > 0; list += length) {
+        if (!is_preload_library(list, length) || length >= PATH_MAX)
+            continue;
+        char entry[sizeof PRELOAD + PATH_MAX];
+        copy(entry, PRELOAD, sizeof PRELOAD - 1);
+        copy(entry + sizeof PRELOAD - 1, list, length);
+        saved.preload = save(entry, sizeof PRELOAD - 1 + length);
+        return;
+    }
 }
 
 __attribute__((constructor)) static void load(void)
@@ -96,7 +115,9 @@ __attribute__((constructor)) static void load(void)
     *(void **)&real.posix_spawnp = find("posix_spawnp");
     for (char **entry = environ; entry && *entry; entry++)
         if (starts_with(*entry, "STOKER_"))
-            save(*entry);
+            save_variable(*entry);
+        else if (starts_with(*entry, PRELOAD))
+            save_preload(*entry + sizeof PRELOAD - 1);
 }
 
 /* ---- a call of one of them -------------------------------------------------------------------*/
@@ -145,8 +166,9 @@ static void write_words(char **words, const struct call *call, const char *kind,
     *words = NULL;
 }
 
-/* Writes the call's environment, and what the launcher needs to know where that lacks it. */
-static void write_environment(char **entries, const struct call *call)
+/* Writes the call's environment, and what the launcher needs to know where that lacks it. Returns
+ * the end. */
+static char **write_environment(char **entries, const struct call *call)
 {
     for (char *const *entry = call->environment; entry && *entry; entry++)
         *entries++ = *entry;
@@ -154,27 +176,47 @@ static void write_environment(char **entries, const struct call *call)
         for (size_t at = 0; at < saved.count; at++)
             *entries++ = saved.entries[at];
     *entries = NULL;
+    return entries;
 }
 
 /* Starts the same program with an LD_PRELOAD in which our library is missing. */
 static int start_without_us(const struct call *call)
 {
-    static const char NAME[] = "LD_PRELOAD=";
     const char *list = variable(call->environment, "LD_PRELOAD");
     size_t entries = count(call->environment), length = list ? text_length(list) : 0;
     if (!list || entries + length / sizeof(char *) > WORDS_ON_STACK)
         return make_unchanged(call);
-    char *environment[entries + 1], value[sizeof NAME + length];
-    copy(value, NAME, sizeof NAME - 1);
-    copy(value + sizeof NAME - 1, list, length);
-    bool others = remove_preload_library(value + sizeof NAME - 1);
+    char *environment[entries + 1], value[sizeof PRELOAD + length];
+    copy(value, PRELOAD, sizeof PRELOAD - 1);
+    copy(value + sizeof PRELOAD - 1, list, length);
+    bool others = remove_preload_library(value + sizeof PRELOAD - 1);
     char **place = environment;
     for (char *const *entry = call->environment; *entry; entry++) {
-        bool ours = *entry + sizeof NAME - 1 == list;
+        bool ours = *entry + sizeof PRELOAD - 1 == list;
         if (!ours || others)
             *place++ = ours ? value : *entry;
     }
     *place = NULL;
+    return make(call, call->file, call->search, call->arguments, environment);
+}
+
+/* Starts the same program with our variables and our library, so that we see what it starts. Where its
+ * environment is new, that is not the one that the settings of a cache were made for, so it has none. */
+static int start_with_us(const struct call *call)
+{
+    char own[PATH_MAX];
+    bool is_new = !variable(call->environment, "STOKER_LAUNCHER");
+    bool cached = is_compiler_wrapper(calling_program(own)) &&
+                  !variable(call->environment, WRAPPED_MARK);
+    size_t most = count(call->environment) + saved.count + 3;
+    if ((!is_new && !cached) || most > WORDS_ON_STACK || (is_new && !saved.preload))
+        return make_unchanged(call);
+    char *environment[most], **end = write_environment(environment, call);
+    if (is_new && !variable(call->environment, "LD_PRELOAD"))
+        *end++ = saved.preload;
+    if (is_new || cached)
+        *end++ = WRAPPED_MARK "=1";
+    *end = NULL;
     return make(call, call->file, call->search, call->arguments, environment);
 }
 
@@ -196,26 +238,47 @@ static int start_launcher(const struct call *call, const char *kind, const char 
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
+/* nvcc reads options from a file beside it, of which ccache does not know. */
+enum { PROFILE_BYTES = 2 * PATH_MAX };
+
+/* Writes the variable that names that file to ccache, together with the user's own files. Returns
+ * false if there is nothing to name. */
+static bool write_profile(char *entry, const struct call *call, const char *path)
+{
+    static const char NAME[] = "CCACHE_EXTRAFILES=";
+    char profile[PATH_MAX];
+    const char *own = variable(call->environment, "CCACHE_EXTRAFILES");
+    size_t length = sizeof NAME - 1, own_length = own && *own ? text_length(own) : 0;
+    if (!is_nvcc(program_name(path)) || !file_beside(path, "nvcc.profile", profile) ||
+        length + own_length + text_length(profile) + 2 > PROFILE_BYTES)
+        return false;
+    copy(entry, NAME, length);
+    copy(entry + length, own, own_length);
+    length += own_length;
+    if (own_length > 0)
+        entry[length++] = ':';
+    copy(entry + length, profile, text_length(profile));
+    return true;
+}
+
 /* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
 static int start_wrapper(const struct call *call, const char *path)
 {
-    size_t most = count(call->arguments) + 2, entries = count(call->environment) + 2;
+    size_t most = count(call->arguments) + 2, entries = count(call->environment) + 3;
     const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
     if (most + entries > WORDS_ON_STACK)
         return start_launcher(call, NULL, path);
-    char *words[most], *environment[entries];
+    char *words[most], *environment[entries], profile[PROFILE_BYTES], **end = environment;
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
     for (size_t at = 1; at + 1 < most; at++)
         words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
-    bool script = is_script(path);
-    for (size_t at = 0; at < entries - 2; at++) {
-        environment[at] = call->environment[at];
-        if (script && same_text(environment[at], BY_CONTENT))
-            environment[at] = BY_VERSION;
-    }
-    environment[entries - 2] = WRAPPED_MARK "=1";
-    environment[entries - 1] = NULL;
+    if (write_profile(profile, call, path))
+        *end++ = profile; /* the first of two variables of a name counts */
+    for (char *const *entry = call->environment; entry && *entry; entry++)
+        *end++ = *entry;
+    *end++ = WRAPPED_MARK "=1";
+    *end = NULL;
     if (is_remote_compile(program_name(wrapper), words)) {
         struct call remote = *call;
         remote.file = wrapper, remote.search = false;
@@ -252,6 +315,8 @@ static int start(struct call call)
     errno = before;
     if (verdict == WITHOUT_US)
         return start_without_us(&call);
+    if (verdict == WITH_US)
+        return start_with_us(&call);
     if (verdict == OPEN)
         return start_open(&call);
     if (verdict == WRAPPED)

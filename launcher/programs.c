@@ -63,9 +63,8 @@ bool is_dynamic(const char *path)
 
 bool is_script(const char *path)
 {
-    char start[2] = "";
-    read_start(path, start, sizeof start);
-    return start[0] == '#' && start[1] == '!';
+    char start[SELFMAG + 1] = "";
+    return read_start(path, start, SELFMAG) > 0 && !starts_with(start, ELFMAG);
 }
 
 /* Joins folder and name. False: that is too long. */
@@ -127,24 +126,39 @@ static long read_link(const char *path, char *target)
     return length;
 }
 
+/* Replaces a path by what it links to. False: it is no link, or the result is too long. */
+static bool follow(char *path)
+{
+    char target[PATH_MAX];
+    if (read_link(path, target) <= 0)
+        return false;
+    size_t folder = target[0] == '/' ? 0 : (size_t)(program_name(path) - path);
+    if (folder + text_length(target) >= PATH_MAX)
+        return false;
+    copy(path + folder, target, text_length(target));
+    return true;
+}
+
 bool leads_to_wrapper(const char *path)
 {
-    char at[PATH_MAX], target[PATH_MAX];
+    char at[PATH_MAX];
     copy(at, path, text_length(path));
-    for (int depth = 0; depth < DEEPEST_LINK && read_link(at, target) > 0; depth++) {
-        const char *name = program_name(target);
-        if (is_compiler_wrapper(name))
-            return true;
-        if (target[0] == '/') {
-            copy(at, target, text_length(target));
-        } else {
-            size_t folder = (size_t)(program_name(at) - at);
-            if (folder + text_length(target) >= PATH_MAX)
-                return false;
-            copy(at + folder, target, text_length(target));
-        }
-    }
-    return is_compiler_wrapper(program_name(path));
+    bool found = is_compiler_wrapper(program_name(at));
+    for (int depth = 0; depth < DEEPEST_LINK && !found && follow(at); depth++)
+        found = is_compiler_wrapper(program_name(at));
+    return found;
+}
+
+bool file_beside(const char *path, const char *name, char *found)
+{
+    copy(found, path, text_length(path));
+    for (int depth = 0; depth < DEEPEST_LINK && follow(found); depth++)
+        ;
+    size_t folder = (size_t)(program_name(found) - found);
+    if (folder + text_length(name) >= PATH_MAX)
+        return false;
+    copy(found + folder, name, text_length(name));
+    return syscall(SYS_faccessat, AT_FDCWD, found, R_OK) == 0;
 }
 
 const char *calling_program(char *path)

@@ -24,7 +24,8 @@ enum program examine(const char *path);
 /* False for an ELF program without a dynamic loader, into which nothing can be preloaded. */
 bool is_dynamic(const char *path);
 
-/* True for a text that names its interpreter in its first line. */
+/* True for a file that can be read and is no ELF program: a text, with or without its interpreter in
+ * the first line. */
 bool is_script(const char *path);
 
 /* ---- where a program is ----------------------------------------------------------------------*/
@@ -35,6 +36,10 @@ enum program locate(const char *file, bool search, char *path);
 
 /* True if the path is a link to ccache or the like, also through other links. */
 bool leads_to_wrapper(const char *path);
+
+/* Finds a file in the folder of the program that a path leads to, also through links, and writes its
+ * path to PATH_MAX bytes. False: there is none that can be read. */
+bool file_beside(const char *path, const char *name, char *found);
 
 /* The name of the program that makes the call, by its file and not by what it calls itself. `path`
  * is space for PATH_MAX bytes. */

@@ -69,7 +69,9 @@ static void finish(struct line *line)
     append(line, '\n');
 }
 
-static const char *const KINDS[] = {[COMPILE] = "compile", [CUSTOM] = "custom", [REMOTE] = "remote"};
+static const char *const KINDS[] = {
+    [COMPILE] = "compile", [ONCE] = "once", [CUSTOM] = "custom", [REMOTE] = "remote",
+};
 
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command)
@@ -179,7 +181,9 @@ bool channel_connect(struct channel *channel, const char *path, int64_t timeout_
     setsockopt(channel->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(channel->socket, (struct sockaddr *)&address, sizeof address) == 0)
         return true;
+    int reason = errno;
     channel_close(channel);
+    errno = reason;
     return false;
 }
 

@@ -38,6 +38,7 @@ static struct {
     int64_t deadline_us; /* when that is due */
     int timeouts;        /* in a row */
     int losses;          /* governors that were lost while we waited */
+    bool refused;        /* the governor is another user's */
     char id[32];
     bool told_start; /* the governor knows that the command runs */
     struct attempt attempt; /* without a command while we wait */
@@ -220,8 +221,10 @@ static void ask(void)
     int seconds = atoi(variable("STOKER_GOVERNOR_TIMEOUT", "0"));
     step.timeout_us = INT64_C(1000000) * (seconds > 0 ? seconds : TIMEOUT_S);
     if (!channel_connect(&step.governor, variable("STOKER_SOCKET", ""),
-                         MOST_TIMEOUTS * step.timeout_us))
+                         MOST_TIMEOUTS * step.timeout_us)) {
+        step.refused = errno == EACCES;
         return;
+    }
     line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
              command_kind == REMOTE ? (unsigned)atoi(variable("STOKER_SLOTS", "0"))
                                     : command_cpus(step.command),
@@ -518,6 +521,8 @@ void step_run(char **command)
     step.parent = getppid();
     fill_standard_streams();
     ask();
+    if (step.refused)
+        return;
     begin_watch();
     while (wait_for_permit() && start())
         run_and_forget();

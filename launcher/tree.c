@@ -168,11 +168,7 @@ static void append_children(struct pids *found, pid_t pid, bool threaded)
 
 static bool kernel_lists_children(void)
 {
-#ifdef STOKER_CENSUS
-    return false;
-#else
     return access("/proc/thread-self/children", R_OK) == 0;
-#endif
 }
 
 /* Reads what cannot change during the life of this process. */

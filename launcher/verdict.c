@@ -6,7 +6,9 @@
 #include "programs.h"
 #include "text.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -37,6 +39,19 @@ static bool same_variable(const struct call *call, const char *one, const char *
     return same_text(left ? left : "", right ? right : "");
 }
 
+/* A cache writes files of its own and needs memory of its own, so a limit of either that is meant
+ * for the compiler would make the cache fail in its place. */
+static bool has_limits(void)
+{
+    static const int RESOURCES[] = {RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU};
+    struct rlimit limit;
+    for (size_t at = 0; at < sizeof RESOURCES / sizeof *RESOURCES; at++)
+        if (syscall(SYS_prlimit64, 0, RESOURCES[at], NULL, &limit) == 0 &&
+            limit.rlim_cur != RLIM_INFINITY)
+            return true;
+    return false;
+}
+
 /* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at
  * the flags that nvcc reads from the environment, so these must be the ones that stoker has told
  * the cache of. */
@@ -49,10 +64,17 @@ static bool is_wrapped(const struct call *call, const char *path)
            is_cacheable(program_name(path), words) &&
            same_variable(call, "NVCC_APPEND_FLAGS", "STOKER_NVCC_APPEND_FLAGS") &&
            same_variable(call, "NVCC_PREPEND_FLAGS", "STOKER_NVCC_PREPEND_FLAGS") &&
-           examine(wrapper) == NATIVE && is_dynamic(wrapper);
+           examine(wrapper) == NATIVE && is_dynamic(wrapper) && !has_limits();
 }
 
-static enum verdict judge_compiler(const struct call *call, const char *path)
+/* A script under a compiler's name may do anything, and reads what it likes. So it runs as it is, and
+ * the compiler that it starts is the step: that one's command line is known, to us and to a cache. */
+static bool is_compiler_script(const char *path, const char *extra)
+{
+    return is_script(path) && !is_extra_compiler(program_name(path), extra);
+}
+
+static enum verdict judge_compiler(const struct call *call, const char *path, const char *extra)
 {
     char own[PATH_MAX];
     const char *caller = calling_program(own);
@@ -61,7 +83,16 @@ static enum verdict judge_compiler(const struct call *call, const char *path)
     bool below_wrapper = is_compiler_wrapper(caller);
     if (is_probe(program_name(path), call->arguments, below_wrapper))
         return WITHOUT_US;
+    if (is_compiler_script(path, extra))
+        return is_out_of_reach(call->environment) ? WITHOUT_US : WITH_US;
     return !below_wrapper && is_wrapped(call, path) ? WRAPPED : STEP;
+}
+
+/* True for an environment that a program made from nothing, as SCons and `env -i` do. One that only
+ * lacks our library was given to a program that is to run without it. */
+static bool is_new(char *const *environment)
+{
+    return !variable(environment, "STOKER_LAUNCHER") && !variable(environment, "LD_PRELOAD");
 }
 
 /* A make below another one shares the jobs of that one. */
@@ -81,7 +112,7 @@ static void say(const char *text)
 
 static enum verdict judge_build_tool(const struct call *call, const char *path)
 {
-    if (!has_window(call))
+    if (!has_window(call) || asks_one_job(call->arguments))
         return UNCHANGED;
     if (is_dynamic(path) || is_set(call->environment, "STOKER_VIA_LAUNCHER"))
         return OPEN;
@@ -91,6 +122,14 @@ static enum verdict judge_build_tool(const struct call *call, const char *path)
         "jobs.\nstoker: use a dynamic one, or configure the build with "
         "`stoker run --via launcher -- cmake ...`\n");
     return UNCHANGED;
+}
+
+/* True for another user (su, setpriv), whom the governor does not serve and whose cache is another
+ * one: such a program builds as it would without us. */
+static bool is_of_another_user(const struct call *call)
+{
+    const char *socket = variable(call->environment, "STOKER_SOCKET");
+    return socket && syscall(SYS_faccessat, AT_FDCWD, socket, W_OK) < 0 && errno == EACCES;
 }
 
 enum verdict judge(const struct call *call, char *path)
@@ -104,22 +143,21 @@ enum verdict judge(const struct call *call, char *path)
         return UNCHANGED; /* the error is the real function's to find */
     if (variable(call->environment, "LD_TRACE_LOADED_OBJECTS"))
         return WITHOUT_US; /* ldd lists what the program loads by itself */
-    bool governs = call->launcher && call->launcher[0] == '/';
+    bool governs = call->launcher && call->launcher[0] == '/' && !is_of_another_user(call);
     if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
-        return judge_compiler(call, path);
+        return judge_compiler(call, path, extra);
     if (governs && is_remote_compile(program_name(path), call->arguments))
         return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : REMOTE;
     bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||
                       is_out_of_reach(call->environment);
-    if (governs && !without_us && is_build_tool(program_name(path)))
+    if (without_us || !governs)
+        return without_us ? WITHOUT_US : UNCHANGED;
+    bool builds = is_build_tool(program_name(path));
+    if (is_new(call->environment) && (builds || is_compiling_shell(call->arguments, extra)))
+        return WITH_US;
+    if (builds)
         return judge_build_tool(call, path);
-    /* In an environment made from nothing, as SCons makes it, the shell has to stand for what it
-     * starts: there our library cannot see that. */
-    if (governs && !variable(call->environment, "STOKER_LAUNCHER") &&
-        is_compiling_shell(call->arguments, extra))
-        return STEP;
-    if (governs && is_set(call->environment, "STOKER_GOVERN_CUSTOM") &&
-        is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
+    if (is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
         return CUSTOM;
-    return without_us ? WITHOUT_US : UNCHANGED;
+    return UNCHANGED;
 }

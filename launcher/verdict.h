@@ -23,6 +23,7 @@ struct call {
 enum verdict {
     UNCHANGED,
     WITHOUT_US, /* without our library */
+    WITH_US,    /* with our library and variables, which its environment lacks */
     STEP,       /* the launcher in place of the compiler */
     CUSTOM,     /* the launcher in place of another command of a build tool */
     REMOTE,     /* the launcher in place of a distributor */

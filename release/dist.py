@@ -25,6 +25,7 @@ EXPECTED = (
     "data/share/bash-completion/completions/stoker",
     "data/share/zsh/site-functions/_stoker",
     "data/share/fish/vendor_completions.d/stoker.fish",
+    "data/share/stoker/schemas/inspect.json",
 )
 TRIALS = (
     ("stoker", "--version"),

@@ -1,4 +1,4 @@
-"""Writes the manual pages and the shell completions that ship in the wheel.
+"""Writes the manual pages, the shell completions and the JSON Schemas that ship in the wheel.
 
     python release/share.py FOLDER
 
@@ -8,6 +8,7 @@ first.
 """
 
 import inspect
+import json
 import re
 import shutil
 import sys
@@ -20,6 +21,8 @@ from click.shell_completion import get_completion_class
 
 from stoker import __version__
 from stoker.cli import command as stoker
+from stoker.cli.request import show_all_options
+from stoker.cli.schemas import OUTPUTS, schema
 
 # Where each shell looks for the completions of a command.
 COMPLETIONS = {
@@ -47,6 +50,11 @@ def main() -> None:
     manual.mkdir(parents=True)
     for page in pages(("stoker",), stoker.make_context("stoker", [], resilient_parsing=True)):
         (manual / f"{page.file_name}.1").write_text("\n".join(roff(page)) + "\n")
+    schemas = folder / "stoker/schemas"
+    schemas.mkdir(parents=True)
+    for name in OUTPUTS:
+        document = json.dumps(schema(name), indent=2)
+        (schemas / f"{name.lower().replace(' ', '-')}.json").write_text(document + "\n")
     for shell, name in COMPLETIONS.items():
         path = folder / name
         path.parent.mkdir(parents=True)
@@ -55,6 +63,7 @@ def main() -> None:
 
 def pages(names: tuple[str, ...], context: click.Context) -> Iterator[Page]:
     """Yield the page of a command, then those of its subcommands."""
+    show_all_options(context)
     yield Page(names, context)
     for name, command in subcommands(context):
         child = command.make_context(name, [], parent=context, resilient_parsing=True)

@@ -1,5 +1,6 @@
 """Fixtures for all tests: temporary folders for stoker, and external tools by name."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -18,9 +19,13 @@ from browser import Browser, opened_browser
 from memory_groups import make_group as make_group
 from repositories import git_alone as git_alone
 
-# How long an example takes says nothing: the machine may be busy.
-settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("timeless")
+# How long an example takes says nothing: the machine may be busy. The usual examples are the same
+# in each run, so that a change does not fail for what it did not touch; `make heavy` looks for new
+# ones with --hypothesis-profile=thorough.
+_TIMELESS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("usual", _TIMELESS, max_examples=25, derandomize=True)
+settings.register_profile("thorough", _TIMELESS, max_examples=400)
+settings.load_profile("usual")
 
 # A shell ignores these signals in background jobs, and child processes would inherit that.
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -127,6 +132,20 @@ def _called(
     return subprocess.CompletedProcess(
         ["stoker", *arguments], status, output.getvalue(), errors.getvalue()
     )
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that the first test process fills with ``make`` and the others share."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / f"once-{name}"
+    with (shared / f"once-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            folder.mkdir()
+            make(folder)
+    return folder
 
 
 def find_tool(name: str) -> str:

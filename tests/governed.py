@@ -68,7 +68,9 @@ def command_of(pid: int) -> str:
 
 
 class Build:
-    """A build folder with shell scripts as steps, each wrapped by the launcher."""
+    """A build folder with shell scripts as steps, each wrapped by the launcher. The shell has the
+    name of a compiler: a command that is not known to be one is never started twice.
+    """
 
     def __init__(self, folder: Path, home: Path):
         self.folder = folder
@@ -77,16 +79,19 @@ class Build:
         self.launcher = stable_native().launcher
         self.environment = dict(os.environ, STOKER_HOME=str(home))
         self._runs: list[subprocess.Popen[bytes]] = []
-        self._statements = {"": "rule step\n  command = $before sh ./$name.sh -o $out\n"}
+        (folder / "gcc").symlink_to("/bin/sh")
+        self._statements = {"": "rule step\n  command = $before $shell ./$name.sh -o $out\n"}
 
     def step(
         self, name: str, script: str, *, needs: Iterable[str] = (), before: str | None = None
     ) -> None:
         """Add a step that creates a file of its name if its script succeeds."""
+        shell = "./gcc" if before is None else "sh"
         before = f"'{self.launcher}'" if before is None else before
         (self.folder / f"{name}.sh").write_text(f"set -e\n{script}\ntouch {name}\n")
         self._statements[name] = (
-            f"build {name}: step {' '.join(needs)}\n  name = {name}\n  before = {before}\n"
+            f"build {name}: step {' '.join(needs)}\n"
+            f"  name = {name}\n  before = {before}\n  shell = {shell}\n"
         )
         (self.folder / "build.ninja").write_text("\n".join(self._statements.values()))
 

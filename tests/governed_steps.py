@@ -198,6 +198,7 @@ def requests(first: int, count: int) -> st.SearchStrategy[list[Request]]:
         prediction=predictions(),
         preemptions=st.integers(0, 3),
         ooms=st.integers(0, 2),
+        restarts=st.booleans(),
     )
     return st.lists(one, max_size=count).map(
         lambda found: [replace(each, id=first + index) for index, each in enumerate(found)]

@@ -78,6 +78,7 @@ class World:
         source: str = "a.cpp",
         path: Callable[[], float] = lambda: 0.0,
         custom: bool = False,
+        once: bool = False,
         remote: bool = False,
         within: int = 0,
         collector: Collector = Collector.NONE,
@@ -91,6 +92,7 @@ class World:
             cpus=1,
             command=command or ("g++", source),
             custom=custom,
+            once=once,
             remote=remote,
             within=within,
         )

@@ -18,6 +18,15 @@ from stoker.model.caching import Hits
 
 Need = Callable[[str], str]
 ALL = len(FILES)
+COMPILER = """
+#include <unistd.h>
+const char version[] = "%d";
+int main(int count, char **words)
+{
+    words[0] = "%s";
+    return execv(words[0], words);
+}
+"""
 
 
 @pytest.fixture
@@ -61,16 +70,13 @@ def test_another_compiler_at_the_same_path_compiles_again(
     project: CachedProject, need: Need, tmp_path: Path
 ) -> None:
     """Size and time of the file are the same, only its content differs."""
-    real = need("g++")
     folder = tmp_path / "bin"
     folder.mkdir()
     compiler = folder / "g++"
 
     def install(version: int) -> None:
-        compiler.write_text(
-            f'#!/bin/sh\n[ "$1" = --version ] && echo {version} && exit\nexec {real} "$@"\n'
-        )
-        compiler.chmod(0o755)
+        (tmp_path / "compiler.c").write_text(COMPILER % (version, need("g++")))
+        subprocess.run([need("gcc"), "-w", "compiler.c", "-o", compiler], cwd=tmp_path, check=True)
         os.utime(compiler, (1, 1))
 
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
@@ -79,6 +85,60 @@ def test_another_compiler_at_the_same_path_compiles_again(
     assert project.build(PATH=path)[1].total == Hits(hits=ALL)
     install(2)
     assert project.build(PATH=path)[1].total == Hits(misses=ALL)
+
+
+def changed_text(folder: Path, real: str, flags: str) -> None:
+    script = folder / "g++"
+    script.write_text(f'#!/bin/sh\nexec {real} {flags} "$@"\n')
+    script.chmod(0o755)
+
+
+def changed_file_beside(folder: Path, real: str, flags: str) -> None:
+    changed_text(folder, real, '$(cat "${0%/*}/flags")')
+    (folder / "flags").write_text(flags)
+
+
+def changed_link(folder: Path, real: str, flags: str) -> None:
+    (folder / flags).mkdir()
+    changed_text(folder / flags, real, flags)
+    (folder / "g++").unlink(missing_ok=True)
+    (folder / "g++").symlink_to(f"{flags}/g++")
+
+
+@pytest.mark.parametrize("change", [changed_text, changed_file_beside, changed_link])
+def test_a_wrapper_script_that_changes_compiles_again(
+    project: CachedProject,
+    need: Need,
+    tmp_path: Path,
+    change: Callable[[Path, str, str], None],
+) -> None:
+    """What it starts counts, not what it says about its version."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    objects: dict[str, bytes] = {}
+    for flags in ("-g0", "-g3"):
+        change(folder, need("g++"), flags)
+        for expected in (Hits(misses=ALL), Hits(hits=ALL)):
+            assert project.build(PATH=path)[1].total == expected
+            objects.setdefault(flags, (project.root / "out/one.o").read_bytes())
+            assert (project.root / "out/one.o").read_bytes() == objects[flags]
+        for file in folder.glob("g++"):
+            os.utime(file, (1, 1), follow_symlinks=False)
+    assert objects["-g0"] != objects["-g3"]
+
+
+@pytest.mark.parametrize("limit", ["-f 0", "-v 20000"])
+def test_a_limit_that_the_compiler_breaks_is_not_broken_by_the_cache(
+    project: CachedProject, build: Build, limit: str
+) -> None:
+    """The same status and the same words as without stoker."""
+    command = f"ulimit {limit}; g++ -I. -c one.cpp -o one.o 2>&1 | cat"
+    plain = subprocess.run(["sh", "-c", command], cwd=project.root, capture_output=True, check=True)
+    assert b"internal compiler error" in plain.stdout
+    words = ("sh", "-c", f"cd {project.root}; {command}")
+    done = build.run(*words, options=["--progress", "quiet"], **project.environment)
+    assert done.out == plain.stdout
 
 
 def test_an_empty_cache_fills_from_the_remote(project: CachedProject, redis: Redis) -> None:
@@ -180,6 +240,7 @@ __global__ void kernel(int *p) { *p = 1; }
 """
 
 
+@pytest.mark.slow
 def test_host_code_that_nvccs_preprocessor_hides_compiles_again(
     project: CachedProject, need: Need
 ) -> None:
@@ -207,6 +268,7 @@ def _disassembled(objdump: str, file: Path) -> bytes:
     return subprocess.check_output([objdump, "-d", "--section=.text", file.name], cwd=file.parent)
 
 
+@pytest.mark.slow
 def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     made = []
@@ -228,6 +290,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.slow
 def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     need("nvcc")

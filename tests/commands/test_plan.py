@@ -27,7 +27,7 @@ def test_plan_for_another_platform(stoker: Stoker) -> None:
     assert plan["environment"]["USE_CUDA"] == plan["cmake"]["USE_CUDA"] == "1"
     assert "-mavx512f" in plan["environment"]["CXXFLAGS"]
     assert set(plan["origin"]) >= {*plan["environment"], *plan["cmake"]}
-    listed = json.loads(stoker("options", "--source", MINI, "--json").stdout)
+    listed = json.loads(stoker("options", "--source", MINI, "--json").stdout)["options"]
     assert set(plan["cmake"]) <= {option["name"] for option in listed}
 
 
@@ -56,7 +56,8 @@ def test_shell_lines_give_the_same_environment(stoker: Stoker, tmp_path: Path) -
 
 def test_difference_of_two_plans(stoker: Stoker) -> None:
     done = stoker("plan", "cu130-sm90", "--against", "cu130-sm80", "--source", MINI, "--json")
-    (difference,) = [d for d in json.loads(done.stdout) if d["name"] == "TORCH_CUDA_ARCH_LIST"]
+    differences = json.loads(done.stdout)["differences"]
+    (difference,) = [one for one in differences if one["name"] == "TORCH_CUDA_ARCH_LIST"]
     assert (difference["before"], difference["after"]) == ("9.0", "8.0")
 
 
@@ -81,7 +82,7 @@ def test_misspelt_key_names_the_line(stoker: Stoker, tmp_path: Path) -> None:
 
 
 def test_options_of_a_tree(stoker: Stoker) -> None:
-    listed = json.loads(stoker("options", "CUDNN", "--source", MINI, "--json").stdout)
+    listed = json.loads(stoker("options", "CUDNN", "--source", MINI, "--json").stdout)["options"]
     (option,) = [item for item in listed if item["name"] == "USE_CUDNN"]
     assert (option["kind"], option["condition"]) == ("dependent", "USE_CUDA")
 
@@ -151,6 +152,7 @@ def test_doctor_and_plan_see_a_cgroup_limit(make_group: MakeGroup) -> None:
     assert "2.0 GiB of memory" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "option"), [("mini-cmake", "MINI_ROUNDS=7"), ("mini-wheel", "MINI_FILES=3")]
 )

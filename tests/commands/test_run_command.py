@@ -65,11 +65,32 @@ def test_settings_come_from_the_file_and_the_environment(build: Build) -> None:
     assert (summary.limit_bytes, summary.cpus, summary.policy) == (512 << 20, 3, "levels")
     summary = build.summary(options=["--cpus", "1"], STOKER_POLICY="fixed:2", STOKER_CPUS="2")
     assert (summary.cpus, summary.policy) == (1, "fixed:2")
-    assert build.run("true").err == ""
+    named = f"stoker: settings of {build.folder / 'stoker.toml'}\n"
+    assert build.run("true").err == named
+    assert build.run("true", options=["--progress", "quiet"]).err == ""
     (build.folder / "stoker.toml").write_text('[defaults]\nmemory = "8Q"\n')
     refused = build.run("true")
     assert refused.status == 2
     assert "stoker.toml:2: --memory 8Q: not an amount of memory" in refused.err
+
+
+def test_a_launcher_of_an_untrusted_file_is_not_started(build: Build) -> None:
+    evil = build.folder / "evil.sh"
+    evil.write_text(f'#!/bin/sh\ntouch {build.folder}/started\nexec "$@"\n')
+    evil.chmod(0o755)
+    file = build.folder / "stoker.toml"
+    file.write_text(f'[defaults]\ncompiler_launcher = "{evil}"\ncache = "none"\n')
+    (build.folder / "a.c").touch()
+    done = build.run("gcc", "-c", "a.c")
+    assert done.status == 0, done.err
+    assert "stoker.toml:2: ignored" in done.err
+    assert not (build.folder / "started").exists()
+    trusted = subprocess.run(
+        [STOKER, "plan", "--trust", file], env=build.environment, capture_output=True, check=True
+    )
+    assert f"stoker.toml:2: compiler_launcher = {evil}" in trusted.stdout.decode()
+    assert build.run("gcc", "-c", "a.c").status == 0
+    assert (build.folder / "started").exists()
 
 
 @pytest.mark.parametrize("progress", ["quiet", "json"])
@@ -207,14 +228,14 @@ def together(build: Build) -> Build:
     "words",
     [
         ("ninja",),
-        ("ninja", "-j1"),
-        ("ninja", "-j", "1", "-d", "stats"),
+        ("ninja", "-j2"),
+        ("ninja", "-j", "2", "-d", "stats"),
         ("make", "-j2"),
         ("make", "--jobs=2"),
         ("make", "-j", "2", "all"),
         ("make", "through-ninja"),
         ("make", "-j2", "through-make"),
-        ("sh", "-c", "ninja -j1"),
+        ("sh", "-c", "ninja -j2"),
     ],
     ids=" ".join,
 )
@@ -232,6 +253,49 @@ def test_a_make_that_was_told_no_jobs_stays_serial(build: Build, need: Need) -> 
     need("make")
     (build.folder / "Makefile").write_text("all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n")
     done = build.run("make", options=AT_ONCE)
+    assert done.status == 0, done
+
+
+SERIAL = "all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (("make", "-j1"), ""),
+        (("make", "-j4", "--jobs=1"), ""),
+        (("make",), "-k -j1"),
+        (("sh", "-c", "make -j 1"), ""),
+        (("ninja", "-j1"), ""),
+        (("sh", "-c", "ninja -j 1"), ""),
+    ],
+)
+def test_one_job_stays_one_job(
+    build: Build, need: Need, words: tuple[str, ...], flags: str
+) -> None:
+    """Such a build may not be safe in parallel."""
+    need("make")
+    (build.folder / "Makefile").write_text(SERIAL)
+    (build.folder / "build.ninja").write_text(
+        "rule r\n command = $run\nbuild a: r\n run = sleep 0.2; touch a\n"
+        "build b: r\n run = test -e a && touch b\n"
+    )
+    done = build.run(*words, options=AT_ONCE, **({"MAKEFLAGS": flags} if flags else {}))
+    assert done.status == 0, done
+
+
+def test_respected_jobs_reach_nested_makes(build: Build, need: Need) -> None:
+    """Three jobs that run at once would meet."""
+    need("make")
+    meet = "mkdir lock && sleep 0.2 && rmdir lock"
+    (build.folder / "Makefile").write_text(
+        "all: ; $(MAKE) -f inner -j1 && ninja -j1\n.PHONY: all\n"
+    )
+    (build.folder / "inner").write_text(f"all: a b c\na b c: ; {meet}\n")
+    (build.folder / "build.ninja").write_text(
+        f"rule r\n command = {meet} && touch $out\n" + "".join(f"build x{n}: r\n" for n in "abc")
+    )
+    done = build.run("make", options=[*AT_ONCE, "--respect-jobs"])
     assert done.status == 0, done
 
 

@@ -84,6 +84,7 @@ def heavy(build: Build) -> Build:
     return build
 
 
+@pytest.mark.slow
 def test_a_build_that_ninja_alone_loses(heavy: Build, group: MemoryGroup) -> None:
     plain = subprocess.run(
         [*group.enter, "ninja", "-j6", "-k0"], cwd=heavy.folder, capture_output=True, check=False
@@ -132,6 +133,44 @@ def test_a_kill_in_another_group_than_the_governors_is_a_retry(
     assert [attempt.outcome for attempt in joined.attempts()] == [Outcome.OOM, Outcome.DONE]
     (build.folder / "go").touch()
     assert finished(first).status == 0
+
+
+@pytest.mark.parametrize("way", ["pipe", "file", "fifo"])
+def test_a_compile_of_a_stream_is_not_started_twice(
+    build: Build, group: MemoryGroup, way: str
+) -> None:
+    """The second time it would read nothing, and make an empty object with success."""
+    (build.folder / "hog.py").write_text(HOG)
+    # gcc is a shell here, which reads its commands from stdin.
+    compiler = f"'{build.launcher}' ./gcc -s -- -o made"
+    start = {
+        "pipe": f"cat source | {compiler}",
+        "file": f"{compiler} < source",
+        "fifo": f"mkfifo fifo; cat source > fifo & {compiler.replace('-s --', 'fifo')}",
+    }[way]
+    (build.folder / "source").write_text(f"echo x >> attempts\n{hog(1000)} && echo whole > made\n")
+    done = finished(build.start("sh", "-c", start, prefix=group.enter))
+    assert done.status != 0, done
+    assert (build.folder / "attempts").read_text() == "x\n"
+    assert [attempt.outcome for attempt in build.attempts()] == [Outcome.FAILED]
+
+
+def test_a_shell_with_an_empty_environment_is_not_started_twice(
+    build: Build, group: MemoryGroup
+) -> None:
+    """Only the compile that it starts is, and its temporary files are not ours to delete."""
+    (build.folder / "victim.py").write_text(VICTIM)
+    (build.folder / "go").touch()
+    (build.folder / "source").write_text(f"'{sys.executable}' -S victim.py && echo whole > made\n")
+    inner = "echo x >> attempts; mktemp > name; ./gcc source -o made; cat made"
+    shell = f"env -i PATH=/usr/bin:/bin sh -c '{inner}' && test -e $(cat name)"
+    done = finished(build.start("sh", "-c", shell, prefix=group.enter))
+    assert done.status == 0, done
+    assert done.out == b"whole\n"
+    assert (build.folder / "attempts").read_text() == "x\n"
+    outcomes = [attempt.outcome for attempt in build.attempts()]
+    assert outcomes == [Outcome.OOM, Outcome.DONE]
+    Path((build.folder / "name").read_text().strip()).unlink()
 
 
 def test_a_step_that_can_never_fit_is_named(build: Build, group: MemoryGroup) -> None:

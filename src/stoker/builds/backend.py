@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from stoker.machine.python import pip_in
 from stoker.model.build import Isolation
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
+from stoker.model.machine import PythonInstallation
 from stoker.model.plan import Plan
 from stoker.outside import process
 from stoker.outside.files import write_whole
@@ -68,6 +69,50 @@ def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
 Execute = Callable[[Sequence[str], Path, Mapping[str, str]], int]
 
 
+# Runs before the hook of a back end, in its process. scikit-build-core configures with all that it
+# gives to CMake: search paths of packages, options of pyproject.toml, a toolchain. It ends then.
+_CONFIGURE_ONLY = """
+import runpy, sys
+sys.path[:] = filter(None, sys.path)
+from scikit_build_core.cmake import CMaker
+def configure(self, *words, _configure=CMaker.configure, **options):
+    _configure(self, *words, **options)
+    sys.exit(0)
+CMaker.configure = configure
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def configure_tree(
+    tree: Path,
+    into: Path,
+    *,
+    python: str,
+    execute: Execute,
+    settings: Mapping[str, str],
+    editable: bool = False,
+) -> None:
+    """Let scikit-build-core configure the tree. ``into`` is for files that are not needed."""
+    configured = False
+
+    def configure(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
+        nonlocal configured
+        status = execute((words[0], "-c", _CONFIGURE_ONLY, *words[1:]), folder, extra)
+        configured = status == 0
+        return status
+
+    try:
+        make_wheel(
+            tree, into, python=python, execute=configure, settings=settings, editable=editable
+        )
+    except CommandError as error:  # it ended before it had a result
+        if not configured:
+            raise CommandError("CMake does not accept it", output=error.output) from error
+    finally:
+        rmtree(into, ignore_errors=True)
+
+
 def make_wheel(
     tree: Path,
     into: Path,
@@ -115,6 +160,10 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
         raise UsageError(str(error), where=str(tree)) from error
 
 
+# Versions of the package wheel that do not know --compression.
+_CANNOT_STORE = re.compile(r"0\.([0-2]?\d|3[0-3])\b")
+
+
 def clear_copies(build: Path) -> None:
     """Delete copies and links of setuptools, which treats an existing file as complete.
 
@@ -128,10 +177,19 @@ def clear_copies(build: Path) -> None:
             rmtree(folder, ignore_errors=True)
 
 
-def outside_the_tree(folder: Path, build: Path) -> dict[str, str]:
-    """Return variables that make setuptools build in ``build``."""
+def setuptools_settings(
+    folder: Path, build: Path | None, python: PythonInstallation | None
+) -> dict[str, str]:
+    """Return variables that make setuptools build in ``build``, and store the files of the wheel
+    uncompressed: packaging compresses them, on all CPUs. ``python`` is the one of the machine, if
+    the back end runs with its packages.
+    """
     path = folder / "distutils.cfg"
-    write_whole(path, f"[build]\nbuild_base = {build}\n")
+    lines = [f"[build]\nbuild_base = {build}\n"] if build else []
+    installed = python.packages.get("wheel", "") if python else ""
+    if not _CANNOT_STORE.match(installed):
+        lines.append("[bdist_wheel]\ncompression = stored\n")
+    write_whole(path, "".join(lines))
     return {"DIST_EXTRA_CONFIG": str(path)}
 
 

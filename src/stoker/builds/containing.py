@@ -64,6 +64,7 @@ from stoker.plan.subject import Subject
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file
+from stoker.settings.trust import repeat_trust
 
 _TIMEOUT_S = 300.0  # seconds for an engine to start or end something
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
@@ -297,6 +298,7 @@ class _Case:
             path.mkdir(parents=True, exist_ok=True)
         about = (str(environment), self.python.path, str(requirements), str(own))
         variables = self._variables()
+        repeat_trust(self._home / "data")
         command = exec_words(
             self._engine,
             self._box.name,
@@ -328,6 +330,7 @@ class _Case:
             "STOKER_HOME": str(self._home),
             "HOME": str(self._home / "user"),
             "TMPDIR": str(self._home / "tmp"),
+            "SUDO_UID": str(os.getuid()),  # whose stoker.toml counts
         }
 
     def _runs(self) -> set[Path]:

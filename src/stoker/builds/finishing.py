@@ -25,7 +25,6 @@ from stoker.plan.doctor import examine
 from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.grammar import name, parse
 from stoker.plan.subject import Subject
-from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from stoker.wheel.package.built_wheel import Mode, PackageRequest
 from stoker.wheel.package.packaging import package
 from stoker.wheel.verify.verifying import verify
@@ -133,11 +132,7 @@ def packed(
     """Make a portable copy of a wheel that carries ``recorded``, alone in the folder ``into``."""
     shutil.rmtree(into, ignore_errors=True)
     page = msgspec.json.format(msgspec.json.encode(recorded)) + b"\n"
-    with open_wheel(wheel) as opened:
-        member = f"{opened.dist_info}/{PLAN_MEMBER}"
-        edit = Edit(contents={member: Content.of_bytes(page)})
-        with_plan = rewrite(opened, edit, into / "with-plan")
-    planned, packaged = package(with_plan, request, into)
+    planned, packaged = package(wheel, request, into, notes={PLAN_MEMBER: page})
     for note in planned.notes:
         log.line(f"note: {note}")
     return Path(packaged.path)

@@ -111,12 +111,13 @@ _BY_BACK_END = (ProjectKind.EXTENSION, ProjectKind.PACKAGE)
 class Route(Value, frozen=True, kw_only=True):
     """``build`` is the folder of the build tool; ``configure`` the command, where we give it.
 
-    Without that the back end compiles by itself.
+    Without that the back end configures, and also compiles unless it can stop before.
     """
 
     tree: Path
     build: Path
     configure: tuple[str, ...] = ()
+    by_back_end: bool = False  # scikit-build-core configures, and we compile
     in_tree: bool = False  # the front end builds where the source is
     settings: dict[str, str] = {}  # of the back end
     last: BuildStage
@@ -137,19 +138,18 @@ def choose_route(
         in_tree = tree.front_end is not FrontEnd.SETUPTOOLS
         return Route(tree=root, build=build, in_tree=in_tree, settings=given, last=BuildStage.WHEEL)
     options = {setting.name: setting.value for setting in plan.cmake}
-    if tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:  # which has a default, where CMake has none
-        options.setdefault("CMAKE_BUILD_TYPE", plan.variant.build_type.value)
-    defines = options | _of_python(tree, python, last)
     # Search paths of the build tree must not tell where it is: their length stays in the library.
-    defines.setdefault("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON")
+    defines = {"CMAKE_BUILD_RPATH_USE_ORIGIN": "ON"} | options
+    if tree.front_end is FrontEnd.SCIKIT_BUILD_CORE and last is not BuildStage.INSTALL:
+        # It has a default for the type, where CMake has none.
+        defines.setdefault("CMAKE_BUILD_TYPE", plan.variant.build_type.value)
+        settings = given | _of_scikit_build(defines, build, request)
+        return Route(tree=root, build=build, by_back_end=True, settings=settings, last=last)
     configure = (
         *("cmake", "-S", str(root / tree.folder), "-B", str(build), "-G", "Ninja"),
         *(f"-D{name}={value}" for name, value in defines.items()),
     )
-    settings = given
-    if last is BuildStage.WHEEL:
-        settings = given | _of_scikit_build(options, build, request)
-    return Route(tree=root, build=build, configure=configure, settings=settings, last=last)
+    return Route(tree=root, build=build, configure=configure, settings=given, last=last)
 
 
 def last_stage(plan: Plan, tree: SourceTree, request: BuildRequest) -> BuildStage:
@@ -172,16 +172,6 @@ def _calls_cmake(tree: SourceTree, last: BuildStage) -> bool:
 def _by_setup(plan: Plan, tree: SourceTree, last: BuildStage) -> bool:
     bare = plan.commands[-1].stage != "wheel"
     return tree.front_end is FrontEnd.SETUPTOOLS and last is not BuildStage.INSTALL and not bare
-
-
-def _of_python(tree: SourceTree, python: str, last: BuildStage) -> dict[str, str]:
-    """Return the options that scikit-build-core passes when it configures the same folder."""
-    if tree.front_end is not FrontEnd.SCIKIT_BUILD_CORE or last is BuildStage.INSTALL:
-        return {}
-    told = {"SKBUILD": "2", "SKBUILD_PROJECT_NAME": tree.name}
-    if tree.version:
-        told["SKBUILD_PROJECT_VERSION"] = tree.version
-    return told | {f"{name}_EXECUTABLE": python for name in ("Python", "Python3", "PYTHON")}
 
 
 def _of_scikit_build(options: dict[str, str], build: Path, request: BuildRequest) -> dict[str, str]:

@@ -13,8 +13,9 @@ from stoker.builds.backend import (
     Execute,
     Isolated,
     clear_copies,
+    configure_tree,
     make_wheel,
-    outside_the_tree,
+    setuptools_settings,
     surroundings,
 )
 from stoker.builds.compiled_targets import (
@@ -130,7 +131,7 @@ class Staging:
     def run(self) -> tuple[Path, ...]:
         self._link_tools()
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
-        if self.route.configure:
+        if self.route.configure or self.route.by_back_end:
             self._compile_all()
         match self.route.last:
             case BuildStage.INSTALL:
@@ -146,6 +147,8 @@ class Staging:
 
     def _compile_all(self) -> None:
         self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
+        if self.route.by_back_end and not (self.route.build / "build.ninja").exists():
+            return  # the project chose another build tool, or compiles nothing
         target = self._request.target or "all"
         edges = read_edges(self.route.build)
         targets = {output for edge in edges for output in edge.outputs}
@@ -243,7 +246,8 @@ class Staging:
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
         tools = [(tool.path, tool.version) for tool in found]
         toolkit = self._subject.toolkit
-        return digest([self.route.configure, said, tools, toolkit.version if toolkit else None])
+        asked = [self.route.configure, self.route.settings]
+        return digest([asked, said, tools, toolkit.version if toolkit else None])
 
     def _configure(self, log: StageLog) -> tuple[Path, ...]:
         build = self.route.build
@@ -253,13 +257,30 @@ class Staging:
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
-        words, extra = self._with_probe(asked)
         answer_file(build).unlink(missing_ok=True)
         cmake_reply.ask(build)  # for `stoker graph`
-        self._must(words, log, extra=extra, what="CMake does not accept it")
+        if self.route.by_back_end:
+            self._configure_by_back_end(asked, log)
+        else:
+            words, extra = self._with_probe(asked)
+            self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
         self._check_targets(log)
-        return cache, graph
+        return tuple(path for path in (cache, graph) if path.exists())
+
+    def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
+        settings = dict(self.route.settings)
+        if not self._plan.value("CMAKE_PROJECT_INCLUDE"):
+            probe = probe_files(self._work.path / "probe", asked)
+            settings["cmake.define.CMAKE_PROJECT_INCLUDE"] = str(probe)
+        configure_tree(
+            self.route.tree,
+            self._work.path / "configured",
+            python=self._python,
+            execute=self._executing(log, {"CMAKE_GENERATOR": "Ninja"}),
+            settings=settings,
+            editable=self._request.editable,
+        )
 
     def _check_targets(self, log: StageLog) -> None:
         """Refuse a configuration that compiles for other GPU targets than the plan, or for none."""
@@ -343,7 +364,11 @@ class Staging:
         own = {}
         if self.tree.front_end is FrontEnd.SETUPTOOLS:
             clear_copies(self.route.build)
-            own = {} if self.route.in_tree else outside_the_tree(self._work.path, self.route.build)
+            own = setuptools_settings(
+                self._work.path,
+                None if self.route.in_tree else self.route.build,
+                self._subject.toolbox.python if self._isolation is Isolation.NONE else None,
+            )
         made = make_wheel(
             self.route.tree,
             self._work.wheel,
@@ -360,7 +385,8 @@ class Staging:
         planned = self._plan.targets
         if planned is None or not planned.compiles or self._request.accept_targets:
             return
-        if self.route.configure or self._governed.kernels or self._governed.cache_hits:
+        checked = self.route.configure or self.route.by_back_end
+        if checked or self._governed.kernels or self._governed.cache_hits:
             return
         if not compiled_below(self.route.build, self.route.tree, self.environment):
             raise configured_without(planned, log.text(), "no command of its build")

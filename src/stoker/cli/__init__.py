@@ -71,13 +71,15 @@ MOVED = {
     type=click.Choice(["bash", "zsh", "fish"]),
     help="Print the script that completes commands and options in a shell.",
 )
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of what --json prints.")
 @click.pass_context
-def _help(context: click.Context, words: tuple[str, ...], shell: str | None) -> None:
+def _help(context: click.Context, words: tuple[str, ...], shell: str | None, schema: bool) -> None:
     """Show the help of a command.
 
     \b
     stoker help build
     stoker help toolchain install
+    stoker help --schema inspect
     stoker help --completion bash >> ~/.bashrc
     stoker help --completion fish > ~/.config/fish/completions/stoker.fish
     """
@@ -88,6 +90,14 @@ def _help(context: click.Context, words: tuple[str, ...], shell: str | None) -> 
         completion = get_completion_class(shell)
         assert completion is not None  # click.Choice accepts no other name
         click.echo(completion(shown.command, {}, "stoker", "_STOKER_COMPLETE").source())
+        return
+    if schema:
+        import msgspec
+
+        from stoker.cli import schemas
+
+        document = msgspec.json.encode(schemas.schema(" ".join(words)))
+        click.echo(msgspec.json.format(document).decode())
         return
     for word in words:
         group = shown.command

@@ -100,7 +100,7 @@ def remove(index: str, names: tuple[str, ...], variant: str | None, as_json: boo
 
     gone = unpublish(index, names, variant, people=people_page, say=_say)
     if as_json:
-        print_json(gone)
+        print_json(gone, "wheels")
         return
     show(wheels_page(gone))
     _say(f"{len(gone)} removed; `stoker catalogue prune {index}` deletes their files")

@@ -35,7 +35,7 @@ def list_(engine: EngineKind | None, as_json: bool) -> None:
 
     found = containers(engine)
     if as_json:
-        print_json(found)
+        print_json(found, "containers")
     else:
         click.echo(containers_text(found), nl=False)
 

@@ -89,7 +89,7 @@ def _explain(cause: str, stage: str | None, *, as_json: bool, markdown: bool) ->
         import msgspec
 
         built = msgspec.to_builtins(chosen[0] if cause else chosen)
-        print_json(built)
+        print_json(built, "causes")
     elif markdown:
         click.echo(reference(chosen), nl=False)
     else:

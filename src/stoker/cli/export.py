@@ -160,7 +160,7 @@ def command(
         )
         files = render(export(build, request))
     if as_json:
-        print_json(files)
+        print_json(files, "files")
     if out is not None:
         write(files, out, force=force)
         for file in files:

@@ -61,13 +61,13 @@ def command(
         if target is not None or step is not None:
             raise click.UsageError("--export and --step need a run: stoker history RUN")
         runs = past_runs.runs()
-        print_json(runs) if as_json else show(runs_page(runs))
+        print_json(runs, "runs") if as_json else show(runs_page(runs))
     elif target is not None:
         click.echo(f"wrote {past_runs.export(run, target)} steps to {target}", err=True)
     else:
         attempts = past_runs.attempts_of(run, step)
         if as_json:
-            print_json(attempts)
+            print_json(attempts, "steps")
         elif step is not None:
             show(step_page(attempts))
         else:

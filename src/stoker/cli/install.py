@@ -82,7 +82,7 @@ def command(
     _say(selection.reason)
     run_installer(line, _say)
     if as_json:
-        print_json(selection.wheels)
+        print_json(selection.wheels, "wheels")
 
 
 def _say(text: str) -> None:
@@ -94,6 +94,6 @@ def _show_slimmed(done: "tuple[SlimInstalled, ...]", as_json: bool) -> None:
     from stoker.outside.terminal import print_json
 
     if as_json:
-        print_json(done)
+        print_json(done, "wheels")
     before, after = sum(one.before for one in done), sum(one.after for one in done)
     _say(f"wheels with device code: {size(before)} -> {size(after)}")

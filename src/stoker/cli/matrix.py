@@ -66,7 +66,7 @@ def command(**options: Any) -> None:
     planned = plan_matrix(wanted)
     jobs = [item.job for item in planned]
     if options["dry_run"]:
-        print_json(jobs) if options["as_json"] else show(jobs_page(jobs))
+        print_json(jobs, "jobs") if options["as_json"] else show(jobs_page(jobs))
         return
     # Python has no stderr if it is closed.
     view = make_view(Progress(settings["progress"]), sys.stderr or io.StringIO())

@@ -34,6 +34,7 @@ def command(pattern: str, source: str, as_json: bool) -> None:
             check_no_folder([pattern], "a pattern")
         raise
     if as_json:
-        print_json([msgspec.to_builtins(o.option) | {"variable": o.variable} for o in found])
+        listed = [msgspec.to_builtins(one.option) | {"variable": one.variable} for one in found]
+        print_json(listed, "options")
     else:
         show(options_page(tree, found))

@@ -15,7 +15,7 @@ from stoker.cli.request import (
     with_settings,
 )
 from stoker.model.errors import UsageError
-from stoker.settings.declared import Group
+from stoker.settings.declared import OPTIONS, Group
 
 if TYPE_CHECKING:
     from stoker.model.caching import Chain
@@ -54,8 +54,18 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Check the recipes of a file, with --source against a tree, and print no plan.",
 )
+@click.option(
+    "--trust",
+    metavar="FILE",
+    help="Trust a stoker.toml as it is now: its settings may start programs and reach the network.",
+)
 def command(
-    listed: bool, against: str | None, forms: tuple[str, ...], checked: str | None, **options: Any
+    listed: bool,
+    against: str | None,
+    forms: tuple[str, ...],
+    checked: str | None,
+    trust: str | None,
+    **options: Any,
 ) -> None:
     """Print the settings and commands of a build, and where each setting comes from.
 
@@ -68,6 +78,7 @@ def command(
     stoker plan --check-recipe mylib.toml --source mylib
     stoker plan --list                the words that name variants, and GPUs
     stoker plan --list "NVIDIA GeForce RTX 3090"
+    stoker plan --trust stoker.toml
 
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
     name from stoker.toml. Default: native, this machine.
@@ -81,6 +92,9 @@ def command(
     if checked:
         _check(checked, options.get("source"), form)
         return
+    if trust is not None:
+        _trust(Path(trust))
+        return
     if listed:
         _list(options["words"], as_json=form == "json")
         return
@@ -89,7 +103,7 @@ def command(
         other = plan(read_request(options | {"variant": against, "words": ()}))
         differences = compare(planned, other)
         if form == "json":
-            print_json(differences)
+            print_json(differences, "differences")
         elif form:
             raise UsageError(f"--against cannot be printed as --{form}", hints=["use --json"])
         else:
@@ -114,7 +128,7 @@ def _check(file: str, source: str | None, form: str | None) -> None:
 
     findings = checked_recipes(Path(file), Path(source).expanduser() if source else None)
     if form == "json":
-        print_json(findings)
+        print_json(findings, "findings")
     else:
         show(findings_page(findings))
     if any(finding.severity is Severity.ERROR for finding in findings):
@@ -131,6 +145,20 @@ def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
     chain = with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
     return without_secrets_in(chain)
+
+
+def _trust(path: Path) -> None:
+    """Trust a file, after a check that it is valid."""
+    from stoker.settings import trust
+    from stoker.settings.toml import read_file
+
+    file = read_file(path)
+    trust.trust(path)
+    click.echo(f"{path.resolve()} is trusted until it changes")
+    for table in (file.defaults, *file.variants.values()):
+        for name, found in table.values.items():
+            if OPTIONS[name].reaches_out:
+                click.echo(f"  {found.where}: {name} = {found.value}")
 
 
 def _list(words: tuple[str, ...], *, as_json: bool) -> None:

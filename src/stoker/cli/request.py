@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from stoker.model.errors import UnknownWordError, UsageError
+from stoker.model.plan import OriginKind
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
 
 if TYPE_CHECKING:
     from stoker.govern.session import RunOptions
     from stoker.model.caching import ChainOptions
+    from stoker.settings.user_options import UserOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Settings of a recorded build; only the command line replaces them.
@@ -188,6 +190,7 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
     from stoker.settings.user_options import read_user_options
 
     chosen = read_user_options(read_request(arguments))
+    _tell(chosen)
     open_names = [
         name
         for name, option in OPTIONS.items()
@@ -196,6 +199,18 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
         and not (recorded and name in _RECORDED and arguments[name] is None)
     ]
     return arguments | {name: chosen.value(name) for name in open_names}
+
+
+def _tell(chosen: "UserOptions") -> None:
+    """Name the stoker.toml in force, and what of it is ignored. A file cannot hide itself."""
+    progress = chosen.text("progress")
+    if progress == "json":
+        return
+    for warning in chosen.warnings:
+        click.echo(f"stoker: {warning}", err=True)
+    by_file = chosen.values["progress"].origin.kind is OriginKind.FILE
+    if chosen.file and (progress != "quiet" or by_file):
+        click.echo(f"stoker: settings of {chosen.file}", err=True)
 
 
 def run_options(settings: dict[str, Any]) -> "RunOptions":

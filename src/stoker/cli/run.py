@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.command(context_settings={"allow_interspersed_args": False})
 @setting_options(Group.GOVERN)
 @setting_options(Group.CHAIN)
-@click.option("--respect-jobs", is_flag=True, help="Use no more CPUs than -jN of the command says.")
+@click.option(
+    "--respect-jobs", is_flag=True, help="Leave -jN of make and ninja as it is, and use N CPUs."
+)
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the summary as JSON.")
 @click.option("--explain", is_flag=True, help="Say why steps waited, were paused or were killed.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -46,6 +48,8 @@ def command(
 
     The exit status is that of the command, and its output is not changed.
     """
+    from msgspec.structs import replace
+
     from stoker.accelerate.cached import run_cache
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.govern.progress import Progress, make_view, summary_text, unseen_text
@@ -66,7 +70,7 @@ def command(
         serial.show(event)
 
     try:
-        options = run_options(settings)
+        options = replace(run_options(settings), respect_jobs=respect_jobs)
         finished = run(command, options, run_cache(options.chain), with_decisions_logged(show))
     finally:
         view.close()

@@ -97,7 +97,7 @@ def list_(as_json: bool) -> None:
 
     found = installed()
     if as_json:
-        print_json(found)
+        print_json(found, "toolchains")
     elif not found:
         _say(f"no toolchain in {toolchains_folder()}")
         _say("  install one: stoker toolchain install cuda==13.0")

@@ -1,6 +1,7 @@
-"""Renders an Export as the files of another system. The templates lie in ``exports/``.
+"""Renders an Export as the files of another system. The templates lie in ``templates/``.
 
-Each value is quoted for the language that it appears in, so that no name can escape.
+Words of the user stand in each file as values of its format, written by one function per format, so
+that no word can become an instruction, an expression or a command.
 """
 
 import json
@@ -46,7 +47,6 @@ def fill(name: str, values: Mapping[str, object]) -> str:
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
     size = export.size
     common = {
-        "requirement": shlex.quote(export.requirement),
         "own_python": OWN_PYTHON,
         "cpus": size.cpus,
         "memory_mb": size.memory_bytes >> 20,
@@ -65,8 +65,52 @@ def _of_job(job: ExportJob) -> dict[str, object]:
         "image": job.image,
         "python": job.python,
         "path": ":".join(job.folders),
-        "command": shlex.join(job.command),
     }
+
+
+# -- values of the formats -------------------------------------------------------------------------
+
+
+def yaml_text(text: str) -> str:
+    """Return a text as a double-quoted string of YAML, in printable ASCII."""
+    return f'"{"".join(map(_yaml_character, text))}"'
+
+
+def _yaml_character(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if " " <= character <= "~":
+        return character
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\U{number:08x}"
+
+
+def docker_words(words: Iterable[str]) -> str:
+    """Return a command for RUN: no shell reads it. BuildKit looks for here-documents and variables
+    in the line, so their characters are escaped.
+    """
+    text = json.dumps(list(words))
+    return text.replace("<", "\\u003c").replace("$", "\\u0024")
+
+
+def github_command(words: Iterable[str]) -> str:
+    """Return words for a shell, without the start of an expression of GitHub. A word with a dollar
+    sign is in single quotes, which are closed and opened again between its two characters.
+    """
+    return shlex.join(words).replace("${{", "$''{{")
+
+
+def without_variables(text: str) -> str:
+    """Return a text in which GitLab, Cloud Build or Kubernetes finds no variable."""
+    return text.replace("$", "$$")
+
+
+def _nix_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("${", "\\${")
+    return f'"{escaped}"'.replace("\r", "\\r")  # Nix reads a bare one as the end of a line
+
+
+# -- the files -------------------------------------------------------------------------------------
 
 
 def identifier(name: str) -> str:
@@ -80,9 +124,17 @@ def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
         lines = [
             f"# {s.name}={s.value}"
             for s in job.plan.environment
-            if s.origin.kind is not OriginKind.MACHINE and "\n" not in s.value
+            if s.origin.kind is not OriginKind.MACHINE and s.value.isprintable()
         ]
-        values = {**_of_job(job), "tag": identifier(job.name), "environment": "\n".join(lines)}
+        pip = ("/opt/stoker/bin/pip", "install", "--no-cache-dir", export.requirement)
+        build = ("/opt/stoker/bin/stoker", *job.command[1:], "--out", "/wheels")
+        values = {
+            **_of_job(job),
+            "tag": identifier(job.name),
+            "environment": "\n".join(lines),
+            "install": docker_words(pip),
+            "build": docker_words((*build, "--progress", "log")),
+        }
         path = f"Dockerfile.{job.name}" if len(export.jobs) > 1 else "Dockerfile"
         yield ExportedFile(path=path, text=_fill(export, "dockerfile", values))
 
@@ -95,10 +147,17 @@ def _cloud_builds(export: Export) -> Iterable[ExportedFile]:
             **_of_job(job),
             "file": file,
             "machine_type": machine.name,
-            "path_entry": json.dumps(f"STOKER_PATH={':'.join(job.folders)}"),
-            "command": shlex.join(job.command).replace("$", "$$"),  # not a substitution
+            "path_entry": yaml_text(f"STOKER_PATH={':'.join(job.folders)}"),
+            "words": _words_of_script(export, job, indent=6),
         }
         yield ExportedFile(path=file, text=_fill(export, "cloudbuild", values))
+
+
+def _words_of_script(export: Export, job: ExportJob, *, indent: int) -> str:
+    """Return the arguments of the script: its name, what pip installs, and those of stoker."""
+    words = ("stoker", export.requirement, *job.command[1:])
+    lines = (f"{' ' * indent}- {yaml_text(without_variables(word))}" for word in words)
+    return "\n".join(lines)
 
 
 def _github(export: Export) -> Iterable[ExportedFile]:
@@ -109,9 +168,11 @@ def _github(export: Export) -> Iterable[ExportedFile]:
         if runner is None:
             raise UsageError(f"GitHub has no hosted runner for {machine}")
         row = {"variant": job.name, "runner": runner, "image": job.image}
-        row |= {"path": ":".join(job.folders), "command": shlex.join(job.command)}
+        row |= {"path": ":".join(job.folders), "command": github_command(job.command)}
         rows.append(_yaml_row(row, indent=10))
-    text = _fill(export, "github-actions", {"matrix": "\n".join(rows)})
+    requirement = yaml_text(github_command([export.requirement]))
+    values = {"matrix": "\n".join(rows), "requirement": requirement}
+    text = _fill(export, "github-actions", values)
     yield ExportedFile(path=".github/workflows/wheels.yml", text=text)
 
 
@@ -119,15 +180,16 @@ def _gitlab(export: Export) -> Iterable[ExportedFile]:
     rows = []
     for job in export.jobs:
         row = {"VARIANT": job.name, "IMAGE": job.image, "FOLDERS": ":".join(job.folders)}
-        row["COMMAND"] = shlex.join(job.command).replace("$", "$$")
+        row["COMMAND"] = without_variables(shlex.join(job.command))
         rows.append(_yaml_row(row, indent=6))
-    text = _fill(export, "gitlab", {"matrix": "\n".join(rows)})
+    requirement = yaml_text(without_variables(export.requirement))
+    text = _fill(export, "gitlab", {"matrix": "\n".join(rows), "requirement": requirement})
     yield ExportedFile(path=".gitlab-ci.yml", text=text)
 
 
 def _yaml_row(values: Mapping[str, str], indent: int) -> str:
-    """Return one item of a YAML list. JSON's strings are YAML's double-quoted ones."""
-    lines = [f"{name}: {json.dumps(value)}" for name, value in values.items()]
+    """Return one item of a YAML list."""
+    lines = [f"{name}: {yaml_text(value)}" for name, value in values.items()]
     space = " " * indent
     return f"{space}- " + f"\n{space}  ".join(lines)
 
@@ -135,6 +197,7 @@ def _yaml_row(values: Mapping[str, str], indent: int) -> str:
 def _slurm(export: Export) -> Iterable[ExportedFile]:
     values = {
         "file": "wheels.sbatch",
+        "requirement": shlex.quote(export.requirement),
         "last": len(export.jobs) - 1,
         "variants": "\n".join(f"    {shlex.quote(job.name)}" for job in export.jobs),
         "commands": "\n".join(f"    {shlex.quote(shlex.join(job.command))}" for job in export.jobs),
@@ -143,7 +206,14 @@ def _slurm(export: Export) -> Iterable[ExportedFile]:
 
 
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:
-    texts = [_fill(export, "kubernetes", _of_job(job)) for job in export.jobs]
+    texts = [
+        _fill(
+            export,
+            "kubernetes",
+            {**_of_job(job), "words": _words_of_script(export, job, indent=12)},
+        )
+        for job in export.jobs
+    ]
     yield ExportedFile(path="wheels.yaml", text="---\n".join(texts))
 
 
@@ -214,11 +284,6 @@ def _nix_blas(blas: str, arguments: list[str]) -> list[str]:
         )
     arguments += ["blas", attribute]
     return [f"blas = blas.override {{ blasProvider = {attribute}; }};"]
-
-
-def _nix_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("${", "\\${")
-    return f'"{escaped}"'
 
 
 _RENDERERS: dict[ExportFormat, Callable[[Export], Iterable[ExportedFile]]] = {

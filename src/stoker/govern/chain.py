@@ -66,10 +66,12 @@ def governed_environment(
     files: float = inf,
     processes: float = inf,
     via_launcher: bool = False,
+    respect_jobs: bool = False,
     slots: int = 0,
 ) -> dict[str, str]:
     """Return the environment of a governed build. ``said`` is for launchers (socket, run, ...); the
-    user's own launchers are kept. ``slots`` compiles run on other machines.
+    user's own launchers are kept. ``slots`` compiles run on other machines. With ``respect_jobs``,
+    build tools keep their own number of jobs.
     """
     jobs = str(window(cpus, memory, files, processes, slots))
     environment = {
@@ -77,22 +79,30 @@ def governed_environment(
         **said,
         "LD_PRELOAD": _preload(base.get("LD_PRELOAD", ""), native.library),
         "STOKER_LAUNCHER": native.launcher,
-        "STOKER_GOVERN_CUSTOM": "1",
-        "STOKER_JOBS": jobs,
         "STOKER_SLOTS": str(slots),
     }
     if base.get("STOKER_SOCKET") != said.get("STOKER_SOCKET"):
         environment.pop("STOKER_CUSTOM", None)  # the number of a step that another governor knows
-    # CMake's own Makefiles can run jobs at once; make is told so only where this is set.
-    environment.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", jobs)
-    if flags := base.get("MAKEFLAGS"):
-        environment["MAKEFLAGS"] = _make_flags(flags, jobs)
+    environment.pop("STOKER_JOBS", None)
+    if not respect_jobs:
+        environment |= _wide_jobs(base, jobs)
     if via_launcher:
         environment["STOKER_VIA_LAUNCHER"] = "1"
         for language in _LANGUAGES:
             environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", native.launcher)
             environment.setdefault(f"CMAKE_{language}_LINKER_LAUNCHER", native.launcher)
     return environment
+
+
+def _wide_jobs(base: Mapping[str, str], jobs: str) -> dict[str, str]:
+    """Return the variables that give build tools a window of jobs."""
+    flags = base.get("MAKEFLAGS")
+    return {
+        "STOKER_JOBS": jobs,
+        # CMake's own Makefiles can run jobs at once; make is told so only where this is set.
+        "CMAKE_BUILD_PARALLEL_LEVEL": base.get("CMAKE_BUILD_PARALLEL_LEVEL", jobs),
+        **({"MAKEFLAGS": _make_flags(flags, jobs)} if flags else {}),
+    }
 
 
 def ungoverned(environment: Mapping[str, str]) -> dict[str, str]:
@@ -107,8 +117,9 @@ def _preload(before: str, library: str) -> str:
 
 def _make_flags(flags: str, jobs: str) -> str:
     """Return MAKEFLAGS with our number of jobs, if the user gave one; unchanged under a make with a
-    job server.
+    job server, and if the user asked for one job at a time.
     """
-    if "--jobserver" in flags or not _JOBS.search(flags):
+    told = _JOBS.findall(flags)
+    if "--jobserver" in flags or not told or re.search(r"\D1$", told[-1]):
         return flags
     return f"{_JOBS.sub('', flags).strip()} -j{jobs}".strip()

@@ -112,11 +112,11 @@ class Governor:
             prediction=prediction,
             slots=step.targets_at_once,
             path=_seconds(path, prediction, step),
-            restarts=not ask.custom,
+            restarts=ask.repeatable,
             places=ask.cpus if ask.remote else None,
             mode=self.modes.linker(ask),
-            effects=self.modes.effects(step),
-            faster=self.modes.faster(step),
+            effects=self.modes.effects(step) if ask.repeatable else (),
+            faster=self.modes.faster(step) if ask.repeatable else (),
         )
         self._next += 1
         self._distributed |= ask.remote

@@ -79,7 +79,7 @@ class Modes:
     def linker(self, ask: Ask) -> Mode:
         """Return the mode of a link; the default one for other commands."""
         choice = self._linkers.get(ask.run)
-        if choice is None or ask.custom:
+        if choice is None or not ask.repeatable:
             return Mode.DEFAULT
         return choice.of(link_identity(ask.command, ask.directory))
 

@@ -113,21 +113,24 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _relieve(self, state: State, excess: float) -> Decision:
         """Pause one step whose profile is known, if memory is not short yet: it stops growing until
-        others are past their peaks. Otherwise kill, since a step of unknown size may never shrink.
+        others are past their peaks. Otherwise kill, since a step of unknown size may never shrink;
+        those that must not be started twice are paused instead.
         """
         short = state.used > self._line(state)
-        active = (step for step in _by_loss(state) if not step.is_paused)
+        active = [step for step in _by_loss(state) if not step.is_paused]
         growing = (step for step in active if self._growth(state, [step], self.reaction))
         first = next(growing, None)
         reason, held = Reason.SHORTAGE if short else Reason.GROWTH, _all(state, Reason.MEMORY)
-        if short or first is None or not first.request.prediction.learned:
-            return Decision(kill=tuple(_cheapest(state, excess)), reason=reason, held=held)
-        return Decision(pause=(first.id,), reason=reason, held=held)
+        if not short and first is not None and first.request.prediction.learned:
+            return Decision(pause=(first.id,), reason=reason, held=held)
+        kill = tuple(_cheapest(state, excess))
+        pause = () if kill else tuple(step.id for step in active if not step.request.restarts)
+        return Decision(kill=kill, pause=pause, reason=reason, held=held)
 
     def _idle(self, state: State) -> Iterator[int]:
         """Yield the steps that have been paused so long that others should have their memory."""
         for step in _paused(state):
-            if step.paused_for(state.now) > self.longest_pause:
+            if step.request.restarts and step.paused_for(state.now) > self.longest_pause:
                 yield step.id
 
     def _resumed(self, state: State) -> Iterator[int]:
@@ -389,21 +392,17 @@ def _cheapest(state: State, excess: float) -> Iterator[int]:
     for step in _by_loss(state):
         if excess <= 0:
             return
-        if step.current:
+        if step.current and step.request.restarts:
             yield step.id
             excess -= step.current
 
 
 def _by_loss(state: State) -> list[Running]:
-    """Return the steps that may be killed, least work lost per byte first: never the oldest, and
-    none that cannot be restarted.
+    """Return the steps that may be paused or killed, least work lost per byte first: never the
+    oldest.
     """
     oldest = _oldest(state)
-    others = [
-        step
-        for step in state.running
-        if not step.stopping and step is not oldest and step.request.restarts
-    ]
+    others = [step for step in state.running if not step.stopping and step is not oldest]
     return sorted(others, key=lambda step: _loss_per_byte(step, state))
 
 

@@ -8,7 +8,7 @@ import re
 
 from stoker.model.value import Value
 
-VERSION = 4
+VERSION = 5
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 _SPECIAL = re.compile(rb"[\\\t\n\r\0]")
@@ -59,8 +59,14 @@ class Ask(Value, frozen=True, kw_only=True):
     cpus: int
     command: tuple[str, ...]
     within: int = 0  # the custom or remote step that has started this command
-    custom: bool = False  # not a compiler: it may start some, and must not be started twice
+    custom: bool = False  # not a compiler: it may start some
+    once: bool = False  # a compiler that is not known to do the same if it is started twice
     remote: bool = False  # a distributor, whose compiler runs on another machine
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether an attempt may be killed and the command started again."""
+        return not (self.custom or self.once)
 
 
 class Usage(Value, frozen=True, kw_only=True):
@@ -99,6 +105,7 @@ def read_ask(fields: tuple[bytes, ...]) -> Ask:
         command=tuple(command),
         within=within,
         custom=fields[5] == b"custom",
+        once=fields[5] == b"once",
         remote=fields[5] == b"remote",
     )
 

@@ -71,6 +71,7 @@ class RunOptions(Value, frozen=True, kw_only=True):
     nvcc_threads: NvccThreads = NvccThreads.AUTO
     tmp: Tmp = Tmp.AUTO
     via: Via = Via.PRELOAD
+    respect_jobs: bool = False  # build tools keep their own number of jobs
     chain: ChainOptions = ChainOptions()
 
 
@@ -131,6 +132,7 @@ class Session:
         show: Show,
         *,
         via: Via,
+        respect_jobs: bool,
         limit: int,
         cache: CompilerChain,
         targets: PlannedTargets | None = None,
@@ -143,6 +145,7 @@ class Session:
         self._limit = limit
         self._run = run
         self._via = via
+        self._respect_jobs = respect_jobs
         self._scratch = scratch
         self._disk = disk
         self._show = show
@@ -173,6 +176,7 @@ class Session:
                 run=self._run,
                 tmp=self._scratch.path,
                 via=self._via,
+                respect_jobs=self._respect_jobs,
                 slots=self._chain.slots,
             )
         except (StorageError, UsageError) as error:
@@ -427,6 +431,7 @@ def session(
             disk,
             show,
             via=options.via,
+            respect_jobs=options.respect_jobs,
             limit=limit.limit,
             cache=cache,
             targets=targets,
@@ -536,6 +541,7 @@ def _environment(
     run: int,
     tmp: Path,
     via: Via,
+    respect_jobs: bool,
     slots: int,
 ) -> dict[str, str]:
     locks = private_folder(Path(options.socket).with_suffix(f".turns-of-{options.cpus}"))
@@ -560,6 +566,7 @@ def _environment(
         files=process.files_allowed(),
         processes=processes_allowed(FileTree()),
         via_launcher=via is Via.LAUNCHER,
+        respect_jobs=respect_jobs,
         slots=slots,
     )
 

@@ -1,9 +1,7 @@
 """Causes of failed builds, and the patterns that recognize them."""
 
 import re
-import re._constants as op  # private, but the only parser that is sure to agree with re
-import re._parser as parser
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -15,92 +13,86 @@ import msgspec
 from stoker.knowledge import Row
 
 # -- patterns --------------------------------------------------------------------------------------
-# Checks regular expressions without running them: that they end soon, and what they contain.
+# What every match of a regular expression contains, read from its text. The tests check that the
+# patterns are valid and end soon.
 
 
-_FEW = 4  # times that a group may repeat something unbounded, as in (?:\d+\.){1,3}
 _SHORTEST = 3  # letters of a literal that is worth looking for
-_REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
-_GROUPS = (op.SUBPATTERN, op.ATOMIC_GROUP)
-
-_Items = Iterable[tuple[Any, Any]]
-
-
-def problem(pattern: str) -> str | None:
-    """Return why a pattern must not be searched for in a log; ``None`` if it is valid."""
-    try:
-        tree = parser.parse(pattern)
-    except re.error as error:
-        return f"does not compile: {error}"
-    if tree.state.flags & (re.IGNORECASE | re.VERBOSE):
-        return "flags are not taken: write [Nn]o for both cases"
-    if any(_is_wild(body, most) for _, most, body in _repeats(tree)):
-        return "'.*' reads whole lines again and again: write .{0,200}"
-    if any(most > _FEW and _unbounded_within(body) for _, most, body in _repeats(tree)):
-        return "an unbounded repetition inside another one may never end"
-    return None
+_TOKEN = re.compile(
+    r"""\((?P<group>\?(?:P<\w+>|[:>])|(?!\?))  # of alternatives, which are read
+    | \((?P<look>\?<?[=!])                     # around the match, not part of it
+    | (?P<end>\)) | (?P<bar>\|)
+    | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
+    | \\(?P<escaped>[^\w\s]) | (?P<anchor>\\[bBAZ]|[$^]) | (?P<wild>\\.|\.)
+    | (?P<letter>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_TIMES = re.compile(r"(?:[*+?]|\{\d*(?:,\d*)?\})[?+]?")
 
 
 def literals(pattern: str) -> frozenset[str]:
     """Return literals of which every match contains one; empty if there are none."""
-    return _best(_required(parser.parse(pattern)))
+    scanner = _Scanner(pattern)
+    alternatives = scanner.alternatives()
+    return _best(alternatives[0] if len(alternatives) == 1 else _either(alternatives))
 
 
-def _repeats(items: _Items) -> Iterator[tuple[int, int, Any]]:
-    for kind, argument in items:
-        if kind in _REPEATS:
-            yield argument
-        for inner in _inside(kind, argument):
-            yield from _repeats(inner)
+class _Scanner:
+    """Reads a valid pattern once, from left to right."""
+
+    def __init__(self, pattern: str):
+        self._pattern = pattern
+        self._at = 0
+
+    def alternatives(self) -> list[list[frozenset[str]]]:
+        """Return the literals of each alternative, up to the end of the group or of the pattern.
+
+        A match of an alternative contains one literal of each of its sets.
+        """
+        found = [[frozenset([""])]]
+        while token := _TOKEN.match(self._pattern, self._at):
+            self._at = token.end()
+            if token["end"]:
+                break
+            if token["bar"]:
+                found.append([frozenset([""])])
+            elif not token["anchor"]:
+                self._add(found[-1], self._literals(token))
+        return found
+
+    def _literals(self, token: re.Match[str]) -> list[frozenset[str]]:
+        """Return what a match of the token and of its quantifier contains."""
+        inner: list[frozenset[str]] = [frozenset([""]), frozenset([""])]  # anything
+        if letter := token["escaped"] or token["letter"]:
+            inner = [frozenset([letter])]
+        elif token["group"] is not None or token["look"]:
+            alternatives = self.alternatives()
+            if token["look"]:
+                return [frozenset([""])]
+            inner = alternatives[0] if len(alternatives) == 1 else _either(alternatives)
+        times = _TIMES.match(self._pattern, self._at)
+        if times is None:
+            return inner
+        self._at = times.end()
+        if times[0][0] in "*?" or re.match(r"\{0*[,}]", times[0]):
+            return [frozenset([""]), frozenset([""])]
+        return [frozenset([""]), *inner, frozenset([""])]
+
+    @staticmethod
+    def _add(found: list[frozenset[str]], more: list[frozenset[str]]) -> None:
+        """Append literals; texts that follow each other directly become one."""
+        first, *rest = more
+        if len(found[-1]) == len(first) == 1:
+            found[-1] = frozenset(["".join((*found[-1], *first))])
+        else:
+            found.append(first)
+        found += rest
 
 
-def _inside(kind: Any, argument: Any) -> list[Any]:
-    if kind in _REPEATS:
-        return [argument[2]]
-    if kind is op.BRANCH:
-        return list(argument[1])
-    if kind is op.SUBPATTERN:
-        return [argument[-1]]
-    if kind is op.ATOMIC_GROUP:
-        return [argument]
-    if kind in (op.ASSERT, op.ASSERT_NOT):
-        return [argument[1]]
-    return []
-
-
-def _is_wild(body: _Items, most: int) -> bool:
-    return most == op.MAXREPEAT and [kind for kind, _ in body] == [op.ANY]
-
-
-def _unbounded_within(body: _Items) -> bool:
-    return any(most == op.MAXREPEAT for _, most, _ in _repeats(body))
-
-
-def _required(items: _Items) -> list[frozenset[str]]:
-    """Return sets of literals; a match contains one of each set."""
-    found: list[frozenset[str]] = []
-    run = ""
-    for kind, argument in _flat(items):
-        if kind is op.LITERAL:
-            run += chr(argument)
-            continue
-        found.append(frozenset([run]))
-        run = ""
-        if kind is op.BRANCH:
-            branches = [_best(_required(branch)) for branch in argument[1]]
-            found.append(frozenset().union(*branches) if all(branches) else frozenset())
-        elif kind in _REPEATS and argument[0] > 0:
-            found += _required(argument[2])
-    return [*found, frozenset([run])]
-
-
-def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
-    """Yield the items with groups opened, so that their content joins the items around them."""
-    for kind, argument in items:
-        if kind in _GROUPS:
-            yield from _flat(_inside(kind, argument)[0])
-        elif kind is not op.AT:
-            yield kind, argument
+def _either(alternatives: list[list[frozenset[str]]]) -> list[frozenset[str]]:
+    best = [_best(sets) for sets in alternatives]
+    one = frozenset().union(*best) if all(best) else frozenset()
+    return [frozenset([""]), one, frozenset([""])]
 
 
 def _best(sets: list[frozenset[str]]) -> frozenset[str]:
@@ -198,62 +190,8 @@ def failures() -> dict[str, Failure]:
     return {failure.name: failure for failure in found}
 
 
-def checked(content: bytes, name: str) -> Failure:
-    """Return the entry ``<name>.toml``; raise a ``ValueError`` that says what is wrong and
-    where.
-    """
-    try:
-        failure = _decoded(content)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{name}: {error}") from None
-    if wrong := _problems(failure, name):
-        raise ValueError("\n".join(f"{name}: {text}" for text in wrong))
-    return failure
-
-
 def _decoded(content: bytes) -> Failure:
     return msgspec.toml.decode(content, type=Failure)
-
-
-def _problems(failure: Failure, name: str) -> list[str]:
-    wrong = [] if failure.name == name else [f"calls itself '{failure.name}'"]
-    wrong += _problems_of_texts(failure)
-    wrong += _problems_of_parameters(failure)
-    for sign in failure.sign:
-        if not 0 < sign.strength <= 1:
-            wrong.append(f"strength {sign.strength} is not in 0 to 1")
-        faults = [f"{text}: {why}" for text in sign.patterns if (why := problem(text))]
-        if not faults and not literals(sign.match):
-            faults.append(f"{sign.match}: no three letters that every match has")
-        wrong += faults
-    return wrong
-
-
-def _problems_of_texts(failure: Failure) -> list[str]:
-    wrong = []
-    if "\n" in failure.title or not failure.title or failure.title.endswith("."):
-        wrong.append("the title is one line without a full stop")
-    if not failure.why.strip():
-        wrong.append("why is empty")
-    if not failure.sign or not failure.fix:
-        wrong.append("without a sign, or without a fix")
-    if any(fix.text.startswith("Or ") for fix in failure.fix):
-        wrong.append("a fix does not begin with 'Or': the report adds it")
-    links = [*failure.threads, *(example.source for example in failure.example)]
-    wrong += [f"not a link: {link}" for link in links if not link.startswith("https://")]
-    return wrong
-
-
-def _problems_of_parameters(failure: Failure) -> list[str]:
-    used: set[str] = set()
-    for fix in failure.fix:
-        for text in (fix.text, *fix.commands):
-            try:
-                used |= parameters(text)
-            except ValueError as error:
-                return [f"{text}: {error}; a brace of its own is doubled"]
-    missing = [f"{{{name}}} has no default" for name in sorted(used - failure.defaults.keys())]
-    return missing + [f"default '{name}' unused" for name in sorted(failure.defaults.keys() - used)]
 
 
 def parameters(template: str) -> frozenset[str]:

@@ -192,6 +192,10 @@ def piped(
         raise CommandError(f"`{_line(command)}` failed", output=tail[-2000:])
 
 
+# Programs that may outlive us. While they are listed, Python does not warn that they still run.
+_detached: list[subprocess.Popen[bytes]] = []
+
+
 def detach(
     command: Sequence[Argument], *, output: Path, keep_open: Collection[int] = ()
 ) -> subprocess.Popen[bytes]:
@@ -202,7 +206,7 @@ def detach(
     _log_command(words)
     try:
         with output.open("wb") as stream:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -213,6 +217,8 @@ def detach(
             )
     except OSError as error:
         raise MissingError(f"cannot start {words[0]}: {error.strerror}") from error
+    _detached[:] = [child, *(other for other in _detached if other.poll() is None)]
+    return child
 
 
 def start(

@@ -45,13 +45,21 @@ class _Console(Console):
         return super().render(renderable, options)
 
 
-def print_json(value: Any) -> None:
-    """Print a value to standard output as indented JSON."""
+JSON_VERSION = 1  # of all that commands print; it grows when a key changes its name or meaning
+
+
+def print_json(value: Any, named: str = "items") -> None:
+    """Print a value to standard output as a JSON object with its version. ``named`` is the key of a
+    list.
+    """
     import click
     import msgspec
 
     streams.results.append(type(value).__name__)
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+    built = msgspec.to_builtins(value, str_keys=True)
+    document = built if isinstance(built, dict) else {named: built}
+    encoded = msgspec.json.encode({"json_version": JSON_VERSION, **document})
+    click.echo(msgspec.json.format(encoded).decode())
 
 
 def print_error_json(error: StokerError) -> None:

@@ -37,6 +37,7 @@ class Declared(Value, frozen=True, kw_only=True):
     group: Group = Group.PLAN
     rare: bool = False  # shown by --help-all, not by --help
     local: bool = False  # means something on this machine: not repeated in a container
+    reaches_out: bool = False  # starts a program or reaches the network: only from a trusted file
 
     @property
     def flag(self) -> str:
@@ -80,6 +81,7 @@ _PLAN = (
         name="recipe",
         help="A TOML file with recipes of projects, which come before those of stoker.",
         metavar="FILE",
+        reaches_out=True,
     ),
 )
 _BUILD = (
@@ -232,12 +234,14 @@ _CHAIN = (
     ),
     Declared(
         name="cache_remote",
+        reaches_out=True,
         help="Storage that caches of several machines share, e.g. redis://HOST:6379.",
         metavar="URL",
         group=Group.CHAIN,
     ),
     Declared(
         name="compiler_launcher",
+        reaches_out=True,
         rare=True,
         help="Another program that starts each compile, such as buildcache.",
         metavar="PROGRAM",
@@ -245,6 +249,7 @@ _CHAIN = (
     ),
     Declared(
         name="distribute",
+        reaches_out=True,
         help="Send C and C++ compiles to other machines: none, distcc:HOSTS, "
         "icecc[:SCHEDULER] or sccache-dist:URL. "
         "Default: none.",
@@ -254,6 +259,7 @@ _CHAIN = (
     ),
     Declared(
         name="trust_network",
+        reaches_out=True,
         rare=True,
         help="Allow --distribute to use public addresses: it has no authentication.",
         kind=Kind.SWITCH,

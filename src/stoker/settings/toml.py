@@ -25,6 +25,7 @@ from stoker.model.value import Value, byte_count, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, Kind
 from stoker.settings.recipes import TABLE as RECIPES
 from stoker.settings.recipes import read_recipe_tables
+from stoker.settings.trust import is_safe, text_digest
 
 Price = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
@@ -120,18 +121,27 @@ class TomlTable(Value, frozen=True, kw_only=True):
 
 class SettingsFile(Value, frozen=True, kw_only=True):
     path: str
+    digest: str  # of its content
     defaults: TomlTable
     variants: dict[str, TomlTable]
     prices: Prices = Prices()
     recipes: tuple[ProjectRecipe, ...] = ()
 
+    @property
+    def recipes_at(self) -> Located:
+        return Located(value="", where=f"[[{RECIPES}]] of {Path(self.path).name}")
 
-def find_file(start: Path) -> Path | None:
-    """Return the stoker.toml of a folder or of the nearest folder above it that has one."""
+
+def find_files(start: Path) -> Iterator[Path]:
+    """Yield the stoker.toml of a folder and of the folders above it, the nearest first."""
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
-    return None
+            yield folder / FILE_NAME
+
+
+def find_file(start: Path) -> Path | None:
+    """Return the nearest stoker.toml at or above a folder that no other user can have written."""
+    return next((path for path in find_files(start) if is_safe(path)), None)
 
 
 def variant_names(path: Path | None, only: str = "") -> tuple[str, ...]:
@@ -154,7 +164,7 @@ def read_file(path: Path) -> SettingsFile:
     import tomllib  # most folders have no stoker.toml
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()
         content = tomllib.loads(checked_toml(text))
     except OSError as error:
         raise unreadable(path, error) from error
@@ -171,6 +181,7 @@ def read_file(path: Path) -> SettingsFile:
     variants = reader.table(content.get("variants", {}), ("variants",))
     return SettingsFile(
         path=str(path),
+        digest=text_digest(text),
         defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
         prices=read_prices(content.get("prices", {}), reader.where(("prices",))),

@@ -4,6 +4,7 @@ Each value remembers its origin.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from stoker.model.value import Value, byte_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
 from stoker.settings.recipes import read_recipe_file
-from stoker.settings.toml import Located, SettingsFile, TomlTable, find_file, read_file
+from stoker.settings.toml import (
+    Located,
+    SettingsFile,
+    TomlTable,
+    find_file,
+    find_files,
+    read_file,
+)
+from stoker.settings.trust import danger, is_trusted
 
 _MOST_DIGITS = 6  # of a count
 _SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
@@ -56,6 +65,8 @@ class UserOptions(Value, frozen=True, kw_only=True):
     defines: dict[str, OptionValue] = {}
     variants: tuple[str, ...] = ()  # the names in stoker.toml
     recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml and of --recipe
+    file: str | None = None  # the stoker.toml in force
+    warnings: tuple[str, ...] = ()  # about files and settings that are ignored
 
     def text(self, name: str) -> str | None:
         found = self.values.get(name)
@@ -72,11 +83,12 @@ def read_user_options(
 ) -> UserOptions:
     """Gather all values; stoker.toml is that of this folder, of one above, or of the source."""
     source = said.options.get("source") or environment.get(OPTIONS["source"].variable)
-    path = Path(said.file) if said.file else find_file(current_folder())
-    if path is None and source:
-        path = find_file(Path(source).absolute())
+    starts = [current_folder(), *([Path(source).absolute()] if source else [])]
+    path = Path(said.file) if said.file else next(filter(None, map(find_file, starts)), None)
+    file = read_file(path) if path else None
+    refused = _refused(file) if file else ()
     chosen = gather(
-        file=read_file(path) if path else None,
+        file=_without(file, refused) if file else None,
         environment=environment,
         command_line=said.options,
         features=said.features,
@@ -85,7 +97,60 @@ def read_user_options(
     if own := chosen.text("recipe"):
         recipes = read_recipe_file(Path(own).expanduser())
         chosen = replace(chosen, recipes=(*recipes, *chosen.recipes))
-    return chosen
+    unsafe = () if said.file else _unsafe_files(starts, until=path)
+    return replace(chosen, warnings=(*unsafe, *_warnings(file, refused)))
+
+
+def _refused(file: SettingsFile) -> tuple[Located, ...]:
+    """Return the settings that start programs or reach the network, of a file that the user has
+    not trusted.
+    """
+    found = tuple(
+        located
+        for table in (file.defaults, *file.variants.values())
+        for name, located in table.values.items()
+        if OPTIONS[name].reaches_out or (name == "source" and not _is_folder(located.value))
+    )
+    if file.recipes:  # they set environment variables and may name commands
+        found += (file.recipes_at,)
+    return () if not found or is_trusted(Path(file.path), file.digest) else found
+
+
+def _is_folder(source: str) -> bool:
+    """Return whether a source is a folder here; any other is fetched."""
+    try:
+        return Path(source).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def _without(file: SettingsFile, refused: tuple[Located, ...]) -> SettingsFile:
+    def cut(table: TomlTable) -> TomlTable:
+        kept = {name: found for name, found in table.values.items() if found not in refused}
+        return replace(table, values=kept)
+
+    tables = {name: cut(table) for name, table in file.variants.items()}
+    recipes = () if file.recipes_at in refused else file.recipes
+    return replace(file, defaults=cut(file.defaults), variants=tables, recipes=recipes)
+
+
+def _unsafe_files(starts: Iterable[Path], *, until: Path | None) -> tuple[str, ...]:
+    """Return a warning for each stoker.toml that was passed over because of who can write it."""
+    found: dict[Path, str] = {}
+    for start in starts:
+        for path in find_files(start):
+            if path == until:
+                return tuple(found.values())
+            found[path] = f"{path} is ignored: {danger(path)}"
+    return tuple(found.values())
+
+
+def _warnings(file: SettingsFile | None, refused: tuple[Located, ...]) -> tuple[str, ...]:
+    if not file or not refused:
+        return ()
+    places = ", ".join(dict.fromkeys(found.where for found in refused))
+    why = f"a setting that starts a program or reaches the network, and {file.path} is not trusted"
+    return (f"{places}: ignored: {why}; `stoker plan --trust {shlex.quote(file.path)}` trusts it",)
 
 
 def gather(
@@ -110,6 +175,7 @@ def gather(
             _with_table(chosen, file.defaults),
             variants=tuple(file.variants),
             recipes=file.recipes,
+            file=file.path,
         )
     chosen = _with_values(
         chosen,

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from repositories import git, repository, with_submodule
@@ -314,7 +314,6 @@ def no_escape(path: Path) -> None:
     assert all(found.is_relative_to(into) for found in {*path.parent.rglob("*")} - before)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(NAMES, TYPES, NAMES, st.integers(0, 600)), max_size=8))
 def test_no_archive_writes_elsewhere(
     tmp_path_factory: pytest.TempPathFactory, members: list[tuple[str, bytes, str, int]]
@@ -328,7 +327,6 @@ def test_no_archive_writes_elsewhere(
     no_escape(folder / "a.tar")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["w", "w:gz", "w:xz", "w:bz2", "zip"]),
     st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=8)), max_size=4),
@@ -351,7 +349,6 @@ def test_no_damage_is_a_traceback(
     no_escape(folder / "a")
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=2000))
 def test_nor_are_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.mktemp("fuzz")

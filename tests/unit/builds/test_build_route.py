@@ -50,12 +50,15 @@ def test_a_cmake_project_is_built_outside_its_tree() -> None:
     assert found.settings == {}
 
 
-def test_scikit_build_core_is_told_the_same_as_cmake() -> None:
-    found = way(SKBUILD, "cpu")
+@pytest.mark.parametrize("asked", [{}, {"target": "core"}])
+def test_scikit_build_core_configures_itself(asked: dict[str, Any]) -> None:
+    """It knows the search paths of packages and the options of pyproject.toml."""
+    found = way(SKBUILD, "cpu", **asked)
+    assert found.by_back_end
+    assert found.configure == ()
     assert found.settings["build-dir"] == "/builds/demo"
     assert found.settings["cmake.build-type"] == "Release"
-    assert "-DPython_EXECUTABLE=/env/bin/python" in found.configure
-    assert "-DSKBUILD_PROJECT_VERSION=1.0" in found.configure
+    assert found.settings["cmake.define.CMAKE_BUILD_RPATH_USE_ORIGIN"] == "ON"
 
 
 @pytest.mark.parametrize("asked", [{}, {"target": "c10"}, {"editable": True}])

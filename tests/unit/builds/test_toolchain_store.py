@@ -373,11 +373,11 @@ def test_the_commands(index: Index) -> None:
     assert f"export PATH={toolchain.root()}/ninja/bin:$PATH" in made.stderr
     listed = runner.invoke(command, ["list"], catch_exceptions=False)
     assert listed.stdout.split() == ["ninja", "1.13.2", "0.0", "MB", f"{toolchain.root()}/ninja"]
-    (row,) = json.loads(runner.invoke(command, ["list", "--json"]).stdout)
+    (row,) = json.loads(runner.invoke(command, ["list", "--json"]).stdout)["toolchains"]
     assert (row["name"], row["manifest"]["kind"]) == ("ninja", "ninja")
     assert runner.invoke(command, ["remove", "ninja"]).exit_code == 0
     empty = runner.invoke(command, ["list"], catch_exceptions=False)
     assert (empty.stdout, "no toolchain" in empty.stderr) == ("", True)
-    assert runner.invoke(command, ["list", "--json"]).stdout.strip() == "[]"
+    assert json.loads(runner.invoke(command, ["list", "--json"]).stdout)["toolchains"] == []
     with pytest.raises(StokerError):
         runner.invoke(command, ["remove", "ninja"], catch_exceptions=False)

@@ -4,7 +4,7 @@ import random
 from io import BytesIO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from disguised_logs import DISGUISES, buried, interleaved
@@ -273,7 +273,6 @@ _PIECES = (
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(st.sampled_from((*_PIECES, "\n")), max_size=60).map("".join))
 def test_any_log_has_a_diagnosis(log: str) -> None:
     found = diagnosis(*log.split("\n"))

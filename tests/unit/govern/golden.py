@@ -20,7 +20,7 @@ FROM_LAUNCHER = (
     Example(
         "ask",
         (
-            b"4",
+            b"5",
             b"4711",
             b"/build/caf\xc3\xa9",
             b"0",
@@ -34,7 +34,7 @@ FROM_LAUNCHER = (
             b"-o",
             b"\xff.o",
         ),
-        b"ask\t4\t4711\t/build/caf\xc3\xa9\t0\t12\tcompile\t/usr/bin/g++\t-c\ta b.cc\t"
+        b"ask\t5\t4711\t/build/caf\xc3\xa9\t0\t12\tcompile\t/usr/bin/g++\t-c\ta b.cc\t"
         b'-DTAB="\\t\\\\"\t\t-o\t\xff.o\n',
     ),
     Example("started", (), b"started\n"),

@@ -182,7 +182,7 @@ ANYTHING = st.one_of(
 
 
 def test_no_sequence_of_messages_ends_it(governor: RealGovernor) -> None:
-    @settings(max_examples=200, database=None)
+    @settings(database=None)
     @given(st.lists(st.lists(ANYTHING, max_size=5), max_size=3))
     def try_it(conversations: list[list[Message]]) -> None:
         lines = [governor.connect() for _ in conversations]

@@ -86,8 +86,22 @@ def test_a_step_keeps_its_permit_whatever_asks_within_it(world: World) -> None:
     assert [step.id for step in world.governor.state(1.0).running] == [1]
 
 
-def test_a_custom_command_that_runs_out_of_memory_is_not_repeated(world: World) -> None:
-    world.ask(custom=True)
+def test_a_compile_that_must_not_run_twice_gets_no_options_that_its_compiler_may_refuse(
+    world: World,
+) -> None:
+    world.governor.modes.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.ask(once=True, collector=Collector.FREE, command=LINK)
+    (request,) = world.governor.state(1.0).waiting
+    assert (request.mode, request.effects, request.restarts) == (Mode.DEFAULT, (), False)
+    world.ask(8, collector=Collector.FREE, command=LINK)
+    assert world.governor.state(1.0).waiting[1].mode is Mode.MOLD
+
+
+@pytest.mark.parametrize("kind", ["custom", "once"])
+def test_a_command_that_must_not_run_twice_is_not_repeated_without_memory(
+    world: World, kind: str
+) -> None:
+    world.ask(custom=kind == "custom", once=kind == "once")
     world.governor.decide(1.0)
     world.read(kills=1)
     world.governor.ended(7, done(status=1, tail=KILLED), 2.0)

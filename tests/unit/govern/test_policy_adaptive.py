@@ -52,6 +52,12 @@ def test_the_oldest_is_never_killed(state: State) -> None:
 
 
 @given(make.states())
+def test_a_step_that_must_not_run_twice_is_never_killed(state: State) -> None:
+    restarts = {step.id for step in state.running if step.request.restarts}
+    assert set(ADAPTIVE.decide(state).kill) <= restarts
+
+
+@given(make.states())
 def test_cpus_are_never_promised_twice(state: State) -> None:
     decision = ADAPTIVE.decide(state)
     new = of(state, *decision.admit, *decision.on_trial)
@@ -395,6 +401,20 @@ def test_when_memory_is_short_a_pause_is_too_late() -> None:
     )
 
 
+def not_repeatable(state: State) -> State:
+    """The same where no running step may be started twice."""
+    steps = (replace(step, request=replace(step.request, restarts=False)) for step in state.running)
+    return replace(state, running=tuple(steps))
+
+
+@pytest.mark.parametrize("other_usage", [0.0, GB / 2], ids=["soon short", "short"])
+def test_what_must_not_run_twice_is_paused_instead(other_usage: float) -> None:
+    state = colliding(basis=Basis.FOLDER, other_usage=other_usage)
+    assert ADAPTIVE.decide(state).kill == (2,)
+    decision = ADAPTIVE.decide(not_repeatable(state))
+    assert (decision.kill, decision.pause) == ((), (2,))
+
+
 def paused(*, since: float, old: float) -> State:
     """The younger one of ``colliding`` is paused since then; the older one uses so much."""
     state = colliding()
@@ -414,9 +434,9 @@ def test_a_paused_step_resumes_when_the_other_is_past_its_peak() -> None:
 
 def test_a_step_that_is_paused_for_long_is_killed() -> None:
     impatient = Adaptive(cushion=0.0, longest_pause=0.2)
-    assert impatient.decide(paused(since=99.5, old=4 * GB)) == Decision(
-        kill=(2,), reason=Reason.LONG_PAUSE
-    )
+    state = paused(since=99.5, old=4 * GB)
+    assert impatient.decide(state) == Decision(kill=(2,), reason=Reason.LONG_PAUSE)
+    assert impatient.decide(not_repeatable(state)) == Decision()
 
 
 def test_a_paused_step_does_not_grow_older() -> None:

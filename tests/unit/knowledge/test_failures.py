@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from failure_files import checked
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
-from stoker.knowledge.failures import checked
 
 FOLDER = Path(str(resources.files("stoker.knowledge"))) / "failures"
 FILES = sorted(FOLDER.glob("*.toml"))

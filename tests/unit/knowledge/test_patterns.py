@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.failures import any_of, literals, problem
+from failure_files import problem
+from stoker.knowledge.failures import any_of, literals
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,10 @@ def test_a_pattern_that_ends_soon_is_taken(pattern: str) -> None:
     [
         ("died due to signal 9", {"died due to signal 9"}),
         (r"(?P<tool>cicc|ptxas) died", {" died"}),
+        (r"(?:CMake Error: a|CMake Error: b)", {"CMake Error: a", "CMake Error: b"}),
+        (r"(?<!no )(?=err)error\b: \(x\)", {"error: (x)"}),
+        (r"no{1,2} (?:more )?space\.", {"space."}),
+        (r"[]x]abc[^\]]d{0}efg", {"abc"}),
         (r"(?:cannot find|unable to find) -l\w+", {"cannot find", "unable to find"}),
         (r"[Nn]o space left", {"o space left"}),
         (r"(?:optional)?\d+", set()),

@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from conftest import missing
+from conftest import made_once, missing
 from unit.launcher.preloaded import STAND_IN, Preloaded, build
 from unit.launcher.scripted import Launch, ScriptedGovernor, process_and_namespace
 
 ROOT = Path(__file__).parents[3]
+
+
+def names_option(folder: Path) -> str:
+    """Make the tables of names in a folder; return the compiler's option that finds them."""
+    table = ROOT / "src/stoker/knowledge/compiler_names.toml"
+    words = ["cmake", f"-DFROM={table}", f"-DTO={folder}/names.h", "-P"]
+    subprocess.run([*words, ROOT / "launcher/names.cmake"], check=True)
+    return f"-I{folder}"
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +30,13 @@ def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cmake = shutil.which("cmake")
     if not cmake or not shutil.which("cc"):
         missing("cmake and a C compiler")
-    folder = tmp_path_factory.mktemp("launcher")
     extra = shlex.split(os.environ.get("STOKER_LAUNCHER_CMAKE_ARGS", ""))
-    subprocess.run([cmake, "-S", ROOT, "-B", folder, *extra], check=True, capture_output=True)
-    subprocess.run([cmake, "--build", folder], check=True, capture_output=True)
-    return folder / "stoker-launcher"
+
+    def make(folder: Path) -> None:
+        subprocess.run([cmake, "-S", ROOT, "-B", folder, *extra], check=True, capture_output=True)
+        subprocess.run([cmake, "--build", folder], check=True, capture_output=True)
+
+    return made_once(tmp_path_factory, "launcher", make) / "stoker-launcher"
 
 
 @pytest.fixture
@@ -38,10 +48,11 @@ def steps(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plain(launcher: Path) -> Iterator[Launch]:
+def plain(launcher: Path, tmp_path: Path) -> Iterator[Launch]:
     """Yield the launcher without a governor."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("STOKER_")}
-    launch = Launch(launcher, environment)
+    (tmp_path / "names").mkdir()
+    launch = Launch(launcher, environment, tmp_path / "names")
     yield launch
     launch.end()
 

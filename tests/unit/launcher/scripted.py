@@ -17,6 +17,8 @@ _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": 
 
 Word = str | os.PathLike[str]
 
+REPEATABLE = ("-o", "output-of-no-compile")  # a command that names no output is never repeated
+
 
 def encoded(*fields: str | bytes) -> bytes:
     """A line of the protocol, written as simply as its definition."""
@@ -210,8 +212,10 @@ def _permit(conversation: Conversation, asked: list[list[bytes]]) -> None:
 class Launch:
     """Starts the launcher in an environment of the test's, and leaves nothing behind."""
 
-    def __init__(self, launcher: Path, environment: Mapping[str, str]):
+    def __init__(self, launcher: Path, environment: Mapping[str, str], names: Path):
+        """Prepare. ``names`` is a folder for programs under other names."""
         self.launcher = launcher
+        self._names = names
         self.environment = dict(environment)
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -243,12 +247,25 @@ class Launch:
         return process
 
     def script(self, text: str, *arguments: Word) -> subprocess.Popen[bytes]:
-        """The launcher before a shell script."""
-        return self("/bin/sh", "-c", text, "sh", *arguments)
+        """The launcher before a shell script, which it takes for a compile that it may repeat."""
+        return self(self.compiler, "-c", text, "sh", *arguments, *REPEATABLE)
 
     def python(self, text: str, *arguments: Word) -> subprocess.Popen[bytes]:
-        """The launcher before a Python program."""
-        return self(sys.executable, "-I", "-S", "-c", text, *arguments)
+        """The launcher before a Python program, which it takes for a compile."""
+        compiler = self.named("clang", sys.executable)
+        return self(compiler, "-I", "-S", "-c", text, *arguments, *REPEATABLE)
+
+    @property
+    def compiler(self) -> Path:
+        """A shell under the name of a compiler: only compilers are started twice."""
+        return self.named("gcc", "/bin/sh")
+
+    def named(self, name: str, program: str) -> Path:
+        """A program under another name."""
+        link = self._names / name
+        if not link.is_symlink():
+            link.symlink_to(program)
+        return link
 
     def end(self) -> None:
         for process in self._started:

@@ -58,7 +58,7 @@ def test_its_own_options(plain: Launch) -> None:
     assert (status, out.split()[0], out.split()[-2:]) == (
         0,
         b"stoker-launcher",
-        [b"protocol", b"4"],
+        [b"protocol", b"5"],
     )
     assert b"CCACHE_PREFIX" in result(plain("--help"))[1]
     assert result(plain("--no-such-option"))[0] == 2
@@ -67,11 +67,11 @@ def test_its_own_options(plain: Launch) -> None:
 
 def test_it_builds_as_a_mere_pass_through(tmp_path: Path, plain: Launch) -> None:
     """As on a system that is not Linux: main and what it needs, without the rest."""
-    from unit.launcher.conftest import ROOT
+    from unit.launcher.conftest import ROOT, names_option
 
     sources = [ROOT / "launcher" / name for name in ("launcher.c", "command.c", "compilers.c")]
     binary = tmp_path / "stoker-launcher"
-    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", names_option(tmp_path)]
     built = plain.program(["cc", "-std=c11", "-U__linux__", *warnings, *sources, "-o", binary])
     assert result(built) == (0, b"", b"")
     assert result(plain.program([binary, "/bin/echo", "x"])) == (0, b"x\n", b"")

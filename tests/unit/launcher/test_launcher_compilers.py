@@ -1,6 +1,7 @@
 """The launcher with real compilers, caches and build tools."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -8,11 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from unit.launcher.preloaded import build
 from unit.launcher.scripted import Launch, ScriptedGovernor, alive, children, result, until
 
 Need = Callable[[str], str]
 
 PROGRAM = "#include <cstdio>\n#include <map>\nint main() { std::map<int, int> m; return m[1]; }\n"
+THROUGH = """
+#include <unistd.h>
+int main(int count, char **words)
+{
+    char *command[count + 2];
+    command[0] = "%s";
+    command[1] = "%s";
+    for (int at = 1; at <= count; at++)
+        command[at + 1] = words[at];
+    return execv(command[0], command);
+}
+"""
 KERNEL = "__global__ void kernel(float *a) { a[threadIdx.x] += 1; }\n"
 
 
@@ -55,12 +69,15 @@ def test_nvcc_with_a_host_compiler_of_ours(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path, need: Need
 ) -> None:
     """One question for nvcc and all it starts; nothing stays behind when it is killed."""
-    nvcc = need("nvcc")
+    (tmp_path / "a.cu").write_text(KERNEL)
+    question = [need("nvcc"), "--dryrun", "-c", "a.cu"]
+    dry = subprocess.run(question, cwd=tmp_path, capture_output=True, text=True, check=True)
+    (folder,) = re.findall(r"^#\$ _HERE_=(.*)$", dry.stderr, re.MULTILINE)
+    nvcc = f"{folder}/nvcc"  # the one on the PATH may be a script
     (tmp_path / "ours").mkdir()
     for name in ("gcc", "g++"):
-        script = f"#!/bin/sh\nexec '{launch.launcher}' {need(name)} \"$@\"\n"
-        (tmp_path / "ours" / name).write_text(script)
-        (tmp_path / "ours" / name).chmod(0o755)
+        source = THROUGH % (launch.launcher, need(name))
+        build(tmp_path / "ours", name, source)
     (tmp_path / "a.cu").write_text(KERNEL)
     launch.environment["PATH"] = f"{tmp_path}/ours:{launch.environment['PATH']}"
     process = launch(

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from unit.launcher.scripted import Launch, ScriptedGovernor, alive, pids_in, result, until
+from unit.launcher.preloaded import build
+from unit.launcher.scripted import (
+    REPEATABLE,
+    Launch,
+    ScriptedGovernor,
+    alive,
+    pids_in,
+    result,
+    until,
+)
 
 
 def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) -> None:
@@ -17,8 +26,8 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     odd = os.fsdecode(b"\xff\t\\\n")
     launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
-    assert ask[:2] == [b"4", b"1"]
-    assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"compile"]
+    assert ask[:2] == [b"5", b"1"]
+    assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"once"]
     assert ask[6:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]
 
 
@@ -78,27 +87,21 @@ def test_it_ends_by_the_commands_signal(
     assert result(process) == (-number, b"before\n", b"")
 
 
-def test_what_the_command_is_given(
-    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path
-) -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"from stdin\n")
-    os.close(writer)
+def test_what_the_command_is_given(launch: Launch, governor: ScriptedGovernor, steps: Path) -> None:
     script = (
         'sleep 0.1; echo $STOKER_STEP; echo "$TMPDIR";'
         ' stat -c %a "$TMPDIR"; cat /proc/self/oom_score_adj;'
-        "ps -o pgid= -p $$; grep SigBlk /proc/self/status; cat; ls /proc/self/fd | wc -l"
+        "ps -o pgid= -p $$; grep SigBlk /proc/self/status; ls /proc/self/fd | wc -l"
     )
-    process = launch("/bin/sh", "-c", script, stdin=reader, cwd=tmp_path)
-    os.close(reader)
+    process = launch.script(script)
     step = governor.asked()
     group = step.permit()
     step.expect("done")
     step.say("release")
     status, out, err = result(process)
     assert (status, err) == (0, b"")
-    number, folder, mode, score, command_group, blocked, stdin, files = out.decode().splitlines()
-    assert (number, mode, score, stdin) == ("7", "700", "800", "from stdin")
+    number, folder, mode, score, command_group, blocked, files = out.decode().splitlines()
+    assert (number, mode, score) == ("7", "700", "800")
     assert Path(folder).parent == steps
     assert int(command_group) == group
     assert int(blocked.split()[1], 16) == 0
@@ -166,17 +169,16 @@ def test_a_failed_attempt_leaves_no_trace(
 ) -> None:
     """A command that hangs (killed) or fails (run again), and does well the second time."""
     pids = tmp_path / "pids"
-    script = tmp_path / "compile"
+    script = tmp_path / "compile.c"
     script.write_text(
-        "#!/bin/sh\n"
         f"if [ -e {pids} ]; then echo second; echo whole > out.o; exit 0; fi\n"
         f"{PARTIAL}\n"
         f"sleep 1000 & echo $! >> {pids}\n"
         f"setsid sleep 1000 & echo $! >> {pids}\n"
         f"{'wait' if word == 'kill' else 'exit 1'}\n"
     )
-    script.chmod(0o755)
-    process = launch(script, "-MD", "-MF", "out.d", "-o", "out.o", cwd=tmp_path)
+    words = (script, "-MD", "-MF", "out.d", "-o", "out.o")
+    process = launch(launch.compiler, *words, cwd=tmp_path)
     step = governor.asked()
     step.permit()
     sleepers = pids_in(pids, 2)
@@ -207,6 +209,7 @@ def test_a_failed_attempt_leaves_no_trace(
         (["--output-file", "out"], True),
         (["--output-file=out"], True),
         (["--dependency-output=out"], True),
+        (["-Wp,-MMD,out"], True),
         (["-c", "out"], False),
         (["-o"], False),
         (["--outputs", "out"], False),
@@ -216,7 +219,7 @@ def test_which_files_are_half_written_outputs(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path, arguments: list[str], goes: bool
 ) -> None:
     (tmp_path / "out").touch()
-    launch("/bin/sh", "-c", "sleep 1000", *arguments, cwd=tmp_path)
+    launch(launch.compiler, "-c", "sleep 1000", *arguments, cwd=tmp_path)
     step = governor.asked()
     step.permit()
     step.say("kill")
@@ -243,10 +246,9 @@ def test_what_is_no_regular_file_is_not_deleted(
 def test_nvccs_other_options_that_begin_like_an_output(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
-    (tmp_path / "nvcc").write_text("#!/bin/sh\nsleep 1000\n")
-    (tmp_path / "nvcc").chmod(0o755)
+    (tmp_path / "nvcc").symlink_to("/bin/sh")
     (tmp_path / "dir").touch()
-    launch(tmp_path / "nvcc", "-odir", "dir", cwd=tmp_path)
+    launch(tmp_path / "nvcc", "-c", "sleep 1000", "-odir", "dir", cwd=tmp_path)
     step = governor.asked()
     step.permit()
     step.say("kill")
@@ -332,24 +334,33 @@ def test_an_enormous_command_line(launch: Launch, governor: ScriptedGovernor) ->
     assert result(process) == (0, b"", b"")
 
 
+SHOWING = r"""
+#include <stdio.h>
+int main(int count, char **words)
+{
+    for (int at = 1; at < count; at++)
+        printf("%s|", words[at]);
+    return 3;
+}
+"""
+
+
 def test_a_permit_adds_options_for_one_attempt_behind_the_compilers_name(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
-    script = tmp_path / "compiler"
-    script.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 3\n')
-    script.chmod(0o755)
-    process = launch(script, "-c", "a b.cc")
+    compiler = build(tmp_path, "g++", SHOWING)
+    process = launch(compiler, "-c", "a b.cc", "-o", "a.o")
     step = governor.accept()
-    assert step.expect("ask")[6:] == [bytes(script), b"-c", b"a b.cc"]
+    assert step.expect("ask")[5:] == [b"compile", bytes(compiler), b"-c", b"a b.cc", b"-o", b"a.o"]
     step.say("run", "7", "--param=one=1", "a b")
     assert step.expect("started") == []
-    assert step.expect("done")[6] == b"--param=one=1|a b|-c|a b.cc|"
+    assert step.expect("done")[6] == b"--param=one=1|a b|-c|a b.cc|-o|a.o|"
     step.say("again")
     step.say("run", "7")
     assert step.expect("started") == []
-    assert step.expect("done")[6] == b"-c|a b.cc|"
+    assert step.expect("done")[6] == b"-c|a b.cc|-o|a.o|"
     step.say("release")
-    assert result(process) == (3, b"-c|a b.cc|", b"")
+    assert result(process) == (3, b"-c|a b.cc|-o|a.o|", b"")
 
 
 def test_a_custom_command_gets_no_options(launch: Launch, governor: ScriptedGovernor) -> None:
@@ -368,7 +379,8 @@ def test_a_remote_command_says_how_many_jobs_the_workers_take_and_keeps_our_libr
     shown = 'echo "$STOKER_CUSTOM $STOKER_STEP $LD_PRELOAD"; exit 3'
     library = "/nowhere/libstoker-preload.so"
     launch.environment |= {"STOKER_SLOTS": "40", "LD_PRELOAD": library}
-    process = launch("--remote", "/bin/sh", "-c", shown)
+    command = (launch.compiler, "-c", shown, "sh", *REPEATABLE)
+    process = launch("--remote", "env", *command)
     step = governor.accept()
     assert step.expect("ask")[3:6] == [b"40", b"0", b"remote"]
     for last in (False, True):  # its output is kept until the attempt counts

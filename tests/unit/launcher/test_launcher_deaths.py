@@ -100,7 +100,7 @@ def test_of_the_run(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) 
 
 def test_of_the_parent(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) -> None:
     """ninja, say, killed with -9."""
-    command = [str(launch.launcher), "/bin/sh", "-c", TREE, "sh", str(tmp_path / "pids")]
+    command = [str(launch.launcher), str(launch.compiler), "-c", TREE, "sh", str(tmp_path / "pids")]
     spawn = f"import subprocess; subprocess.run({[*command, '-o', str(tmp_path / 'out.o')]!r})"
     parent = launch.program([sys.executable, "-I", "-S", "-c", spawn])
     step = governor.asked()

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from unit.launcher.scripted import Launch, ScriptedGovernor, alive, pids_in, result
+from unit.launcher.scripted import (
+    REPEATABLE,
+    Launch,
+    ScriptedGovernor,
+    alive,
+    pids_in,
+    result,
+)
 
 MIXED = """
 import os, random
@@ -24,7 +31,8 @@ for number in range(3000):
 def test_nothing_is_shown_before_it_counts(launch: Launch, governor: ScriptedGovernor) -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
-    launch("/bin/sh", "-c", "echo out; echo err >&2; exit 1", stdout=writer, stderr=writer)
+    script = "echo out; echo err >&2; exit 1"
+    launch(launch.compiler, "-c", script, *REPEATABLE, stdout=writer, stderr=writer)
     os.close(writer)
     step = governor.asked()
     step.permit()
@@ -39,14 +47,14 @@ def test_nothing_is_shown_before_it_counts(launch: Launch, governor: ScriptedGov
 
 def test_one_file_for_both_keeps_the_order(launch: Launch, governor: ScriptedGovernor) -> None:
     governor.permit_everything()
-    command = [sys.executable, "-I", "-S", "-c", MIXED]
+    command = [str(launch.named("clang", sys.executable)), "-I", "-S", "-c", MIXED, *REPEATABLE]
     plain = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     assert result(launch(*command, stderr=subprocess.STDOUT))[1] == plain.stdout
 
 
 def test_two_streams_stay_apart(launch: Launch, governor: ScriptedGovernor) -> None:
     governor.permit_everything()
-    command = [sys.executable, "-I", "-S", "-c", MIXED]
+    command = [str(launch.named("clang", sys.executable)), "-I", "-S", "-c", MIXED, *REPEATABLE]
     plain = subprocess.run(command, capture_output=True, check=True)
     assert result(launch(*command)) == (0, plain.stdout, plain.stderr)
 
@@ -69,7 +77,7 @@ def test_a_hundred_megabytes_in_little_memory(
     out, err = tmp_path / "out", tmp_path / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = launch(
-            *(sys.executable, "-I", "-S", "-c", text),
+            *(launch.named("clang", sys.executable), "-I", "-S", "-c", text, *REPEATABLE),
             stdout=stdout.fileno(),
             stderr=stderr.fileno(),
         )
@@ -152,7 +160,8 @@ def test_the_end_of_what_a_failed_command_printed(
 
 def test_output_without_a_reader(launch: Launch, governor: ScriptedGovernor) -> None:
     reader, writer = os.pipe()
-    process = launch("/bin/sh", "-c", "echo out; exit 3", stdout=writer, stderr=writer)
+    words = (launch.compiler, "-c", "echo out; exit 3", *REPEATABLE)
+    process = launch(*words, stdout=writer, stderr=writer)
     os.close(writer)
     step = governor.asked()
     step.permit()

@@ -43,7 +43,7 @@ def test_the_scripted_governor_speaks_the_same_language() -> None:
 messages = st.lists(st.lists(st.binary(max_size=20), min_size=1, max_size=8), max_size=20)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(received=messages)
 def test_any_bytes_survive_the_way(launcher: Path, received: list[list[bytes]]) -> None:
     lines = b"".join(encoded(*fields) for fields in received)

@@ -166,11 +166,12 @@ def test_a_folder_that_cmake_configured_without_us(
     expected = objects(build)
     ungoverned(preloaded, ninja, "-C", str(build), "-t", "clean", cwd=tmp_path)
     started = traced(preloaded, need, ninja, "-C", str(build), cwd=tmp_path)
-    assert preloaded.outputs() == CMAKE_MADE
+    assert [made for made in preloaded.outputs() if made] == CMAKE_MADE
     assert len(started) == len(CMAKE_MADE)
     assert objects(build) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_tests_of_cmake_are_not_steps(
     preloaded: Preloaded, cmake_project: Path, tmp_path: Path, need: Need, generator: str
@@ -182,17 +183,16 @@ def test_tests_of_cmake_are_not_steps(
     assert len(started) > 5
     assert preloaded.governed() == []
     traced(preloaded, need, need("cmake"), "--build", str(build), cwd=tmp_path)
-    assert preloaded.outputs() == CMAKE_MADE
+    assert [made for made in preloaded.outputs() if made] == CMAKE_MADE
 
 
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
-def test_custom_commands_on_request(
+def test_custom_commands(
     preloaded: Preloaded, cmake_project: Path, tmp_path: Path, need: Need, generator: str
 ) -> None:
     """Only those that do something: neither cmake -E touch nor the makes of a Makefile."""
     build = tmp_path / "build"
     ungoverned(preloaded, *configure(need, cmake_project, build, generator), cwd=tmp_path)
-    preloaded.environment["STOKER_GOVERN_CUSTOM"] = "1"
     done = preloaded.run(need("cmake"), "--build", build)
     assert done.returncode == 0, done
     governed = preloaded.governed()
@@ -252,6 +252,7 @@ setup(name="p", version="1", ext_modules=[Extension("p", ["p.c", "s0.c", "s1.c"]
 """
 
 
+@pytest.mark.slow
 def test_an_extension_built_by_pip(preloaded: Preloaded, tmp_path: Path, need: Need) -> None:
     source = tmp_path / "source"
     write_sources(source)

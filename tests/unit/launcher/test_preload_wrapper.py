@@ -17,9 +17,9 @@ int main(int count, char **words)
     FILE *log = fopen(getenv("WRAPPER_LOG"), "a");
     for (int i = 1; i < count; i++)
         fprintf(log, "%s%c", words[i], i + 1 < count ? ' ' : '\n');
-    const char *check = getenv("CCACHE_COMPILERCHECK");
-    if (check)
-        fprintf(log, "%s\n", check);
+    const char *files = getenv("CCACHE_EXTRAFILES");
+    if (files)
+        fprintf(log, "%s\n", files);
     fclose(log);
     if (getenv("WRAPPER_HIT"))
         return 0;
@@ -45,12 +45,9 @@ def calls(wrapped: Preloaded) -> list[str]:
     return lines
 
 
-def script(wrapped: Preloaded, name: str) -> Path:
-    """A compiler that only makes its output."""
-    path = wrapped.folder / name
-    path.write_text("#!/bin/sh\ntrue\n")
-    path.chmod(0o755)
-    return path
+def nothing(wrapped: Preloaded, name: str) -> Path:
+    """A compiler that does nothing."""
+    return build(wrapped.folder, name, "int main() { return 0; }")
 
 
 def test_a_compile_starts_the_wrapper_and_what_that_starts_is_the_step(wrapped: Preloaded) -> None:
@@ -90,7 +87,7 @@ def test_a_wrapper_that_is_gone_is_left_out(wrapped: Preloaded) -> None:
 def test_nvcc_is_cached_only_with_a_list_of_headers(
     wrapped: Preloaded, words: str, cached: bool
 ) -> None:
-    nvcc = script(wrapped, "nvcc")
+    nvcc = nothing(wrapped, "nvcc")
     wrapped.output("sh", "-c", f"{nvcc} {words}; true")
     expected = [f"{nvcc} -MD -MF a.d -c a.cu -o a.o"] if cached else []
     assert calls(wrapped) == expected
@@ -98,7 +95,7 @@ def test_nvcc_is_cached_only_with_a_list_of_headers(
 
 
 def test_flags_of_nvcc_that_the_cache_does_not_know_of_prevent_caching(wrapped: Preloaded) -> None:
-    nvcc = script(wrapped, "nvcc")
+    nvcc = nothing(wrapped, "nvcc")
     line = f"{nvcc} -MD -MF a.d -c a.cu -o a.o; true"
     wrapped.output("sh", "-c", f"NVCC_APPEND_FLAGS=-O1 {line}")
     assert calls(wrapped) == []
@@ -107,8 +104,47 @@ def test_flags_of_nvcc_that_the_cache_does_not_know_of_prevent_caching(wrapped: 
     assert len(calls(wrapped)) == 1
 
 
-def test_a_script_is_identified_by_its_version(wrapped: Preloaded) -> None:
-    nvcc = script(wrapped, "nvcc")
-    wrapped.environment["CCACHE_COMPILERCHECK"] = "content"
-    wrapped.output("sh", "-c", f"{nvcc} -MD -c a.cu -o a.o; gcc -c a.c -o a.o; true")
-    assert calls(wrapped)[1::2] == ["%compiler% --version", "content"]
+def test_the_profile_beside_nvcc_is_part_of_what_the_cache_compares(wrapped: Preloaded) -> None:
+    (wrapped.folder / "cuda").mkdir()
+    nvcc = nothing(wrapped, "cuda/nvcc")
+    link = wrapped.folder / "nvcc"
+    link.symlink_to(nvcc)
+    words = "-MD -c a.cu -o a.o; gcc -c a.c -o a.o; true"
+    wrapped.output("sh", "-c", f"{link} {words}")
+    assert len(calls(wrapped)) == 2
+    profile = wrapped.folder / "cuda/nvcc.profile"
+    profile.touch()
+    wrapped.output("sh", "-c", f"{link} {words}")
+    assert calls(wrapped)[1] == str(profile)
+    wrapped.environment["CCACHE_EXTRAFILES"] = "/own"
+    wrapped.output("sh", "-c", f"{link} {words}")
+    assert calls(wrapped)[1::2] == [f"/own:{profile}", "/own"]
+
+
+@pytest.mark.parametrize(
+    ("start", "governed"),
+    [
+        ('gcc -O1 "$@"', "gcc -O1 -c a.c -o a.o"),
+        ('gcc $(cat "${0%/*}/flags") "$@"', "gcc -O0 -c a.c -o a.o"),
+    ],
+)
+def test_a_cache_sees_the_compile_that_a_script_starts(
+    wrapped: Preloaded, start: str, governed: str
+) -> None:
+    """So it need not know the script, and what that reads."""
+    folder = wrapped.folder / "bin"
+    folder.mkdir()
+    (folder / "flags").write_text("-O0")
+    script = folder / "cc"
+    script.write_text(f"#!/bin/sh\n{start}\n")
+    script.chmod(0o755)
+    wrapped.output("sh", "-c", f"{script} -c a.c -o a.o; true")
+    (call,) = calls(wrapped)
+    assert call.endswith(f"/{governed}")
+    assert len(wrapped.governed()) == 1
+
+
+@pytest.mark.parametrize("limit", ["-f 0", "-f 100", "-v 1000000", "-d 1000000", "-t 100"])
+def test_a_limit_for_the_compiler_is_no_limit_for_a_cache(wrapped: Preloaded, limit: str) -> None:
+    wrapped.run("sh", "-c", f"ulimit {limit}; gcc -c a.c -o a.o; true")
+    assert calls(wrapped) == []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.machine.cgroups import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
@@ -264,7 +264,6 @@ sizes = st.integers(0, 40 * GB)
 limits = st.one_of(st.none(), sizes)
 
 
-@settings(max_examples=60)
 @given(version=st.sampled_from((1, 2)), levels=st.lists(st.tuples(limits, sizes), max_size=5))
 def test_the_smallest_limit_is_always_found(
     record: Record, version: int, levels: list[tuple[int | None, int]]

@@ -120,7 +120,7 @@ ROWS = st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=4)
 
 
 @given(rows=ROWS, width=st.integers(1, 130))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_word_is_there_at_any_width(
     rows: list[tuple[str, str, str]], width: int, printed: Printed
 ) -> None:

@@ -2,7 +2,7 @@
 
 from itertools import combinations, product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
@@ -25,14 +25,12 @@ MACHINE = linux(gpus=(gpu("9.0"), gpu("8.6")))
 
 
 @given(VARIANTS)
-@settings(max_examples=200)
 def test_a_name_is_read_back_and_a_label_is_a_normalised_local_version(variant: Variant) -> None:
     assert parse(name(variant)) == variant
     assert Version(f"1+{label(variant)}").local == label(variant)
 
 
 @given(VARIANTS)
-@settings(max_examples=50)
 def test_a_name_does_not_depend_on_case_or_order(variant: Variant) -> None:
     words = name(variant).split("-")
     assert parse(" ".join(reversed(words)).upper()) == variant
@@ -122,7 +120,6 @@ def _read(text: str) -> Variant | None:
 
 
 @given(st.text() | SOUP)
-@settings(max_examples=250)
 def test_any_text_is_read_or_refused(text: str) -> None:
     variant = _read(text)
     if variant is not None:
@@ -137,7 +134,6 @@ NUMBERS = st.from_regex(
 
 
 @given(NUMBERS)
-@settings(max_examples=100)
 def test_any_number_is_read_or_refused(text: str) -> None:
     variant = _read(text)
     if variant is not None:

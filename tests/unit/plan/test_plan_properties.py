@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
@@ -77,7 +77,6 @@ def _planned(about: Subject) -> Plan | None:
 
 
 @given(subjects())
-@settings(max_examples=250)
 def test_any_subject_is_planned_and_examined_or_refused(about: Subject) -> None:
     planned = _planned(about)
     if planned is None:

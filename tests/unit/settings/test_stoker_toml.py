@@ -230,7 +230,7 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=8).map("\n".join) | st.text())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(text.encode("utf-8", "surrogatepass"))

@@ -34,7 +34,9 @@ def entry(line: int, **values: Any) -> TomlTable:
 
 
 def file(defaults: TomlTable | None = None, **variants: TomlTable) -> SettingsFile:
-    return SettingsFile(path="/p/stoker.toml", defaults=defaults or entry(1), variants=variants)
+    return SettingsFile(
+        path="/p/stoker.toml", digest="", defaults=defaults or entry(1), variants=variants
+    )
 
 
 def gathered(

@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError
@@ -64,7 +64,6 @@ def python_reads(path: Path) -> dict[str, bytes]:
         }
 
 
-@settings(max_examples=400)
 @given(broken())
 def test_a_broken_wheel_is_an_error_or_read_as_python_reads_it(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +77,6 @@ def test_a_broken_wheel_is_an_error_or_read_as_python_reads_it(data: bytes) -> N
         assert found == python_reads(path)
 
 
-@settings(max_examples=150)
 @given(broken())
 def test_a_broken_wheel_is_never_rewritten_to_a_broken_one(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +96,6 @@ def test_a_broken_wheel_is_never_rewritten_to_a_broken_one(data: bytes) -> None:
             assert not list(wheel.mismatches())
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_an_error(data: bytes, at_the_end: bool) -> None:
     end = SEEDS[0][-22:]

@@ -176,6 +176,20 @@ def test_stored_members_stay_stored(tmp_path: Path) -> None:
         assert archive.getinfo(SO).flag_bits == 0
 
 
+def test_stored_members_are_compressed_on_request(tmp_path: Path) -> None:
+    """Also one that the edit does not name; its content must be what RECORD says."""
+    contents = {**members(), RECORD: record(members())}
+    source = make_wheel(tmp_path, zipped(contents, method=zipfile.ZIP_STORED))
+    target = edited(source, tmp_path / "out", Edit(compress=True))
+    assert unpacked(target)[SO] == LIBRARY
+    with zipfile.ZipFile(target) as archive:
+        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_DEFLATED}
+    wrong = zipped({**contents, SO: LIBRARY[::-1]}, method=zipfile.ZIP_STORED)
+    with pytest.raises(ArtifactError, match="not what RECORD says"):
+        edited(make_wheel(tmp_path, wrong), tmp_path / "wrong", Edit(compress=True))
+    assert not (tmp_path / "wrong").exists() or not list((tmp_path / "wrong").iterdir())
+
+
 def test_a_signature_does_not_outlive_its_record(tmp_path: Path) -> None:
     data = zipped({**members(), f"{DIST_INFO}/RECORD.jws": b"{}", RECORD: record(members())})
     target = edited(make_wheel(tmp_path, data), tmp_path / "out", Edit())

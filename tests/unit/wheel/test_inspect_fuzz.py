@@ -5,7 +5,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, BytesReader, build, entry, region
@@ -64,7 +64,6 @@ def test_the_undamaged_library_is_understood() -> None:
     assert sum(code.count for code in facts.device_code) == 9
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged(_original, _places))
 def test_damaged_libraries(content: bytes) -> None:
     facts = read_library(BytesReader(content))
@@ -73,7 +72,6 @@ def test_damaged_libraries(content: bytes) -> None:
     _consequences(facts)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged(_original, _places), st.integers(0, 10**6), st.integers(0, 255))
 def test_damaged_streams(content: bytes, place: int, byte: int) -> None:
     """Damage before compression gives the same facts; damage after it, a problem at most."""

@@ -11,6 +11,7 @@ from stoker.model.errors import ArtifactError
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.wheel.engine import directory
+from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.archive import SMALL, UNLISTED, Archive, Content, Row, Wheel
 from stoker.wheel.engine.directory import Member
 from stoker.wheel.metadata import read_fields
@@ -86,9 +87,12 @@ class CopiedMember(Value, frozen=True, kw_only=True):
 
 
 class OutputMember(Value, frozen=True, kw_only=True):
+    """``row`` is what RECORD says of a content that is not copied; writing checks it."""
+
     name: str
     source: Content | CopiedMember
     mode: int = 0o644
+    row: Row | None = None
 
     @property
     def size(self) -> int:
@@ -104,11 +108,14 @@ class OutputMember(Value, frozen=True, kw_only=True):
 
 
 class Edit(Value, frozen=True, kw_only=True):
-    """``contents`` are by the new name of a member, which may be kept, renamed or added."""
+    """``contents`` are by the new name of a member, which may be kept, renamed or added. With
+    ``compress``, members are compressed that the wheel only stores.
+    """
 
     contents: dict[str, Content] = {}
     renamed: dict[str, str] = {}
     dropped: frozenset[str] = frozenset()
+    compress: bool = False
 
 
 def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
@@ -118,7 +125,7 @@ def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
         wheel.member(name)
     gone = edit.dropped | {f"{wheel.dist_info}/{name}" for name in UNLISTED}
     entries = [
-        _entry(wheel, name, edit.renamed.get(name, name), edit.contents)
+        _entry(wheel, name, edit.renamed.get(name, name), edit)
         for name in wheel.members
         if name not in gone
     ]
@@ -132,11 +139,13 @@ def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
     return entries
 
 
-def _entry(wheel: Wheel, old: str, new: str, contents: dict[str, Content]) -> OutputMember:
-    member = wheel.members[old]
-    if content := contents.get(new):
+def _entry(wheel: Wheel, old: str, new: str, edit: Edit) -> OutputMember:
+    member, row = wheel.members[old], wheel.record[old]
+    if content := edit.contents.get(new):
         return OutputMember(name=new, source=content, mode=content.mode or member.mode)
-    kept = CopiedMember(archive=wheel.archive, member=member, row=wheel.record[old])
+    if edit.compress and member.method == zip_.STORED and row.digest.startswith("sha256="):
+        return OutputMember(name=new, source=wheel.content(old), mode=member.mode, row=row)
+    kept = CopiedMember(archive=wheel.archive, member=member, row=row)
     return OutputMember(name=new, source=kept, mode=member.mode)
 
 

@@ -231,6 +231,8 @@ def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
         else:
             for chunk in cut(entry.name, entry.source, rows):
                 yield entry, chunk
+            if entry.row and entry.row != rows[entry.name]:
+                raise ArtifactError("its content is not what RECORD says", member=entry.name)
     rows[record_name] = Row()
     listing = Content.of_bytes(render_record(rows))
     for chunk in cut(record_name, listing, {}):

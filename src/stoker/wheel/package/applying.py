@@ -240,19 +240,28 @@ _MODE = 0o755
 _WORK = ".work"
 
 
-def apply(plan: PackagePlan, wheel: Wheel, into: Path, *, force: bool = False) -> Packaged:
-    """Write the packaged wheel to the folder ``into``, where it appears when it is complete."""
+def apply(
+    plan: PackagePlan,
+    wheel: Wheel,
+    into: Path,
+    *,
+    force: bool = False,
+    notes: Mapping[str, bytes] = {},
+) -> Packaged:
+    """Write the packaged wheel to the folder ``into``, where it appears when it is complete.
+    ``notes`` are files that are added to its dist-info.
+    """
     debug = into / f"{plan.file_name.removesuffix('.whl')}{DEBUG_SUFFIX}"
     stripped = [change.path for change in plan.changed if change.strip]
     _check_free(wheel.path, into / plan.file_name, debug if stripped else None, force=force)
     with open_sources() as sources:
         if not stripped:
-            return _packaged(_write(plan, wheel, sources, {}, into))
+            return _packaged(_write(plan, wheel, sources, {}, notes, into))
         if debug.exists():
             files.remove_whole(debug)
         with files.folder_made_whole(debug) as aside:
             copies = _strip(stripped, wheel, sources, aside)
-            path = _write(plan, wheel, sources, copies, into)
+            path = _write(plan, wheel, sources, copies, notes, into)
             shutil.rmtree(aside / _WORK)
         return _packaged(path, debug)
 
@@ -300,13 +309,15 @@ def _write(
     wheel: Wheel,
     sources: OpenSources,
     stripped: Mapping[str, Source],
+    notes: Mapping[str, bytes],
     into: Path,
 ) -> Path:
     licences = f"{wheel.dist_info}/licenses"
     contents = _libraries(plan, wheel, sources, stripped)
     contents |= {f"{licences}/{text.path}": sources.content(text.source) for text in plan.licences}
     contents |= _metadata(plan, wheel)
-    return rewrite(wheel, Edit(contents=contents), into)
+    contents |= {f"{wheel.dist_info}/{name}": Content.of_bytes(n) for name, n in notes.items()}
+    return rewrite(wheel, Edit(contents=contents, compress=True), into)
 
 
 def _libraries(

@@ -32,15 +32,21 @@ def plan_package(wheel: Path, request: PackageRequest) -> PackagePlan:
 
 
 def package(
-    wheel: Path, request: PackageRequest, into: Path, *, force: bool = False
+    wheel: Path,
+    request: PackageRequest,
+    into: Path,
+    *,
+    force: bool = False,
+    notes: Mapping[str, bytes] = {},
 ) -> tuple[PackagePlan, Packaged]:
     """Write a portable copy of a wheel to the folder ``into``; the original stays unchanged.
 
-    The new wheel appears when it is complete. ``force`` replaces an existing one.
+    The new wheel appears when it is complete. ``force`` replaces an existing one. ``notes`` are
+    files that are added to its dist-info.
     """
     with open_wheel(wheel) as opened:
         plan = _plan(opened, request, os.environ)
-        return plan, apply(plan, opened, into, force=force)
+        return plan, apply(plan, opened, into, force=force, notes=notes)
 
 
 def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str]) -> PackagePlan:

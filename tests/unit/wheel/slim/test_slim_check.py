@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from built_libraries import CUBIN, PTX, BytesReader, entry, region
@@ -56,7 +56,6 @@ def test_the_undamaged_library_is_slimmed(tmp_path: Path) -> None:
     assert made.stat().st_size < len(_original()) - 3 * 4096
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged(_original, _places), st.booleans(), st.booleans())
 def test_damaged_libraries(content: bytes, pin: bool, strip: bool) -> None:
     """Left as they are and said so, refused, or slimmed so that the check finds no fault."""

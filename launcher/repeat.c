@@ -1,0 +1,254 @@
+/* Whether a command may be killed and started again. Only what is known to be harmless is: a compiler
+ * or linker that reads nothing but files and writes nothing but outputs that it names, which
+ * command_delete_outputs deletes. Independent of the governor and of processes. */
+#define _GNU_SOURCE
+#include "compilers.h"
+#include "launcher.h"
+#include "programs.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum { MOST_OUTPUTS = 8, DEEPEST_FILE = 8 };
+
+/* Options that make a compiler run other programs or append to a file. */
+static const char *const UNREPEATABLE[] = {
+    "-fplugin=", "-load", "-wrapper", "-time", "--time", NULL,
+};
+
+/* Variables that make gcc and clang append to a file. */
+static const char *const APPENDING[] = {
+    "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CC_PRINT_OPTIONS", "CC_PRINT_HEADERS",
+    "CC_LOG_DIAGNOSTICS", "CC_PRINT_PROC_STAT", NULL,
+};
+
+/* Where a job server is announced. A killed process does not give its tokens back. */
+static const char *const JOB_SERVERS[] = {"MAKEFLAGS", "CARGO_MAKEFLAGS", "MFLAGS", NULL};
+
+/* Options whose values are neither files nor read as such. */
+static const char *const NO_FILES[] = {"-D", "-U", "-I", "-L", "-l", "-O", "-g", "-m", "-M", "-std", NULL};
+
+/* Paths that mean something else to each process: a terminal, or a file that is open already. */
+static const char *const DESCRIPTORS[] = {"/dev/std", "/dev/fd/", "/dev/tty", "/proc/", NULL};
+
+/* What is known of a command so far. */
+struct knowledge {
+    struct stat outputs[MOST_OUTPUTS]; /* those that exist */
+    size_t count;
+    bool named;    /* -o names a file */
+    bool compiles; /* -c: does not link */
+    bool tokens;   /* takes tokens of a job server, if there is one */
+    bool lto;      /* does so when it links */
+};
+
+static bool starts_with_one_of(const char *word, const char *const *list)
+{
+    while (*list && strncmp(word, *list, strlen(*list)) != 0)
+        list++;
+    return *list != NULL;
+}
+
+static bool is_null_device(const struct stat *file)
+{
+    return S_ISCHR(file->st_mode) && file->st_rdev == makedev(1, 3);
+}
+
+/* True if reading stdin yields nothing, each time: the null device, the end of a file, a pipe that
+ * no process writes to any more (make and pip give their commands one), and the terminal, from whose
+ * background reading is an error. */
+static bool stdin_is_empty(void)
+{
+    struct stat file;
+    struct pollfd source = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (fstat(STDIN_FILENO, &file) < 0)
+        return true;
+    if (S_ISCHR(file.st_mode))
+        return is_null_device(&file) || isatty(STDIN_FILENO);
+    if (S_ISREG(file.st_mode))
+        return lseek(STDIN_FILENO, 0, SEEK_CUR) >= file.st_size;
+    return S_ISFIFO(file.st_mode) && poll(&source, 1, 0) == 1 && source.revents == POLLHUP;
+}
+
+/* ---- outputs ---------------------------------------------------------------------------------*/
+
+/* An output must be a file that can be deleted, and so a link must not lead to something else. */
+static bool add_output(struct knowledge *known, const char *path, bool named)
+{
+    struct stat file;
+    known->named |= named;
+    if (strcmp(path, "/dev/null") == 0)
+        return true;
+    if (starts_with_one_of(path, DESCRIPTORS))
+        return false;
+    if (lstat(path, &file) < 0)
+        return true;
+    if (!S_ISREG(file.st_mode) || known->count == MOST_OUTPUTS)
+        return false;
+    known->outputs[known->count++] = file;
+    return true;
+}
+
+static bool add_outputs(struct knowledge *known, char **command)
+{
+    struct output_word found;
+    for (char **word = command + 1; *word; word += found.words)
+        if ((found = command_output(command, word)).path &&
+            !add_output(known, found.path, found.main))
+            return false;
+    return known->named;
+}
+
+/* ---- inputs ----------------------------------------------------------------------------------*/
+
+/* A file that is also an output is deleted before the command starts again. */
+static bool is_output(const struct knowledge *known, const struct stat *file)
+{
+    for (size_t at = 0; at < known->count; at++)
+        if (known->outputs[at].st_ino == file->st_ino && known->outputs[at].st_dev == file->st_dev)
+            return true;
+    return false;
+}
+
+/* A script among the words is what the compiler starts: nvcc -ccbin, gcc --ld-path. */
+static bool names_interpreter(const char *path)
+{
+    char start[2] = "";
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool found = file >= 0 && read(file, start, 2) == 2 && start[0] == '#' && start[1] == '!';
+    if (file >= 0)
+        close(file);
+    return found;
+}
+
+static bool reads_well(const struct knowledge *known, const char *path)
+{
+    struct stat file;
+    if (starts_with_one_of(path, DESCRIPTORS))
+        return false;
+    if (*path == '\0' || stat(path, &file) < 0)
+        return true; /* no file, or one that the compiler will miss too */
+    if (S_ISREG(file.st_mode))
+        return !is_output(known, &file) && !((file.st_mode & 0111) && names_interpreter(path));
+    return S_ISDIR(file.st_mode) || is_null_device(&file);
+}
+
+static bool file_is_known(struct knowledge *known, const char *path, int depth);
+
+/* The parts of an option that may be files: -Wl,-T,FILE and --options-file=FILE. */
+static bool parts_are_known(const struct knowledge *known, const char *word)
+{
+    char part[PATH_MAX];
+    for (const char *at = word; (at = strpbrk(at, "=,"));) {
+        size_t length = strcspn(++at, "=,");
+        if (length >= sizeof part)
+            return false;
+        memcpy(part, at, length);
+        part[length] = '\0';
+        if (!reads_well(known, part[0] == '@' ? part + 1 : part))
+            return false;
+    }
+    return true;
+}
+
+static bool word_is_known(struct knowledge *known, const char *word, int depth)
+{
+    known->compiles |= strcmp(word, "-c") == 0;
+    known->tokens |= strstr(word, "-jobserver") != NULL;
+    known->lto |= strncmp(word, "-flto", 5) == 0;
+    if (word[0] == '@')
+        return file_is_known(known, word + 1, depth);
+    if (word[0] != '-')
+        return reads_well(known, word);
+    if (starts_with_one_of(word, NO_FILES))
+        return true;
+    if (starts_with_one_of(word, UNREPEATABLE))
+        return false;
+    for (const char *const *path = DESCRIPTORS; *path; path++)
+        if (strstr(word, *path))
+            return false;
+    return parts_are_known(known, word);
+}
+
+/* Words of a file of options. Quotes separate words too: at worst a part of a name is no file. */
+static bool words_are_known(struct knowledge *known, char *text, int depth)
+{
+    char *rest = NULL;
+    for (char *word = strtok_r(text, " \t\r\n\"'", &rest); word;
+         word = strtok_r(NULL, " \t\r\n\"'", &rest))
+        if (!word_is_known(known, word, depth))
+            return false;
+    return true;
+}
+
+static bool file_is_known(struct knowledge *known, const char *path, int depth)
+{
+    struct stat file;
+    if (depth == DEEPEST_FILE || !reads_well(known, path))
+        return false;
+    int opened = open(path, O_RDONLY | O_CLOEXEC);
+    if (opened < 0)
+        return true; /* then it is an ordinary word */
+    bool good = false;
+    char *text = fstat(opened, &file) == 0 ? malloc((size_t)file.st_size + 1) : NULL;
+    ssize_t length = text ? read(opened, text, (size_t)file.st_size) : -1;
+    if (length >= 0) {
+        text[length] = '\0';
+        good = words_are_known(known, text, depth + 1);
+    }
+    free(text);
+    close(opened);
+    return good;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------*/
+
+static bool is_known_compiler(const char *command)
+{
+    char path[PATH_MAX];
+    return is_compiler(program_name(command), NULL) && locate(command, true, path) != ABSENT &&
+           !is_script(path) && !leads_to_wrapper(path) && access(path, R_OK) == 0;
+}
+
+static bool has_job_server(void)
+{
+    for (const char *const *name = JOB_SERVERS; *name; name++)
+        if (getenv(*name) && strstr(getenv(*name), "--jobserver"))
+            return true;
+    return false;
+}
+
+static bool appends(void)
+{
+    const char *const *name = APPENDING;
+    while (*name && !getenv(*name))
+        name++;
+    return *name != NULL;
+}
+
+bool command_reads_stdin(char **command)
+{
+    for (char **word = command + 1; *word; word++)
+        if (strcmp(*word, "-") == 0 || strcmp(*word, "/dev/stdin") == 0 ||
+            strcmp(*word, "/dev/tty") == 0)
+            return true;
+    return false;
+}
+
+bool command_repeatable(char **command)
+{
+    struct knowledge known = {.tokens = strncmp(program_name(command[0]), "rustc", 5) == 0};
+    if (!is_known_compiler(command[0]) || !stdin_is_empty() || appends() ||
+        !add_outputs(&known, command))
+        return false;
+    struct output_word found;
+    for (char **word = command + 1; *word; word += found.words)
+        if (!(found = command_output(command, word)).path && !word_is_known(&known, *word, 0))
+            return false;
+    known.tokens |= known.lto && !known.compiles;
+    return !known.tokens || !has_job_server();
+}

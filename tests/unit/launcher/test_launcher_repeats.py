@@ -1,0 +1,187 @@
+"""Only a command that is known to do the same twice may be killed and started again."""
+
+import os
+import pty
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unit.launcher.scripted import Launch, ScriptedGovernor, Word, result
+
+Need = Callable[[str], str]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    (tmp_path / "a.c").write_text("int f(void) { return 0; }\n")
+    (tmp_path / "options").write_text('-O2 "-DNAME=a b"\n')
+    (tmp_path / "more").write_text("@options -include fifo\n")
+    (tmp_path / "a.o").write_text("made before\n")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "to-fifo.c").symlink_to("fifo")
+    (tmp_path / "to-null.o").symlink_to("/dev/null")
+    (tmp_path / "host").write_text('#!/bin/sh\nexec g++ "$@"\n')
+    (tmp_path / "host").chmod(0o755)
+    return tmp_path
+
+
+def kind(
+    launch: Launch,
+    governor: ScriptedGovernor,
+    command: tuple[Word, ...],
+    cwd: Path,
+    stdin: int = subprocess.DEVNULL,
+) -> str:
+    """Return as what the launcher asks for the command."""
+    process = launch(*command, cwd=cwd, stdin=stdin)
+    asked = governor.accept().expect("ask")[5].decode()
+    process.kill()
+    return asked
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gcc -c a.c -o a.o",
+        "gcc -O2 -g -DX=/dev/stdin.h -Ifolder -MD -MF a.d -c a.c -oa.o",
+        "gcc @options -c a.c -o new.o",
+        "gcc -o program a.c -Wl,-Map=program.map -Wl,--version-script=absent",
+        "gcc -flto -c a.c -o a.o",
+        "gcc -E a.c -o a.i",
+        "gcc -c a.c -o a.o -MF /dev/null",
+    ],
+)
+def test_a_compile_that_reads_files_and_names_its_output(
+    launch: Launch, governor: ScriptedGovernor, sources: Path, words: str
+) -> None:
+    launch.environment["MAKEFLAGS"] = "-j --jobserver-auth=3,4"
+    assert kind(launch, governor, tuple(shlex.split(words)), sources) == "compile"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gcc -c a.c",  # an output that it does not name
+        "gcc a.c",
+        "gcc -c fifo -o a.o",
+        "gcc -c to-fifo.c -o a.o",
+        "gcc -c a.c -include fifo -o a.o",
+        "gcc -c /dev/fd/0 -o a.o",
+        "gcc -c a.c -o /dev/stdout",
+        "gcc -c a.c -o /dev/fd/1",
+        "gcc -c a.c -o fifo",
+        "gcc -c a.c -o to-null.o",  # a file of the user's, which cannot be deleted
+        "gcc -c a.c -o a.o -MF /dev/stderr",
+        "gcc @fifo -c a.c -o a.o",
+        "gcc @more -c a.c -o a.o",
+        "gcc @all",
+        "gcc a.c -o program -Wl,-T,fifo",
+        "gcc a.c -o program -Wl,--version-script=fifo",
+        "gcc a.c -o program -Wl,-Map=/dev/stdout",
+        "gcc -c a.c -o a.o -fplugin=./a.so",
+        "gcc -c a.c -o a.o -wrapper gdb,--args",
+        "gcc -c a.c -o a.o -time=log",
+        "gcc -flto a.c -o program",  # takes tokens of the job server
+        "ld -r a.o -o a.o",  # reads what it writes
+        "nvcc -c a.c -o a.o --time log",
+        "nvcc -c a.c -o a.o -ccbin host",
+        "./host -c a.c -o a.o",
+        "true -c a.c -o a.o",
+    ],
+)
+def test_a_command_that_may_do_more(
+    launch: Launch, governor: ScriptedGovernor, sources: Path, words: str
+) -> None:
+    (sources / "all").write_text("-c a.c -o a.o")  # its output is not on the command line
+    launch.environment["MAKEFLAGS"] = "-j --jobserver-auth=3,4"
+    assert kind(launch, governor, tuple(shlex.split(words)), sources) == "once"
+
+
+@pytest.mark.parametrize("name", ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"])
+def test_a_compiler_that_appends_to_a_file(
+    launch: Launch, governor: ScriptedGovernor, sources: Path, name: str
+) -> None:
+    launch.environment[name] = "list"
+    assert kind(launch, governor, ("gcc", "-c", "a.c", "-o", "a.o"), sources) == "once"
+
+
+def test_a_script_under_a_compilers_name(
+    launch: Launch, governor: ScriptedGovernor, sources: Path
+) -> None:
+    (sources / "host").rename(sources / "g++")
+    (sources / "bin").mkdir()
+    (sources / "bin/g++").symlink_to("../g++")
+    for compiler in ("./g++", "bin/g++"):
+        assert kind(launch, governor, (compiler, "-c", "a.c", "-o", "a.o"), sources) == "once"
+
+
+COMPILE = ("gcc", "-c", "a.c", "-o", "a.o")
+
+
+def test_what_stdin_is(launch: Launch, governor: ScriptedGovernor, sources: Path) -> None:
+    """A source may include /dev/stdin: only a stdin that yields nothing is harmless."""
+    with (sources / "a.c").open() as file:
+        assert kind(launch, governor, COMPILE, sources, file.fileno()) == "once"
+        file.seek(0, os.SEEK_END)
+        assert kind(launch, governor, COMPILE, sources, file.fileno()) == "compile"
+    reader, writer = os.pipe()
+    assert kind(launch, governor, COMPILE, sources, reader) == "once"
+    os.write(writer, b"int x;\n")
+    os.close(writer)
+    assert kind(launch, governor, COMPILE, sources, reader) == "once"
+    os.read(reader, 100)
+    assert kind(launch, governor, COMPILE, sources, reader) == "compile"
+    os.close(reader)
+
+
+def test_a_terminal(launch: Launch, governor: ScriptedGovernor, sources: Path) -> None:
+    """A step is in its background, so that reading fails each time. One that is told to read it
+    runs in its foreground instead, as without us.
+    """
+    keyboard, terminal = pty.openpty()
+    assert kind(launch, governor, COMPILE, sources, terminal) == "compile"
+    reading = launch("gcc", "-x", "c", "-c", "-", "-o", "b.o", stdin=terminal, cwd=sources)
+    os.write(keyboard, b"int typed;\n\x04")
+    assert result(reading) == (0, b"", b"")
+    assert b"typed" in (sources / "b.o").read_bytes()
+    assert not governor.is_asked()
+    for file in (keyboard, terminal):
+        os.close(file)
+
+
+def test_what_a_command_that_runs_once_is_given(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    """Its stdin, its stdout, which is not a pipe of ours, and the TMPDIR of the build."""
+    launch.environment["TMPDIR"] = str(tmp_path)
+    reader, writer = os.pipe()
+    os.write(writer, b"from stdin\n")
+    os.close(writer)
+    script = 'cat; echo "$TMPDIR $STOKER_STEP"; sleep 0.1; readlink /proc/self/fd/1'
+    with (tmp_path / "out").open("wb") as out:
+        process = launch("/bin/sh", "-c", script, stdin=reader, stdout=out.fileno())
+        os.close(reader)
+        step = governor.asked()
+        step.permit()
+        step.expect("done")
+        assert process.wait(60) == 0
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert lines == ["from stdin", f"{tmp_path} 7", str(tmp_path / "out")]
+
+
+def test_its_half_written_output_is_deleted_when_it_is_ended(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    process = launch("/bin/sh", "-c", 'echo part > "$2"; sleep 1000', "sh", "-o", made)
+    step = governor.asked()
+    step.permit()
+    while not made.exists():
+        pass
+    step.say("end")
+    assert process.wait(60) != 0
+    assert not made.exists()
