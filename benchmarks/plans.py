@@ -113,7 +113,8 @@ def judged(tree: Path) -> Iterator[Row]:
                 raise read
             made = planned(read, variant)
         except StokerError as error:
-            yield row | {"verdict": "refused", "why": error.message}
+            why = error.message.replace(str(tree), short(tree))
+            yield row | {"verdict": "refused", "why": why}
             continue
         problems = list(dict.fromkeys(wrong(made, tree)))
         targets = made.targets

@@ -183,6 +183,24 @@ def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
     assert not (index / "files").exists()
 
 
+def test_a_cpu_level_is_taken_only_where_its_provider_is_enabled(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    for variant in ("cpu", "cpu-avx2"):
+        make_wheel(tmp_path / "wheels", variant=variant)
+    done = stoker("catalogue", "publish", "wheels", "--to", "index", "--wheel-variants")
+    assert done.returncode == 0, done.stderr
+    shared = tmp_path / "index/wheel-variants"
+    described = msgspec.json.decode((shared / "mill/mill-1.0-variants.json").read_bytes())
+    assert set(described["variants"]) == {"null", "cpu_avx2"}
+    python = environment(tmp_path / "venv")
+    uv = [str(UV), "pip", "install", "--no-cache", "--python", python]
+    uv += ["--preview-features", "wheel-variants", "--default-index", f"{shared.as_uri()}/", "mill"]
+    subprocess.run(uv, env={**os.environ, **ALONE}, check=True)
+    code = "import mill; print(mill.version)"
+    assert subprocess.check_output([python, "-c", code], text=True).strip() == "1.0+cpu"
+
+
 def test_plain_uv(index: Path, address: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv")
     for base in (address, f"{index.as_uri()}/"):

@@ -432,7 +432,8 @@ class Staging:
         planned = self._plan.targets
         if planned is None or not planned.compiles or self._request.accept_targets:
             return
-        if self.route.configure or self._governed.kernels or self._governed.cache_hits:
+        checked = self.route.configure or self.route.by_back_end
+        if checked or self._governed.kernels or self._governed.cache_hits:
             return
         if not compiled_below(self.route.build, self.route.tree, self.environment):
             raise configured_without(planned, log.text(), "no command of its build")

@@ -153,7 +153,7 @@ def _wheel_variant(
         version=version,
         variant=WHEEL_VARIANTS,
         properties=properties,
-        providers=providers,
+        providers=tuple(sorted(providers.items())),
     )
     return Upload(wheel=entry, source=path, metadata=metadata)
 

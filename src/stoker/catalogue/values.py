@@ -78,7 +78,7 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
     torch: Line | None = None  # the release of PyTorch that an extension was built for
     slimmed_for: tuple[Line, ...] = ()
     properties: tuple[Property, ...] = ()  # of a wheel variant
-    providers: dict[Line, Line] = {}  # the publisher's own requirements, by namespace
+    providers: tuple[tuple[Line, Line], ...] = ()  # namespace and requirement, the publisher's own
     verified: bool = False
     built: Line = ""  # dates in UTC, as 2026-11-15T18:00:00Z
     published: Line = ""

@@ -137,7 +137,7 @@ def _check(file: str, source: str | None, form: str | None) -> None:
 
     findings = checked_recipes(Path(file), Path(source).expanduser() if source else None)
     if form == "json":
-        print_json(findings)
+        print_json(findings, "findings")
     else:
         show(findings_page(findings))
     if any(finding.severity is Severity.ERROR for finding in findings):

@@ -46,6 +46,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "cmake": dict[str, str],
         "origin": dict[str, str],
         "why": dict[str, str],
+        "readers": dict[str, str],
+        "targets": f"{_PLAN}.targets",
         "commands": f"{_PLAN}.commands",
         "heavy": f"{_PLAN}.heavy",
         "estimate": f"{_PLAN}.estimate",

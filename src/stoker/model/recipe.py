@@ -101,8 +101,3 @@ class ProjectRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     backends: dict[Backend, BackendRecipe] = {}
     refused: dict[Backend, str] = {}  # why it has no such back end
     needs: tuple[Need, ...] = ()
-
-    @property
-    def has_commands(self) -> bool:
-        """Whether it starts programs before a build."""
-        return any(recipe.commands for recipe in self.backends.values())

@@ -134,6 +134,10 @@ class SettingsFile(Value, frozen=True, kw_only=True):
     prices: Prices = Prices()
     recipes: tuple[ProjectRecipe, ...] = ()
 
+    @property
+    def recipes_at(self) -> Located:
+        return Located(value="", where=f"[[{RECIPES}]] of {Path(self.path).name}")
+
 
 def find_files(start: Path) -> Iterator[Path]:
     """Yield the stoker.toml of a folder and of the folders above it, the nearest first."""

@@ -139,11 +139,8 @@ def _refused(file: SettingsFile) -> tuple[Located, ...]:
         for name, located in table.values.items()
         if OPTIONS[name].reaches_out or (name == "source" and not _is_local(located.value))
     )
-    found += tuple(
-        Located(value=recipe.name, where=f"the recipe of {recipe.name}")
-        for recipe in file.recipes
-        if recipe.has_commands
-    )
+    if file.recipes:  # they set environment variables and may name commands
+        found += (file.recipes_at,)
     return () if not found or is_trusted(Path(file.path), file.digest) else found
 
 
@@ -161,7 +158,7 @@ def _without(file: SettingsFile, refused: tuple[Located, ...]) -> SettingsFile:
         return replace(table, values=kept)
 
     tables = {name: cut(table) for name, table in file.variants.items()}
-    recipes = tuple(recipe for recipe in file.recipes if not (refused and recipe.has_commands))
+    recipes = () if file.recipes_at in refused else file.recipes
     return replace(file, defaults=cut(file.defaults), variants=tables, recipes=recipes)
 
 

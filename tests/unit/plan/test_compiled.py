@@ -63,6 +63,11 @@ def test_targets_of_hip() -> None:
     assert (clang.backend, clang.cubins) == (Backend.ROCM, ("gfx1100",))
 
 
+def test_nvcc_takes_other_suffixes_as_cuda_if_it_is_told() -> None:
+    command = "nvcc -x cu -gencode arch=compute_90,code=sm_90 -c ../k.cpp -o k.o"
+    assert found(command).cubins == ("9.0",)
+
+
 def test_clang_compiles_cuda_too() -> None:
     result = found("clang++ -x cuda --cuda-gpu-arch=sm_90 -c ../k.cu -o k.o")
     assert (result.backend, result.cubins) == (Backend.CUDA, ("9.0",))
@@ -75,6 +80,8 @@ def test_clang_compiles_cuda_too() -> None:
         "nvcc -arch=sm_75 -E ../k.cu -o k.ii",
         "nvcc -arch=sm_75 -c CMakeFiles/CMakeScratch/TryCompile-a/k.cu -o k.o",
         "nvcc -arch=sm_75 -dlink k.o -o d.o",
+        "nvcc -c ../host.c -o host.o",
+        "nvcc -c ../host.cpp -o host.o",
     ],
 )
 def test_other_commands_compile_no_device_code(command: str) -> None:

@@ -149,3 +149,17 @@ def test_another_stoker_of_the_user_trusts_the_same(
     repeat_trust(tmp_path / "inside/data")
     monkeypatch.setenv("STOKER_HOME", str(tmp_path / "inside"))
     assert reached(read()) == {"compiler_launcher", "source"}
+
+
+def test_recipes_of_a_file_that_is_not_trusted_are_ignored(home: Path) -> None:
+    """They set environment variables and may name commands."""
+    recipe = (
+        '[[project]]\nname = "x"\npackages = ["x"]\n[project.backends.cpu]\ncommands = ["evil"]\n'
+    )
+    file = home / "project/stoker.toml"
+    file.write_text(recipe)
+    chosen = read()
+    assert chosen.recipes == ()
+    assert "[[project]] of stoker.toml" in chosen.warnings[0]
+    trust(file)
+    assert [recipe.name for recipe in read().recipes] == ["x"]
