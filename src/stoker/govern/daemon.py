@@ -33,7 +33,6 @@ from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
 from stoker.govern.policies import make_policy
 from stoker.govern.policy import MemoryReading
-from stoker.govern.predict import Predictor
 from stoker.govern.processes import BACKLOG, LOCK, Keeper, process_behind
 from stoker.govern.protocol import (
     Ask,
@@ -88,7 +87,7 @@ class Daemon:
         own = HistoryWriter()
         self._histories = {str(history()): own}  # by file: runs may have different homes
         self._meter = Meter()
-        predictor = Predictor(own.recent())
+        predictor = own.predictor()
         self._graphs = Graphs(predictor.durations)
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
@@ -133,6 +132,7 @@ class Daemon:
         self._bury_orphans(inf)
         for each in self._histories.values():
             each.close()
+            each.keep_learned()
 
     def _pause(self) -> float:
         """Return the seconds until the next tick, if no message arrives."""
