@@ -54,6 +54,7 @@ from stoker.outside.folders import history
 
 _Sent = TypeVar("_Sent", LinkerChoice, RunShare)
 
+_PRIORITY = -10  # as `nice` counts; only root may have it
 _TICK = 0.1  # seconds between ticks while a step runs
 _FRESH = 0.02  # seconds for which a reading of the meter is valid: a compiler allocates 40 MB in it
 _TICK_AT_THE_END = 0.01  # seconds between checks whether the history has a run
@@ -422,6 +423,8 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with suppress(OSError):  # its decisions must not wait for the compilers, nor be those of --nice
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
     _sweep(Path(options.socket).parent)
     # Listen again, so that the kernel reports our process to new connections.

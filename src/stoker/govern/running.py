@@ -19,7 +19,7 @@ from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
-from stoker.outside.process import children_cpu_s
+from stoker.outside.process import children_cpu_s, is_static
 
 _STREAMS = (1, 2)
 
@@ -91,6 +91,9 @@ def run(command: Sequence[str], options: RunOptions, cache: CompilerChain, show:
         broadcast.end(summary)
         # A cache and a compile on a worker cost CPU time here that is no step's.
         spared = (summary and summary.cache) or options.chain.distribute != "none"
+        # Configure checks, make and pip have work of their own: only a program that cannot load the
+        # library hides compilers.
+        spared = spared or not is_static(command[0])
         unseen = 0.0 if spared else _unseen(before, summary)
         return Finished(
             status=status,
