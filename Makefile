@@ -3,6 +3,7 @@
 #   make test      unit tests and one use of each command, in minutes
 #   make test-all  all tests that CI runs; make heavy: those that need PyTorch, a GPU or much time
 #   make lint      style, types, layers, language
+#   make compare REF=COMMIT  measure HEAD against another commit, by turns (COMPARE_ARGS: --only tight)
 #   make dist   build and test the sdist and the wheel, in dist
 #   make venv   only the virtual environment, with the `stoker` command in .venv/bin
 .DEFAULT_GOAL := help
@@ -18,7 +19,7 @@ PYTEST_ARGS ?= -n auto
 # Without cached bytecode, every test process would compile stoker again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo picture test test-all sanitize heavy bench dist lint format clean
+.PHONY: help venv demo picture test test-all sanitize heavy bench compare dist lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -72,6 +73,11 @@ bench: venv
 	$(BIN)/python benchmarks/governor.py --limit-mb 1850
 	if command -v nvcc >/dev/null; then \
 		$(BIN)/python benchmarks/governor.py --cuda --heavy 2 --light 4 --limit-mb 1200; fi
+
+# Both commits do the same work by turns; above 1 is slower. Best on an idle machine.
+compare: venv
+	@test -n "$(REF)" || { echo "make: name the commit to compare with: make compare REF=main" >&2; exit 2; }
+	$(BIN)/python benchmarks/compare.py $(REF) $(COMPARE_ARGS)
 
 dist: venv
 	@$(BIN)/python -m pip install --quiet --group release

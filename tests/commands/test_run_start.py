@@ -100,7 +100,8 @@ def test_a_second_run_wakes_the_governor_of_the_first(build: Build, other: Build
     let_go(other)
     done = finished(second)
     assert (done.status, "stoker: 2 steps" in done.err) == (0, True), done
-    assert "its cpus is 2, not 1" in done.err
+    assert "2 steps in" in done.err
+    assert " on 1 CPUs" in done.err  # its own limit, not that of the first
     build.wait_for_end()
     assert build.sockets() == []
 
@@ -167,6 +168,6 @@ def test_a_nice_run_has_a_governor_that_is_not(build: Build) -> None:
     (governor,) = build.governors()
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, step) == min(ours + 10, 19)
-    assert os.getpriority(os.PRIO_PROCESS, governor) == ours
+    assert os.getpriority(os.PRIO_PROCESS, governor) in (ours, -10)  # -10 if we are root
     let_go(build)
     assert finished(run).status == 0

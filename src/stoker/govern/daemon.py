@@ -32,7 +32,6 @@ from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
 from stoker.govern.policies import make_policy
 from stoker.govern.policy import MemoryReading
-from stoker.govern.predict import Predictor
 from stoker.govern.processes import BACKLOG, LOCK, Keeper, process_behind
 from stoker.govern.protocol import (
     Ask,
@@ -60,6 +59,7 @@ from stoker.model.runs import Attempt
 from stoker.outside import locks
 from stoker.outside.folders import history
 
+_PRIORITY = -10  # as `nice` counts; only root may have it
 _TICK = 0.1  # seconds between ticks while a step runs
 _FRESH = 0.02  # seconds for which a reading of the meter is valid: a compiler allocates 40 MB in it
 _TICK_AT_THE_END = 0.01  # seconds between checks whether the history has a run
@@ -93,7 +93,7 @@ class Daemon:
         own = HistoryWriter()
         self._histories = {str(history()): own}  # by file: runs may have different homes
         self._meter = Meter()
-        predictor = Predictor(own.recent())
+        predictor = own.predictor()
         self._graphs = Graphs(predictor.durations)
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
@@ -138,6 +138,7 @@ class Daemon:
         self._bury_orphans(inf)
         for each in self._histories.values():
             each.close()
+            each.keep_learned()
 
     def _pause(self) -> float:
         """Return the seconds until the next tick, if no message arrives."""
@@ -447,6 +448,8 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with suppress(OSError):  # its decisions must not wait for the compilers, nor be those of --nice
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the build
     _sweep(Path(options.socket).parent)
     # Listen again, so that the kernel reports our process to new connections.

@@ -45,6 +45,8 @@ from stoker.model.govern import (
 )
 from stoker.model.runs import Attempt, Intervention, Outcome
 
+_PUNCTUAL = 0.3  # seconds between two decisions while steps run, on a machine that is not busy
+_FORGIVEN = 0.9  # share of a delay that still counts at the next decision
 _RECONSIDER = 1.0  # seconds between new predictions of waiting steps
 _RECONSIDERED = 200  # waiting steps that are predicted again, the most urgent ones
 
@@ -92,6 +94,7 @@ class Governor:
         self._busy = BusyCpus()
         self.modes = Modes(predictor, gc=gc, nvcc_threads=nvcc_threads)
         self._tight_at = 0.0
+        self._decided = self._late = 0.0
         self._learned = False
         self._distributed = False
         self._reconsidered = 0.0
@@ -301,6 +304,8 @@ class Governor:
     def decide(self, now: float) -> None:
         """Ask the policy, and tell the launchers."""
         self.changed = False
+        delay = now - self._decided - _PUNCTUAL if self._holding else 0.0
+        self._late, self._decided = max(0.0, delay, self._late * _FORGIVEN), now
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
         if self._deadlines:
@@ -517,6 +522,7 @@ class Governor:
             distributed=self._distributed,
             running=running,
             waiting=self._waiting(),
+            late=self._late,
             first_for=now - self._first[1],
             tight_at=self._tight_at,
         )

@@ -62,6 +62,7 @@ CREATE TABLE attempt (
 )""",
     "CREATE INDEX attempt_run ON attempt (run)",
 )
+_LEARNED = "CREATE TABLE IF NOT EXISTS learned (kind TEXT, attempt INTEGER, content BLOB)"
 _RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = (
     "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, collector"
@@ -193,11 +194,32 @@ class History:
         except (IndexError, TypeError, lzma.LZMAError, *UNDECODABLE):
             return None
 
-    def recent(self) -> tuple[StepRecord, ...]:
-        """Return the latest finished attempts, oldest first, for the predictor."""
-        condition = "outcome = ? ORDER BY id DESC LIMIT ?"
-        latest = self._attempts(condition, (Outcome.DONE, _RECENT))
+    def recent(self, after: int = 0) -> tuple[StepRecord, ...]:
+        """Return the latest finished attempts, oldest first, for the predictor. ``after`` is the
+        number of an attempt, as ``last_attempt`` returns it.
+        """
+        condition = "id > ? AND outcome = ? ORDER BY id DESC LIMIT ?"
+        latest = self._attempts(condition, (after, Outcome.DONE, _RECENT))
         return tuple(attempt.record for attempt in reversed(latest))
+
+    def last_attempt(self) -> int:
+        """Return the number of the latest attempt; 0 if there is none."""
+        return int(self._read("SELECT coalesce(max(id), 0) FROM attempt")[0][0])
+
+    def learned(self, kind: str) -> tuple[int, bytes] | None:
+        """Return what ``keep_learned`` has stored of this kind, with the last attempt in it."""
+        if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'learned'"):
+            return None
+        rows = self._read("SELECT attempt, content FROM learned WHERE kind = ?", (kind,))
+        return rows[0] if rows and isinstance(rows[0][1], bytes) else None
+
+    def keep_learned(self, kind: str, attempt: int, content: bytes) -> None:
+        """Store what was learned from all attempts up to this one, in place of what was there.
+        ``kind`` says which program can read it.
+        """
+        self._write(_LEARNED, ())
+        self._write("DELETE FROM learned", ())
+        self._write("INSERT INTO learned VALUES (?, ?, ?)", (kind, attempt, content))
 
     def attempts(self, run: int) -> tuple[Attempt, ...]:
         """Return the attempts of one run, in the order in which they started."""
@@ -237,6 +259,8 @@ class History:
         with self._checked():
             self._database.executemany("DELETE FROM attempt WHERE run = ?", rows)
             self._database.executemany("DELETE FROM run WHERE id = ?", rows)
+            self._database.execute(_LEARNED)
+            self._database.execute("DELETE FROM learned")
             self._database.commit()
             self._database.execute("VACUUM")
 

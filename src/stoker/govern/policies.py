@@ -102,11 +102,12 @@ class Adaptive(Value, frozen=True, kw_only=True):
         Steps that were measured before are expected to grow as predicted, others as quickly as
         memory grows now, up to their predicted level; other processes double at most.
         """
-        growth = max(0.0, state.growth) * self.reaction
+        reaction = self.reaction + state.late
+        growth = max(0.0, state.growth) * reaction
         if state.used + growth <= self._line(state):
             return 0.0
         active = _active(state)
-        to_come = state.other_usage + self._growth(state, active, self.reaction)
+        to_come = state.other_usage + self._growth(state, active, reaction)
         to_come += sum(map(_not_reached, active))
         return max(0.0, state.used + min(growth, to_come) - self._line(state))
 

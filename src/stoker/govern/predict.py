@@ -31,6 +31,7 @@ from stoker.model.govern import (
 from stoker.model.value import Value
 
 _KEPT = 64  # latest rows of each group
+_MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 _ENOUGH = 4  # rows that a folder needs to be used
 _NEAR = 2.0  # factor within which sources are of the same size: one such row is enough
 _FAR = 8.0  # factor beyond which the size of a source says that it is of another kind
@@ -57,15 +58,38 @@ _Source = tuple[Role, str]  # or a folder
 _Kind = tuple[Role, str, Mode]  # steps of a build folder in one mode
 
 
-class _Sample(Value, frozen=True, kw_only=True):
+class _Sample(Value, frozen=True, kw_only=True, array_like=True):
     """A record: its peak relative to the shipped one, and its seconds per round of nvcc."""
 
     peak: float
     seconds: float
     rounds: int  # that nvcc needed for its targets; 1 for any other step
-    profile: Profile
+    profile: bytes  # a Profile, which takes less memory so
     mode: Mode  # that it was measured in; the figures are those of the default mode
     size: int  # bytes of the source; 0 if it is not known
+
+
+class _Learned(Value, frozen=True, kw_only=True, array_like=True):
+    """A sample and the step that it is of."""
+
+    key: str
+    role: Role
+    source: str
+    directory: str
+    output: str
+    seconds: float
+    sample: _Sample
+
+
+class Knowledge(Value, frozen=True, kw_only=True):
+    """All that a predictor has learned. To store it saves a start from reading each record."""
+
+    rows: list[_Learned]
+    offsets: dict[Basis, float]
+    scales: dict[Role, list[float]]
+    modes: dict[str, dict[Mode, int]]
+    effects: list[tuple[Role, str, dict[Mode, ModeEffect]]]
+    responses: list[tuple[Role, str, Mode, list[float]]]
 
 
 class _Offset:
@@ -78,15 +102,15 @@ class _Offset:
 
     def __init__(self, quantile: float):
         self._quantile = quantile
-        self._power = 0.0
+        self.power = 0.0
 
     @property
     def factor(self) -> float:
-        return exp(self._power)
+        return exp(self.power)
 
     def learn(self, *, below: bool) -> None:
         change = self._quantile - 1 if below else self._quantile
-        self._power = max(-self._LIMIT, min(self._LIMIT, self._power + self._RATE * change))
+        self.power = max(-self._LIMIT, min(self._LIMIT, self.power + self._RATE * change))
 
 
 class Predictor:
@@ -95,7 +119,7 @@ class Predictor:
     include waiting.
     """
 
-    def __init__(self, rows: Iterable[StepRecord] = ()):
+    def __init__(self, rows: Iterable[StepRecord] = (), known: Knowledge | None = None):
         self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
         self._by_source: dict[_Source, deque[_Sample]] = defaultdict(_group)
@@ -111,6 +135,9 @@ class Predictor:
         self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
+        self._rows: deque[_Learned] = deque(maxlen=_MOST_ROWS)
+        if known:
+            self._recall(known)
         for row in rows:
             self.learn(row)
         # Only steps of this run show how fast the machine is now.
@@ -135,23 +162,61 @@ class Predictor:
             peak=row.peak / prior_of(step).peak,
             seconds=row.seconds / nvcc_rounds(step),
             rounds=step.rounds,
-            profile=profile_of(row),
+            profile=bytes(profile_of(row)),
             mode=mode,
             size=step.input_bytes,
         )
         if known := known_step(step.role, step.source):
             scale = row.peak / (known.peak * step.targets_at_once)
             self._over_shipped[step.role].append(scale)
-        if step.directory:
-            self.durations[step.directory][step.output] = row.seconds
-        self._by_key[step.key].append(sample)
-        self._by_source[_source(step)].append(sample)
-        for folder in _folders(step):
-            self._by_folder[step.role, folder].append(sample)
+        self._keep(
+            _Learned(
+                key=step.key,
+                role=step.role,
+                source=step.source,
+                directory=step.directory,
+                output=step.output,
+                seconds=row.seconds,
+                sample=sample,
+            )
+        )
         for effect in self._learned_effects(step):
             self._effects[_source(step)][effect.mode] = effect
             if effect.mode is row_mode and row_mode.is_collector:
                 self._learn_response(step, effect)
+
+    def _keep(self, row: _Learned) -> None:
+        self._rows.append(row)
+        if row.directory:
+            self.durations[row.directory][row.output] = row.seconds
+        self._by_key[row.key].append(row.sample)
+        self._by_source[row.role, row.source].append(row.sample)
+        for folder in _folders(row.source):
+            self._by_folder[row.role, folder].append(row.sample)
+
+    def knowledge(self) -> Knowledge:
+        """Return all that was learned, except for the pace, which is of one run."""
+        return Knowledge(
+            rows=list(self._rows),
+            offsets={basis: offset.power for basis, offset in self._memory.items()},
+            scales={role: list(scales) for role, scales in self._over_shipped.items()},
+            modes=dict(self._modes),
+            effects=[(*source, effects) for source, effects in self._effects.items()],
+            responses=[(*kind, list(found)) for kind, found in self._responses.items()],
+        )
+
+    def _recall(self, known: Knowledge) -> None:
+        for row in known.rows:
+            self._keep(row)
+        for basis, power in known.offsets.items():
+            self._memory[basis].power = power
+        for role, scales in known.scales.items():
+            self._over_shipped[role] = deque(scales, maxlen=_KEPT)
+        self._modes.update(known.modes)
+        for role, source, effects in known.effects:
+            self._effects[role, source] = effects
+        for role, directory, mode, responses in known.responses:
+            self._responses[role, directory, mode].extend(responses)
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
@@ -285,7 +350,7 @@ class Predictor:
             # Durations differ in any case, which the pace shows.
             scale = median(self._over_shipped[step.role])
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
-        for folder in _folders(step):
+        for folder in _folders(step.source):
             found = self._by_folder.get((step.role, folder))
             if found and (near := _of_like_size(found, step)):
                 return Basis.FOLDER, near
@@ -329,7 +394,7 @@ def _shipped(step: Step, known: KnownStep) -> _Sample:
         peak=known.peak * step.targets_at_once / prior_of(step).peak,
         seconds=known.seconds,
         rounds=1,
-        profile=stepped(known.levels) or _ASSUMED_PROFILE,
+        profile=bytes(stepped(known.levels) or _ASSUMED_PROFILE),
         mode=Mode.DEFAULT,
         size=0,
     )
@@ -351,9 +416,9 @@ def _scales() -> deque[float]:
     return deque(_ASSUMED_SCALES, maxlen=_KEPT)
 
 
-def _folders(step: Step) -> Iterator[str]:
-    """Yield the step's folder and its parents, innermost first; the last is the root."""
-    folder = step.folder
+def _folders(source: str) -> Iterator[str]:
+    """Yield the folder of a source and its parents, innermost first; the last is the root."""
+    folder = source.rpartition("/")[0]
     while folder:
         yield folder
         folder = folder.rpartition("/")[0]
@@ -363,7 +428,7 @@ def _folders(step: Step) -> Iterator[str]:
 def _profile(samples: Sequence[_Sample], rounds: int) -> Profile:
     """Return the maximum of the latest profiles; empty if none has as many rounds."""
     alike = [each.profile for each in samples if each.rounds == rounds and each.profile]
-    return tuple(map(max, *alike[-_LATEST:])) if len(alike) > 1 else next(iter(alike), ())
+    return tuple(map(max, *alike[-_LATEST:])) if len(alike) > 1 else tuple(b"".join(alike))
 
 
 def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:

@@ -83,7 +83,7 @@ def profile_of(record: StepRecord) -> Profile:
         return record.profile
     if record.profile:
         return tuple(_parts(record.profile, len(record.profile)))
-    return climb(record.mean / record.peak, record.step.rounds) if record.mean else ()
+    return climb(round(record.mean / record.peak, 3), record.step.rounds) if record.mean else ()
 
 
 def _parts(values: Sequence[int], length: float) -> Iterator[int]:
@@ -94,6 +94,7 @@ def _parts(values: Sequence[int], length: float) -> Iterator[int]:
     yield max(values[int((PARTS - 1) * each) :])
 
 
+@lru_cache(maxsize=4096)
 def climb(mean: float, waves: int = 1) -> Profile:
     """Return a climbing profile with this mean. With several waves only the first one climbs; after
     it the peak may come at any time.

@@ -417,8 +417,8 @@ _NOTABLE_SHARE = 0.1  # of the CPUs
 def unseen_text(cpu_seconds: float) -> str:
     return (
         f"stoker: {duration(cpu_seconds)} of CPU time went to programs that it did not govern.\n"
-        "  If they were compilers that a static program starts: configure the build with "
-        "`stoker run --via launcher -- cmake ...`\n"
+        "  The command is a static program, which cannot load stoker's library. If it starts "
+        "compilers: configure the build with `stoker run --via launcher -- cmake ...`\n"
     )
 
 
@@ -474,7 +474,7 @@ def _link_gain(summary: RunSummary) -> str:
 
 def summary_text(summary: RunSummary) -> str:
     """Return the summary of a run as a few lines."""
-    if not (summary.steps or summary.cache_hits or summary.oom_kills):
+    if not (summary.steps or summary.cache_hits or summary.oom_kills or summary.peak_bytes):
         return f"stoker: 0 steps in {duration(summary.wall_s)}: no compile or link was governed\n"
     cpus = counted(summary.cpus, "CPU")
     took = f"{_steps(summary.steps)} in {duration(summary.wall_s)} on {cpus}"

@@ -4,23 +4,28 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import Condition, Thread
 
+import msgspec
 from msgspec.structs import replace
 
+from stoker import __version__
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
 from stoker.govern.history import DamagedError, History
+from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.processes import process_behind
 from stoker.govern.summary import Tally
 from stoker.govern.target_watch import TargetWatch
+from stoker.knowledge import digest
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
 from stoker.model.events import Overview
-from stoker.model.govern import GovernorOptions, RunShare, StepRecord
+from stoker.model.govern import GovernorOptions, RunShare
 from stoker.model.runs import Attempt, Outcome, RunSummary
-from stoker.model.value import Value
+from stoker.model.value import UNDECODABLE, Value
 
 # -- history writer --------------------------------------------------------------------------------
 # Writes into the history in a thread, so that the governor never waits for SQLite.
@@ -34,6 +39,8 @@ _GATHER = 0.5  # seconds for which attempts are collected, because a transaction
 _RETRY = 1.0  # seconds before a retry
 _LOCK_TIMEOUT_S = 5.0  # seconds for which the thread waits for a lock
 _START_LOCK_TIMEOUT_S = 1.0  # seconds: the first run waits for its governor
+_MUCH_NEW = 200  # records
+_FORMAT = 1  # of stored knowledge
 _LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
 
 
@@ -75,16 +82,26 @@ class HistoryWriter:
         self._thread = Thread(target=self._work, name="history", daemon=True)
         self._thread.start()
 
-    def recent(self) -> tuple[StepRecord, ...]:
-        """Return the records to learn from; empty if the history cannot be read."""
+    def predictor(self) -> Predictor:
+        """Return a predictor that knows the history; nothing if that cannot be read."""
         try:
             with History(
                 self._path, timeout_s=min(self._timeout_s, _START_LOCK_TIMEOUT_S)
             ) as history:
-                return history.recent()
+                return _predictor(history)[0]
         except StokerError as error:
             self._fail(error)
-            return ()
+            return Predictor()
+
+    def keep_learned(self) -> None:
+        """Store what is learned from the history if much is new in it, so that the next governor
+        starts sooner. Records of other governors are part of it.
+        """
+        with suppress(StokerError), History(self._path, timeout_s=self._timeout_s) as history:
+            predictor, new = _predictor(history)
+            if new >= _MUCH_NEW:
+                content = msgspec.msgpack.encode(predictor.knowledge())
+                history.keep_learned(_kind(), history.last_attempt(), content)
 
     def start_run(self, command: str, directory: str) -> KeptRun:
         run = KeptRun(command, directory)
@@ -166,6 +183,24 @@ class HistoryWriter:
         with self._changed:
             for _ in batch:
                 self._pending.popleft()
+
+
+def _predictor(history: History) -> tuple[Predictor, int]:
+    """Return a predictor that knows the history, and how many records were not stored as learned
+    before.
+    """
+    stored, known = history.learned(_kind()), None
+    with suppress(*UNDECODABLE):
+        known = stored and msgspec.msgpack.decode(stored[1], type=Knowledge)
+    records = history.recent(after=stored[0] if stored and known else 0)
+    return Predictor(records, known), len(records)
+
+
+@cache
+def _kind() -> str:
+    """Return what changes whenever stored knowledge would mean something else."""
+    tables = digest("memory_priors", "known_steps", "compiler_modes")
+    return f"{__version__} {_FORMAT} {tables}"
 
 
 def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:

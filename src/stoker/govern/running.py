@@ -21,7 +21,7 @@ from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
-from stoker.outside.process import busy_cpu_s, children_cpu_s
+from stoker.outside.process import busy_cpu_s, children_cpu_s, is_static
 from stoker.outside.relay import Copy
 
 _STREAMS = (1, 2)
@@ -102,6 +102,9 @@ def run(
         broadcast.end(summary)
         # A cache and a compile on a worker cost CPU time here that is no step's.
         spared = (summary and summary.cache) or options.chain.distribute != "none"
+        # Configure checks, make and pip have work of their own: only a program that cannot load the
+        # library hides compilers.
+        spared = spared or not is_static(command[0])
         unseen = 0.0 if spared else _unseen(before, summary)
         return Finished(
             status=status,

@@ -31,6 +31,9 @@ class Answer(Value, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+_BUSY = 2.0  # processes for each CPU that want to run
+
+
 class Probe(Value, frozen=True, kw_only=True):
     """Runs programs to ask them for something, each for at most ``timeout_s`` seconds."""
 
@@ -40,10 +43,14 @@ class Probe(Value, frozen=True, kw_only=True):
     def ask(self, command: Sequence[Argument]) -> Answer:
         # The answers are read by patterns, so they must be in English.
         environment = {**self.environment, "LC_ALL": "C"}
+        # A busy machine must not look like one without tools.
+        busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         try:
-            outcome = process.run(command, timeout=self.timeout_s, env=environment)
+            outcome = process.run(command, timeout=self.timeout_s * busy, env=environment)
         except MissingError as error:
             return Answer(problem=error.message)
+        if outcome.status is None and busy > _BUSY:
+            return Answer(problem=f"{outcome.problem}: the machine is busy, try again later")
         return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
 
     def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:

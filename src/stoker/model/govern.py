@@ -402,6 +402,7 @@ class State(Value, frozen=True, kw_only=True):
     distributed: bool = False  # remote steps may be among the running and the waiting ones
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
+    late: float = 0.0  # seconds by which decisions came late, because the machine is busy
     first_for: float = 0.0  # seconds for which the first of ``waiting`` has been the most urgent
     tight_at: float = 0.0  # of the last decision
 

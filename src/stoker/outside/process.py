@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 Argument = str | os.PathLike[str]
 
 
+_ELF_HEADER = 64  # bytes
+_INTERPRETER = (3).to_bytes(4, sys.byteorder)  # the kind of a segment that names the loader
+
+
 def children_cpu_s() -> float:
     """Return the CPU seconds of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -45,6 +49,30 @@ def busy_cpu_s() -> float | None:
     except (OSError, ValueError):
         return None
     return float(user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def is_static(program: str) -> bool:
+    """Return whether a program is an executable of its own that loads no libraries."""
+    folders = [""] if "/" in program else os.get_exec_path()
+    paths = (Path(folder, program) for folder in folders)
+    path = next((path for path in paths if os.access(path, os.X_OK)), None)
+    if path is None:
+        return False
+    try:
+        with path.open("rb") as file:
+            header = file.read(_ELF_HEADER)
+            if header[:5] != b"\x7fELF\x02":  # a script, or not of 64 bits
+                return False
+            offset, size, count = (
+                int.from_bytes(header[begin:end], sys.byteorder)
+                for begin, end in ((32, 40), (54, 56), (56, 58))
+            )
+            file.seek(offset)
+            table = file.read(size * count)
+    except OSError:
+        return False
+    kinds = (table[at : at + 4] for at in range(0, len(table), size or 1))
+    return _INTERPRETER not in kinds
 
 
 class CommandResult(Value, frozen=True, kw_only=True):

@@ -518,3 +518,16 @@ def test_contention_is_the_share_of_cpus_that_memory_keeps_idle(world: World) ->
     world.governor.decide(401.0)
     world.governor.decide(800.0)
     assert world.governor.state(800.0).contention < 0.01
+
+
+def test_decisions_that_come_late_are_noticed_while_steps_run(world: World) -> None:
+    world.governor.decide(1.0)
+    world.governor.decide(9.0)
+    assert world.governor.state(9.0).late == 0.0  # nothing ran
+    world.ask()
+    world.governor.decide(10.0)
+    world.governor.decide(12.0)
+    late = world.governor.state(12.0).late
+    assert late == pytest.approx(1.7)
+    world.governor.decide(12.1)
+    assert 0 < world.governor.state(12.1).late < late

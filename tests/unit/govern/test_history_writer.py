@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed import wait_until
+from governed_steps import GB
 from stoker.govern.history import History
 from stoker.govern.recording import HistoryWriter
-from stoker.model.govern import StepRecord
+from stoker.model.govern import Basis, StepRecord
 from stoker.model.runs import Attempt, Outcome
 
 SUMMARY = make.run_summary()
@@ -167,7 +168,7 @@ def test_a_value_that_no_database_holds_is_left_out(
 def test_a_history_that_cannot_be_used_is_no_reason_to_stop(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     writer = HistoryWriter(tmp_path / "file" / "history.sqlite")
-    assert writer.recent() == ()
+    assert writer.predictor().predict(make.record("a").step).basis is Basis.PRIOR
     assert "history is not written" in (writer.problem or "")
     run = writer.start_run("ninja", "/")
     writer.end_run(run, SUMMARY)
@@ -179,4 +180,41 @@ def test_what_was_learned_is_read_at_once(writer: HistoryWriter, path: Path) -> 
     with History(path) as history:
         history.add(history.start_run("ninja", "/"), attempt())
     with locked(path):
-        assert writer.recent() == (make.record("a"),)
+        assert writer.predictor().predict(make.record("a").step).basis is Basis.EXACT
+
+
+def test_what_was_learned_is_stored_and_only_later_records_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    first, last = (make.record(name, peak=GB) for name in ("first", "last"))
+    with History(path) as history:
+        run = history.start_run("ninja", "/")
+        for _ in range(300):
+            history.add(run, Attempt(record=first, started=0.0, outcome=Outcome.DONE))
+    writer = HistoryWriter(path)
+    writer.keep_learned()
+    with History(path) as history:
+        stored = history.last_attempt()
+        assert history.recent(after=stored) == ()
+        history.add(run, Attempt(record=last, started=0.0, outcome=Outcome.DONE))
+        assert history.recent(after=stored) == (last,)
+    predictor = writer.predictor()
+    for record in (first, last):
+        assert predictor.predict(record.step).basis is Basis.EXACT
+    with History(path) as history:
+        history.forget([run])
+    assert writer.predictor().predict(first.step).basis is Basis.PRIOR
+    writer.close()
+
+
+def test_knowledge_that_cannot_be_read_is_learned_again(tmp_path: Path) -> None:
+    path, record = tmp_path / "history.sqlite", make.record("a", peak=GB)
+    writer = HistoryWriter(path)
+    with History(path) as history:
+        run = history.start_run("ninja", "/")
+        for _ in range(300):
+            history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
+    writer.keep_learned()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE learned SET content = x'00'")
+    assert writer.predictor().predict(record.step).basis is Basis.EXACT
+    writer.close()

@@ -415,6 +415,13 @@ def test_what_must_not_run_twice_is_paused_instead() -> None:
     assert (decision.kill, decision.pause) == ((), (2,))
 
 
+def test_a_governor_that_is_late_pauses_earlier() -> None:
+    state = colliding()
+    early = replace(state, limit=round(7.7 * GB))
+    assert ADAPTIVE.decide(early).pause == ()
+    assert ADAPTIVE.decide(replace(early, late=2.0)).pause == (2,)
+
+
 def paused(*, since: float, old: float) -> State:
     """The younger one of ``colliding`` is paused since then; the older one uses so much."""
     state = colliding()

@@ -1,5 +1,6 @@
 """Prediction: from the same command down to shipped figures, and corrections after errors."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.predict import Predictor
+from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.profile import PARTS, Profile, climb
 from stoker.knowledge.compilers import shipped_effects
 from stoker.knowledge.steps import prior_of, priors, usual_seconds
@@ -448,3 +449,17 @@ def test_modes_that_saved_nothing_of_one_source_are_not_expected_to_save_of_anot
     predictor = Predictor([*rows, replace(rows[0], mode=Mode.LEAN)])
     _, lean, low = predictor.effects(second)
     assert (lean.memory, low.memory, lean.assumed, low.assumed) == (1.0, 1.0, False, False)
+
+
+def test_what_was_learned_can_be_stored() -> None:
+    known = replace(step(LARGE), directory="build")
+    rows = [row(replace(step(f"{n}.cc"), directory="build"), (n + 1) * GB // 10) for n in range(9)]
+    rows += [row(known, 2 * GB), replace(row(known, GB), mode=Mode.LEAN)]
+    first = Predictor(rows)
+    content = msgspec.msgpack.encode(first.knowledge())
+    second = Predictor(known=msgspec.msgpack.decode(content, type=Knowledge))
+    others = [step("3.cc"), known, step("new.cc"), replace(step("3.cc"), key="other flags")]
+    assert [second.predict(each) for each in others] == [first.predict(each) for each in others]
+    assert [second.effects(each) for each in others] == [first.effects(each) for each in others]
+    assert second.durations == first.durations
+    assert second.knowledge() == first.knowledge()

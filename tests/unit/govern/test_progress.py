@@ -329,8 +329,10 @@ def test_the_end_of_a_run() -> None:
     assert "  memory: limit 8.0 GiB; 1 OOM" in summary_text(replace(ENDED, peak_bytes=0))
     assert summary_text(replace(ENDED, steps=1)).startswith("stoker: 1 step in ")
     assert "12 s of CPU time" in unseen_text(12.3)
-    nothing = replace(ENDED, steps=0, oom_kills=0)
+    nothing = replace(ENDED, steps=0, oom_kills=0, peak_bytes=0)
     assert summary_text(nothing) == "stoker: 0 steps in 50 s: no compile or link was governed\n"
+    interrupted = replace(nothing, peak_bytes=1 << 30, status=130)  # a step ran, and did not end
+    assert "no compile or link was governed" not in summary_text(interrupted)
     assert "1 OOM kill" in summary_text(replace(ENDED, steps=0))
 
 

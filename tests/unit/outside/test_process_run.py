@@ -128,3 +128,15 @@ def test_a_check_that_fails_keeps_the_end_of_the_output() -> None:
 def test_a_check_that_hangs() -> None:
     with pytest.raises(CommandError, match="`sleep 600` did not answer in time"):
         process.check(["sleep", "600"], timeout=0.1)
+
+
+def test_a_static_program_is_told_from_others(tmp_path: Path) -> None:
+    source, script = tmp_path / "a.c", tmp_path / "script"
+    source.write_text("void _start(void) { for (;;); }\n")
+    for name, option in (("static", "-static"), ("dynamic", "-lc")):
+        process.check(["cc", source, option, "-nostdlib", "-o", tmp_path / name], timeout=60)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    found = [process.is_static(str(tmp_path / n)) for n in ("static", "dynamic", "script", "none")]
+    assert found == [True, False, False, False]
+    assert not process.is_static("sh")
