@@ -35,6 +35,7 @@ from stoker.settings.declared import Group
     metavar="FOLDER|URL",
     help="Keep objects and times there, so that a job on another machine continues the build.",
     cls=Option,
+    rare=True,
     local=True,
 )
 @click.option(
@@ -51,6 +52,7 @@ from stoker.settings.declared import Group
     metavar="K/N",
     help="With --checkpoint: compile the K-th of N parts, and do not link.",
     cls=Option,
+    rare=True,
     local=True,
 )
 @click.option(
@@ -58,6 +60,7 @@ from stoker.settings.declared import Group
     is_flag=True,
     help="With --checkpoint: link and pack what the shards have compiled.",
     cls=Option,
+    rare=True,
     local=True,
 )
 @click.option("--fresh", is_flag=True, help="Start from the beginning.")
@@ -114,7 +117,7 @@ def command(**options: Any) -> None:
     stoker build torch-scatter==2.1.2 --variant cpu
     stoker build --target torch_cpu       one target of ninja, no wheel
     stoker build --container --memory 8G  in a container with this memory limit
-    stoker build --checkpoint /shared/x --shard 3/8   the third of eight jobs, then one --finish
+    stoker build --checkpoint /shared/x --shard 3/8   the third of eight jobs
 
     The same command resumes a build that was interrupted or failed. Stages whose inputs are
     unchanged are skipped.

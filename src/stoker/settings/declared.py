@@ -80,6 +80,7 @@ _PLAN = (
     Declared(name="sanitizer", rare=True, help="asan, ubsan or tsan.", metavar="NAME"),
     Declared(
         name="recipe",
+        rare=True,
         help="A TOML file with recipes of projects, which come before those of stoker.",
         metavar="FILE",
         reaches_out=True,
@@ -112,6 +113,7 @@ _BUILD = (
     ),
     Declared(
         name="accept_targets",
+        rare=True,
         help="Build also if compile commands name other GPU targets than the plan, or none.",
         kind=Kind.SWITCH,
         group=Group.BUILD,
@@ -243,6 +245,7 @@ _CHAIN = (
     ),
     Declared(
         name="cache_remote",
+        rare=True,
         reaches_out=True,
         help="Storage that caches of several machines share, e.g. redis://HOST:6379.",
         metavar="URL",
