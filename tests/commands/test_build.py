@@ -89,6 +89,7 @@ def test_from_a_tree_to_a_wheel_and_again(project: Project, tmp_path: Path) -> N
     assert digest(fresh.wheel) == digest(loud.wheel)
 
 
+@pytest.mark.slow
 def test_the_same_bytes_in_other_folders_and_repeated(
     stoker: Stoker, project: Project, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def _contents(wheel: Path) -> list[bytes]:
         return [archive.read(name) for name in archive.namelist()]
 
 
+@pytest.mark.slow
 def test_the_record_of_a_build(project: Project) -> None:
     built = project.built(MY_TOKEN="very-secret", INDEX="https://me:very-secret@example.org/")
     record = json.loads((built.folder / "record.json").read_text())
@@ -130,6 +132,7 @@ def test_the_record_of_a_build(project: Project) -> None:
     assert plan["cmake"]["CMAKE_BUILD_TYPE"] == "Release"
 
 
+@pytest.mark.slow
 def test_a_feature_that_switched_itself_off_stops_before_compiling(project: Project) -> None:
     if subprocess.run(["sh", "-c", "command -v mpicxx"], check=False, capture_output=True).stdout:
         pytest.skip("MPI is installed")
@@ -142,6 +145,7 @@ def test_a_feature_that_switched_itself_off_stops_before_compiling(project: Proj
     assert not project.out.exists()
 
 
+@pytest.mark.slow
 def test_a_refusal_of_cmake_is_shown_whole_and_without_what_surrounds_it(project: Project) -> None:
     broken = """include(CheckCXXCompilerFlag)
 message(WARNING "MPI is not there. Turning the option off")
@@ -164,6 +168,7 @@ set(CMAKE_CXX_STANDARD 17)
     assert "optional-dep" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_newer_cmake_beside_stoker_is_used_where_that_of_the_path_is_too_old(
     project: Project, tmp_path: Path
 ) -> None:
@@ -175,6 +180,7 @@ def test_a_newer_cmake_beside_stoker_is_used_where_that_of_the_path_is_too_old(
     project.built("--target", "generate_parts", PATH=path)
 
 
+@pytest.mark.slow
 def test_code_generation_fails_as_itself(project: Project) -> None:
     project.change("tools/generate.py", "import sys", "import sys, no_such_module")
     done = project.build()
@@ -183,6 +189,7 @@ def test_code_generation_fails_as_itself(project: Project) -> None:
     assert "No module named 'no_such_module'" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_record_of_a_failed_build_is_printed(project: Project) -> None:
     project.change("src/core.cpp", "int sum = 0", "int sum = nothing")
     done = project.build()
@@ -193,6 +200,7 @@ def test_the_record_of_a_failed_build_is_printed(project: Project) -> None:
     assert record["outputs"] == []
 
 
+@pytest.mark.slow
 def test_a_compile_error_is_shown_and_the_shell_has_the_stage(project: Project) -> None:
     project.change("src/core.cpp", "return sum;", "return sm;")
     done = project.build(
@@ -212,6 +220,7 @@ def _script(path: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_one_target_only(project: Project) -> None:
     built = project.built("--target", "mini_core")
     assert list(built.ends) == ["prepare", "configure", "codegen", "compile"]
@@ -220,6 +229,7 @@ def test_one_target_only(project: Project) -> None:
     assert (done.returncode, "did you mean mini_core" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_develop_compiles_what_changed(project: Project, tmp_path: Path) -> None:
     python = _environment(tmp_path)
     options = ("--isolation", "none")
@@ -248,6 +258,7 @@ def _imported(python: Path) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_cmake_project_is_installed_into_a_folder(stoker: Stoker, tmp_path: Path) -> None:
     project = Project(stoker, tmp_path, "mini-cmake")
     with (project.tree / "CMakeLists.txt").open("a") as stream:
@@ -262,6 +273,7 @@ def test_a_cmake_project_is_installed_into_a_folder(stoker: Stoker, tmp_path: Pa
     assert [path.name for path in project.out.iterdir()] == [built.wheel.name]
 
 
+@pytest.mark.slow
 def test_a_project_that_installs_nothing_says_so(stoker: Stoker, tmp_path: Path) -> None:
     project = Project(stoker, tmp_path, "mini-cmake")
     for _ in range(2):
@@ -272,6 +284,7 @@ def test_a_project_that_installs_nothing_says_so(stoker: Stoker, tmp_path: Path)
     assert list(project.out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_project_cannot_choose_where_it_is_installed(
     stoker: Stoker, tmp_path: Path, stoker_home: Path
 ) -> None:
@@ -288,6 +301,7 @@ def test_a_project_cannot_choose_where_it_is_installed(
     assert {*tmp_path.iterdir(), *stoker_home.parent.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_pytorch_by_setup(stoker: Stoker, tmp_path: Path) -> None:
     project = Project(stoker, tmp_path, "small-pytorch")
     part = project.built("--target", "c10")
@@ -334,6 +348,7 @@ def test_fresh_does_not_follow_a_link_of_the_user(stoker: Stoker, tmp_path: Path
     assert (disk / "data").stat().st_mode & 0o777 == 0o555
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_back_end")
 def test_pytorch_by_scikit_build_core(stoker: Stoker, tmp_path: Path) -> None:
     """What was compiled before the back end came stays as it was."""
@@ -375,6 +390,7 @@ def test_cmake_sees_what_the_back_end_gives_it(
     assert "ninja: no work to do." in built.log("wheel")
 
 
+@pytest.mark.slow
 def test_variants_with_the_same_file_name_do_not_replace_each_other(
     stoker: Stoker, project: Project
 ) -> None:
@@ -399,6 +415,7 @@ def test_variants_with_the_same_file_name_do_not_replace_each_other(
     assert "a wheel that stoker did not build" in build("--variant", "cpu").stderr
 
 
+@pytest.mark.slow
 def test_estimates_learn_from_finished_builds(stoker: Stoker, project: Project) -> None:
     words = ("plan", "cpu", "--source", str(project.tree), "--json")
     assert json.loads(stoker(*words).stdout)["estimate"]["seconds"]["amount"] is None
@@ -412,6 +429,7 @@ def test_estimates_learn_from_finished_builds(stoker: Stoker, project: Project) 
     assert estimate["largest_step_bytes"]["amount"] > 0
 
 
+@pytest.mark.slow
 def test_a_secret_option_is_named(project: Project) -> None:
     with (project.tree / "CMakeLists.txt").open("a") as stream:
         stream.write('set(MY_TOKEN "" CACHE STRING "For a server")\n')
@@ -420,6 +438,7 @@ def test_a_secret_option_is_named(project: Project) -> None:
     assert "very-secret" not in done.stderr
 
 
+@pytest.mark.slow
 def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
     project.built()
     lock = next((Path(os.environ["STOKER_HOME"]) / "cache" / "builds").glob("*.lock"))
@@ -432,6 +451,7 @@ def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
     assert (done.returncode, "another build is running" in done.stderr) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
@@ -477,6 +497,7 @@ def test_an_output_that_cannot_be_written_is_refused_first(
     assert "prepare" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_half_written(project: Project, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()

@@ -12,11 +12,12 @@ from governed import wait_until
 from killed_builds import build_killed, processes
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("kills", "files"),
     [
-        pytest.param(4, 40, id="a few"),
+        pytest.param(2, 16, id="twice"),
         pytest.param(20, 200, id="twenty", marks=pytest.mark.heavy),
     ],
 )

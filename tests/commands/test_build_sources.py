@@ -60,6 +60,7 @@ def built(stoker: Stoker, out: Path, *words: str) -> subprocess.CompletedProcess
     return stoker("build", *words, "--variant", "cpu", "--out", str(out), timeout=200)
 
 
+@pytest.mark.slow
 def test_an_archive(stoker: Stoker, tmp_path: Path) -> None:
     done = built(stoker, tmp_path / "out", str(packed(tmp_path / "mini.tar.gz")))
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,7 @@ def test_a_tag_with_a_submodule(stoker: Stoker, tmp_path: Path) -> None:
     assert "fetched third_party/other" in done.stderr
 
 
+@pytest.mark.slow
 def test_credentials_are_written_nowhere(
     stoker: Stoker, tmp_path: Path, stoker_home: Path, project: Project
 ) -> None:

@@ -241,6 +241,7 @@ __global__ void kernel(int *p) { *p = 1; }
 """
 
 
+@pytest.mark.slow
 def test_host_code_that_nvccs_preprocessor_hides_compiles_again(
     project: CachedProject, need: Need
 ) -> None:
@@ -268,6 +269,7 @@ def _disassembled(objdump: str, file: Path) -> bytes:
     return subprocess.check_output([objdump, "-d", "--section=.text", file.name], cwd=file.parent)
 
 
+@pytest.mark.slow
 def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     made = []
@@ -289,6 +291,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.slow
 def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     need("nvcc")

@@ -24,6 +24,7 @@ def project(stoker: Stoker, tmp_path: Path, need: Callable[[str], str]) -> Proje
     return Project(stoker, tmp_path, "mini-cmake")
 
 
+@pytest.mark.slow
 def test_a_failed_build_in_github_actions(project: Project, tmp_path: Path) -> None:
     project.change("src/mean.cpp", "return", "retrun")
     page, junit = tmp_path / "summary.md", tmp_path / "junit.xml"
@@ -45,6 +46,7 @@ def test_a_failed_build_in_github_actions(project: Project, tmp_path: Path) -> N
     assert "mean.cpp" in (failure.text or "")
 
 
+@pytest.mark.slow
 def test_a_build_in_gitlab(project: Project, tmp_path: Path) -> None:
     junit = tmp_path / "junit.xml"
     done = project.build("--target", "all", "--junit", str(junit), GITLAB_CI="true")
@@ -55,6 +57,7 @@ def test_a_build_in_gitlab(project: Project, tmp_path: Path) -> None:
     assert ElementTree.parse(junit).getroot().get("failures") == "0"
 
 
+@pytest.mark.slow
 def test_elsewhere_nothing_of_it_is_printed(project: Project) -> None:
     done = project.build("--target", "all")
     assert done.returncode == 0, done.stderr

@@ -151,6 +151,7 @@ def test_a_worker_that_dies_in_the_build_loses_no_step(
         assert len(list(sources.folder.glob("*.o"))) == 24
 
 
+@pytest.mark.slow
 def test_without_workers_compiles_run_here_under_the_governor(sources: Build) -> None:
     options = ["--distribute", f"distcc:127.0.0.1:{free_port()}/50"]
     refused = sources.run(options=options, DISTCC_FALLBACK="0")
@@ -233,24 +234,24 @@ def test_public_addresses_need_trust(sources: Build, stoker: Stoker) -> None:
     assert trusted.returncode == 0, trusted
 
 
-def test_two_hundred_compiles_that_fall_back_at_once_stay_within_memory(
+def test_many_compiles_that_fall_back_at_once_stay_within_memory(
     sources: Build, make_group: MakeGroup, tmp_path: Path
 ) -> None:
-    """Together they need 12 GB, and the kernel enforces 2 GB."""
-    write_rules(sources, 200)
+    """Together they need 4 GB, and the kernel enforces 1 GB."""
+    write_rules(sources, 60)
     programs = tmp_path / "bin"
     programs.mkdir()
     built(programs, "g++", LARGE)
     group = make_group("distributed")
-    group.set_limit(2048 * MIB)
+    group.set_limit(1024 * MIB)
     file = tmp_path / "summary.json"
     run = sources.start(
-        options=["--distribute", f"distcc:127.0.0.1:{free_port()}/200", "--summary", str(file)],
+        options=["--distribute", f"distcc:127.0.0.1:{free_port()}/60", "--summary", str(file)],
         prefix=group.enter,
         PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
     )
     done = finished(run)
     assert done.status == 0, done
     summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
-    assert (summary.steps, summary.remote_steps, summary.oom_kills) == (200, 0, 0)
-    assert summary.limit_bytes <= 2048 * MIB
+    assert (summary.steps, summary.remote_steps, summary.oom_kills) == (60, 0, 0)
+    assert summary.limit_bytes <= 1024 * MIB

@@ -56,6 +56,7 @@ CHECKS = {
 BUILDS = [str(form) for form in ExportFormat if form is not ExportFormat.COMPOSE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", BUILDS)
 def test_every_format_is_that_of_its_snapshot_and_passes_its_own_tool(
     form: str, folder: Path, stoker: Stoker, need: Need
@@ -166,6 +167,7 @@ def test_a_command_keeps_its_words_through_the_quoting_of_a_script(
     assert words[words.index("--variant") + 1].startswith("cu128-sm80+sm90-avx512-mkl")
 
 
+@pytest.mark.slow
 def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None:
     words = ["export", "dockerfile", SOURCE, "--variant", "laptop"]
     assert "FROM " in stoker(*words).stdout

@@ -212,6 +212,7 @@ def test_mistakes_are_explained(project: Path, tmp_path: Path) -> None:
     assert "the kind of x.png is unknown" in told(project / "b", "-o", "x.png")[1]
 
 
+@pytest.mark.slow
 def test_a_source_tree_stands_for_the_build_that_stoker_made(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(Path(__file__).parents[1] / "projects/mini-cmake", tree)

@@ -60,6 +60,7 @@ def packages(python: str) -> Path:
     return Path(subprocess.check_output([python, "-c", code], text=True).strip())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_slimmed_before_it_is_installed(
     stoker: Stoker, tmp_path: Path, stoker_home: Path, index: dict[str, str], installer: str
@@ -87,6 +88,7 @@ def test_slimmed_before_it_is_installed(
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.slow
 def test_an_official_torch_that_is_installed_is_replaced(
     stoker: Stoker, tmp_path: Path, index: dict[str, str]
 ) -> None:

@@ -97,6 +97,7 @@ def environment(folder: Path) -> str:
 # -- builds ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_variants_from_the_matrix_to_empty_environments(
     project: Path, stoker: Stoker, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_variants_from_the_matrix_to_empty_environments(
             assert found.strip() == f"0.2.0+{label}"
 
 
+@pytest.mark.slow
 def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> None:
     (project / "stoker.toml").write_text(BUILDS + '[variants.gone]\nvariant = "cpu-py38"\n')
     done = stoker("matrix", "--only", "[pg]*", "--out", "wheels", "--json", timeout=TIMEOUT_S)
@@ -144,6 +146,7 @@ def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> No
     assert list((project / "wheels").glob("*.whl")) == [wheel]
 
 
+@pytest.mark.slow
 def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Stoker) -> None:
     """The second build waits in its generator when Ctrl-C is pressed."""
     generate = project / "mini-wheel" / "tools" / "generate.py"
@@ -174,6 +177,7 @@ def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Sto
     assert ends(resumed) == {"plain": "unchanged", "loud": "done", "small": "done"}
 
 
+@pytest.mark.slow
 def test_python_versions_of_the_file_and_of_the_command_line(project: Path, stoker: Stoker) -> None:
     file = project / "stoker.toml"
     file.write_text(BUILDS.replace('variant = "cpu"', 'variant = "cpu"\npython = ["3.11", "3.12"]'))
@@ -232,6 +236,7 @@ def test_a_wheel_is_slimmed_for_each_gpu(slims: Path, stoker: Stoker, torch: Pat
     assert sorted(one["job"]["name"] for one in manifest["results"]) == ["a100", "ada", "h100"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slims")
 def test_a_slimmed_catalogue_serves_each_gpu(stoker: Stoker) -> None:
     assert stoker("matrix", "--out", "wheels", timeout=120).returncode == 0
@@ -243,6 +248,7 @@ def test_a_slimmed_catalogue_serves_each_gpu(stoker: Stoker) -> None:
         assert json.loads(chosen.stdout)["choices"][0]["wheel"]["version"] == f"2.0+{label}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slims")
 def test_a_wheel_from_the_package_index(stoker: Stoker, torch: Path) -> None:
     words = ["matrix", "--wheel", "torch==2.0", "--label", "mine", "--json", "--out", "wheels"]

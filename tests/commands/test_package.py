@@ -319,6 +319,7 @@ sys.exit(main())
     assert list(full.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_nvidia_libraries_from_the_package_index(
     stoker: Stoker, need: Need, tmp_path: Path

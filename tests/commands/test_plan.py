@@ -163,6 +163,7 @@ def test_doctor_and_plan_see_a_cgroup_limit(make_group: MakeGroup) -> None:
     assert "2.0 GiB of memory" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "option"), [("mini-cmake", "MINI_ROUNDS=7"), ("mini-wheel", "MINI_FILES=3")]
 )

@@ -80,6 +80,7 @@ def installed(python: str) -> str:
     return subprocess.check_output([python, "-c", code], text=True).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 @pytest.mark.parametrize("place", ["folder", "http"])
 def test_install(
@@ -125,6 +126,7 @@ def test_the_command_alone(stoker: Stoker, address: str, tmp_path: Path) -> None
     assert refused.returncode != 0
 
 
+@pytest.mark.slow
 def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) -> None:
     """The index of a variant is enough, also with hashes, over HTTP and from the folder."""
     python = environment(tmp_path / "venv")
@@ -144,6 +146,7 @@ def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) ->
         assert done.returncode != 0
 
 
+@pytest.mark.slow
 def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
     """uv chooses from one index by the GPU, as the draft standards describe it."""
     done = stoker(
@@ -291,6 +294,7 @@ def test_broken_wheels(stoker: Stoker, tmp_path: Path, index: Path) -> None:
 # -- many publishers, and killed ones --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_publishers_at_once(tmp_path: Path) -> None:
     """Each publishes several wheels, one command for each; none is lost."""
     wheels = [make_wheel(tmp_path / "dist", version=f"1.{number}") for number in range(8)]
@@ -306,6 +310,7 @@ def test_two_publishers_at_once(tmp_path: Path) -> None:
     assert len(check_whole(tmp_path / "index").wheels) == len(wheels)
 
 
+@pytest.mark.slow
 def test_kill_while_publishing(stoker: Stoker, tmp_path: Path, variants: Path) -> None:
     """The old or the new catalogue is whole after each kill; the next publisher continues."""
     for moment in range(8):

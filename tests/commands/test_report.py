@@ -140,6 +140,7 @@ def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) ->
     assert large["cost"] == pytest.approx(large["result"]["wall_seconds"] / 100)
 
 
+@pytest.mark.slow
 def test_a_build_writes_its_report(stoker: Stoker, need: Callable[[str], str]) -> None:
     need("ninja")
     words = ("build", str(PROJECTS / "mini-cmake"), "--install-tree", "--report")

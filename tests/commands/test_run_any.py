@@ -181,6 +181,7 @@ add_library(outer OBJECT outer.c)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_an_external_project_of_cmake(project: Project, need: Need, generator: str) -> None:
     """It is configured and built within a custom command."""
@@ -199,6 +200,7 @@ def test_an_external_project_of_cmake(project: Project, need: Need, generator: s
     project.is_the_same_governed("cmake", "--build", "out", "-j2", steps=9)
 
 
+@pytest.mark.slow
 def test_meson(project: Project, need: Need) -> None:
     names = ", ".join(f"'{name}.c'" for name in project.sources())
     project.write(meson_build=f"project('p', 'c')\nexecutable('program', {names})\n")
@@ -219,6 +221,7 @@ AC_OUTPUT
 """
 
 
+@pytest.mark.slow
 def test_autotools(project: Project, need: Need) -> None:
     """None of the tests of configure is a step."""
     need("make")
@@ -266,6 +269,7 @@ def module_in(folder: Path) -> bytes:
         return archive.read(next(name for name in archive.namelist() if name.endswith(".so")))
 
 
+@pytest.mark.slow
 def test_an_extension_of_setuptools_by_pip(project: Project) -> None:
     project.sources()
     project.write(p_c=MODULE, setup_py=SETUP)
@@ -298,6 +302,7 @@ setup(name="p", version="1", py_modules=[], cmdclass={"build_ext": Build},
 """
 
 
+@pytest.mark.slow
 def test_a_cuda_extension_by_pip(project: Project, need: Need) -> None:
     need("nvcc")
     kernel = 'static __global__ void kernel(int* out) { *out = 1; }\nextern "C" void NAME() {}\n'
@@ -445,6 +450,7 @@ TENFOLD = "".join(f"#define E{level} {' '.join([f'E{level - 1}'] * 10)}\n" for l
 LARGE = "#define E0 1,\n{tenfold}int table_{index}[] = {{ {elements} }};\n"
 
 
+@pytest.mark.slow
 def test_a_folder_configured_without_stoker_under_a_limit(
     project: Project, make_group: MakeGroup, need: Need
 ) -> None:
@@ -487,6 +493,7 @@ def python(code: str) -> str:
     return shlex.join([sys.executable, "-S", "-c", code])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["ninja", "ninja -j4", "make -j4"])
 def test_sixty_custom_commands_under_a_limit(
     project: Project, make_group: MakeGroup, need: Need, words: str

@@ -96,6 +96,7 @@ def test_the_governor_hangs_and_the_build_continues_by_turns(build: Build) -> No
     assert most_at_once(build) <= 2 + 2  # steps that take turns, and steps that had a permit
 
 
+@pytest.mark.slow
 def test_a_new_run_ends_a_governor_that_hangs(build: Build, tmp_path: Path) -> None:
     build.step("one", f"echo $$ > pid\n{WAIT}")
     first = build.start()
@@ -306,6 +307,7 @@ def test_a_compiler_that_leaves_a_daemon_does_not_hold_the_build_up(build: Build
     os.kill(daemon, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_hundred_megabytes_of_output_come_through_unchanged(build: Build) -> None:
     line = b"a.cpp:1:1: warning: " + bytes(range(33, 127)) + b"\n"
     text = line * (100_000_000 // len(line))
@@ -354,6 +356,7 @@ def test_more_launchers_than_the_governor_has_files_for(build: Build) -> None:
     assert len(list(build.folder.glob("made-*"))) == 100
 
 
+@pytest.mark.slow
 def test_a_client_that_stops_reading_for_a_while(build: Build) -> None:
     """The governor continues, and sends all events when the client reads again."""
     count = 1000

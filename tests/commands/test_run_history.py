@@ -73,6 +73,7 @@ def test_what_a_passing_lock_held_up_is_kept_after_all(build: Build) -> None:
 # -- damaged -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_damaged_history_does_not_change_how_a_build_ends(
     stoker: Stoker, tmp_path: Path, stoker_home: Path
 ) -> None:

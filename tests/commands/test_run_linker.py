@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from builds import Project
 from conftest import Stoker
 from governed import Build
@@ -50,6 +52,7 @@ def test_a_missing_linker_is_an_error_before_the_command_runs(build: Build) -> N
     assert not (build.folder / "begun").exists()
 
 
+@pytest.mark.slow
 def test_develop_switches_the_linker_without_compiling_anything_else(
     stoker: Stoker, tmp_path: Path, need: Need
 ) -> None:

@@ -84,6 +84,7 @@ def heavy(build: Build) -> Build:
     return build
 
 
+@pytest.mark.slow
 def test_a_build_that_ninja_alone_loses(heavy: Build, group: MemoryGroup) -> None:
     plain = subprocess.run(
         [*group.enter, "ninja", "-j6", "-k0"], cwd=heavy.folder, capture_output=True, check=False

@@ -30,6 +30,7 @@ def device_code(cuobjdump: str, path: Path) -> dict[str, str]:
     return {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in folder.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_a_kernel_uses_idle_cpus_and_its_device_code_is_the_same(
     build: Build, need: Need, cuobjdump: str

@@ -171,6 +171,7 @@ def build_folder(home: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
 @in_memory
 def test_build_tree_in_memory(stoker: Stoker, growing: Path, stoker_home: Path) -> None:
     words = ("build", str(growing), "--variant", "cpu")
@@ -190,6 +191,7 @@ def test_build_tree_in_memory(stoker: Stoker, growing: Path, stoker_home: Path) 
     assert not home.exists()
 
 
+@pytest.mark.slow
 @in_memory
 def test_build_tree_on_disk_stays_there_unless_the_build_starts_fresh(
     stoker: Stoker, growing: Path, stoker_home: Path
@@ -207,6 +209,7 @@ def test_build_tree_on_disk_stays_there_unless_the_build_starts_fresh(
     assert not home.exists()
 
 
+@pytest.mark.slow
 @in_memory
 def test_fresh_build_in_memory_of_a_tree_built_in_place(stoker: Stoker, tmp_path: Path) -> None:
     project = Project(stoker, tmp_path, "small-pytorch")
@@ -222,6 +225,7 @@ def test_fresh_build_in_memory_of_a_tree_built_in_place(stoker: Stoker, tmp_path
     assert not (project.tree / "build").is_symlink()
 
 
+@pytest.mark.slow
 @in_memory
 def test_build_tree_that_outgrows_memory_continues_on_disk(
     growing: Path, stoker_home: Path, make_group: MakeGroup

@@ -165,6 +165,7 @@ def site_of(environment: Path) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_an_installed_distribution(environment: Path) -> None:
     site = site_of(environment)
     assert slim("torch", "--for", "sm90") == 0
@@ -178,6 +179,7 @@ def test_an_installed_distribution(environment: Path) -> None:
     assert [path.name for path in site.iterdir() if "torch" in path.name] == []
 
 
+@pytest.mark.slow
 def test_an_installed_distribution_and_back(environment: Path) -> None:
     site = site_of(environment)
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
@@ -186,6 +188,7 @@ def test_an_installed_distribution_and_back(environment: Path) -> None:
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_program_outside_of_the_packages(environment: Path, members: dict[str, bytes]) -> None:
     """RECORD names it by a path that leads upwards."""
     site = site_of(environment)
@@ -200,6 +203,7 @@ def test_a_program_outside_of_the_packages(environment: Path, members: dict[str,
     assert {path: path.read_bytes() for path in environment.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_without_originals(environment: Path) -> None:
     site = site_of(environment)
     assert slim("torch", "--for", "sm90", "--discard") == 0
@@ -208,6 +212,7 @@ def test_without_originals(environment: Path) -> None:
     assert [path.name for path in site.iterdir() if "torch" in path.name] == []
 
 
+@pytest.mark.slow
 def test_originals_deleted_later(environment: Path) -> None:
     site = site_of(environment)
     slim("torch", "--for", "sm90")
@@ -218,6 +223,7 @@ def test_originals_deleted_later(environment: Path) -> None:
     assert [path.name for path in site.iterdir() if "torch" in path.name] == []
 
 
+@pytest.mark.slow
 def test_a_whole_environment(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """NVIDIA's packages are left alone; lists of files outside the folder are kept right."""
     site = site_of(environment)
@@ -245,6 +251,7 @@ def test_a_package_of_nvidia_by_name(environment: Path) -> None:
     assert listed(theirs) == [["sm_90"], ["sm_90"]]
 
 
+@pytest.mark.slow
 def test_what_was_installed_again_is_not_overwritten(environment: Path, wheel: Path) -> None:
     slim("torch", "--for", "sm90")
     site = site_of(environment)
@@ -256,6 +263,7 @@ def test_what_was_installed_again_is_not_overwritten(environment: Path, wheel: P
     assert not list(site.rglob("*originals*"))
 
 
+@pytest.mark.slow
 def test_one_without_a_list_of_its_files(environment: Path) -> None:
     (site_of(environment) / "torch-2.0+cu130.dist-info" / "RECORD").unlink()
     with pytest.raises(UsageError, match="has no RECORD") as raised:

@@ -39,7 +39,14 @@ def folder(need: Need, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("case", [*("0123"), "0 no-links", "1 no-links"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("0", "1", "2", "0 no-links"),
+        *(pytest.param(case, marks=pytest.mark.heavy) for case in ("3", "1 no-links")),
+    ],
+)
 def test_killed_at_every_step(folder: Path, case: str) -> None:
     """Whatever command comes next, all files are as before or all are slimmed."""
     script = Path(__file__).parents[1] / "slim_kills.py"
@@ -59,6 +66,7 @@ def start(*words: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.heavy
 def test_killed_at_any_time(folder: Path, stoker: Stoker) -> None:
     """A real command and real signals; the moments are different in each run of the test."""
     before = tree(folder)
@@ -159,6 +167,7 @@ def test_back_on_a_full_disk(folder: Path, tmp_path: Path, stoker: Stoker, optio
 # -- what is left in --out -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_killed_slims_leave_in_out(folder: Path, tmp_path: Path, stoker: Stoker) -> None:
     """The next one deletes it, and nothing of one that still runs."""
     library, out = folder / "mill/lib/libone.so", tmp_path / "out"

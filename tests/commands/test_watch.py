@@ -123,6 +123,7 @@ def test_several_builds_must_be_told_apart(waiting: Build, tmp_path: Path) -> No
     assert finished(chosen).status == 0
 
 
+@pytest.mark.slow
 def test_at_a_terminal_there_is_a_page(waiting: Build) -> None:
     run = begin(waiting)
     pid, keyboard = pty.fork()

@@ -54,6 +54,7 @@ def test_a_number_beyond_all_measure_is_no_traceback(
         TARGETS[reader](text.encode(), tmp_path)
 
 
+@pytest.mark.slow
 def test_fuzzing_finds_nothing_in_a_few_inputs_of_each_reader(tmp_path: Path) -> None:
     fuzz = TESTS.parent / "benchmarks" / "fuzz.py"
     command = [sys.executable, str(fuzz), "--inputs", "390", "--seed", "7", "--keep", "kept"]

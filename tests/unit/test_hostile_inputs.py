@@ -94,6 +94,7 @@ def test_a_library_whose_strings_all_overlap(tmp_path: Path) -> None:
     shown(wheel(tmp_path, **{f"l{n}": content + bytes(n) for n in range(40)}))
 
 
+@pytest.mark.slow
 def test_many_libraries_with_thousands_of_missing_names(tmp_path: Path) -> None:
     def library(number: int) -> bytes:
         names = [b"lib%d_%d.so" % (number, n) for n in range(4000)]
@@ -106,6 +107,7 @@ def test_many_libraries_with_thousands_of_missing_names(tmp_path: Path) -> None:
     shown(wheel(tmp_path, **{f"l{n}": library(n) for n in range(60)}))
 
 
+@pytest.mark.slow
 def test_empty_regions_of_device_code_to_the_end(tmp_path: Path) -> None:
     """A wheel of less than a megabyte that unpacks to a hundred times as much."""
     count = (60 << 20) // len(MARK)
@@ -113,6 +115,7 @@ def test_empty_regions_of_device_code_to_the_end(tmp_path: Path) -> None:
     shown(wheel(tmp_path, one=content))
 
 
+@pytest.mark.slow
 def test_notes_that_all_lie_in_one_place(tmp_path: Path) -> None:
     note = struct.pack("<III", 0, 0, 0)
     content = elf(note * 5400, [(NOTE, 64, 64_800)] * 64)
@@ -216,6 +219,7 @@ def test_extended_headers_of_digits(tmp_path: Path) -> None:
     _unpacked((header + b"9" * (1 << 20)) * 3 + bytes(1024), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_archive_of_very_many_empty_files(tmp_path: Path) -> None:
     header = tarfile.TarInfo("f").tobuf(tarfile.USTAR_FORMAT)
     (tmp_path / "archive").write_bytes(gzip.compress(header * 200_000 + bytes(1024)))
@@ -224,6 +228,7 @@ def test_an_archive_of_very_many_empty_files(tmp_path: Path) -> None:
         unpack(tmp_path / "archive", tmp_path / "into")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

@@ -23,7 +23,7 @@ def text_digest(text: str) -> str:
 
 
 def is_safe(path: Path) -> bool:
-    """Return whether no other user can have written it, or the user has trusted its content."""
+    """Return whether no other user can have written the file, or the user trusts its content."""
     return not danger(path) or is_trusted(path, _digest_of(path))
 
 

@@ -61,6 +61,7 @@ def check_settled(store: S3Store) -> PublishedCatalogue:
     return catalogue
 
 
+@pytest.mark.slow
 def test_publish_and_remove(place: str, tmp_path: Path) -> None:
     store = open_store(place)
     assert isinstance(store, S3Store)
@@ -106,6 +107,7 @@ def test_a_conditional_write(place: str) -> None:
     assert (store.read("catalogue.json") or (b"", ""))[0] == b"three"
 
 
+@pytest.mark.slow
 def test_publishers_at_the_same_time(place: str, tmp_path: Path) -> None:
     """They conflict all the time, in the same variant; nothing is lost and every page is right."""
     uploads = [upload(tmp_path, published("cpu", version=f"2.{number}.0")) for number in range(8)]
@@ -127,6 +129,7 @@ def test_publishers_at_the_same_time(place: str, tmp_path: Path) -> None:
     assert len(check_settled(S3Store(place)).wheels) == len(uploads)
 
 
+@pytest.mark.slow
 def test_the_command(place: str, stoker: Stoker, tmp_path: Path) -> None:
     from catalogue_wheels import make_wheel
 

@@ -79,6 +79,7 @@ def project(heavy: int = 6, light: int = 60) -> tuple[StepRecord, ...]:
 # -- whatever the steps are like ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     steps=make.builds(largest=8 * GB),
     known=make.builds(largest=20 * GB),
@@ -100,6 +101,7 @@ def test_every_step_ends_that_fits_into_memory_at_all(
     assert result.wall_seconds >= result.bounds.lower - 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(steps=make.builds(largest=6 * GB), shape=st.sampled_from(SHAPES))
 def test_decisions_can_be_replayed(steps: tuple[StepRecord, ...], shape: Shape) -> None:

@@ -48,6 +48,7 @@ def test_where_places_are_missing_the_workers_are_the_limit() -> None:
     assert result.wall_seconds < 1.5 * result.bounds.lower
 
 
+@pytest.mark.slow
 def test_with_many_workers_the_client_is_the_limit() -> None:
     costs, result = client_costs(), build(sources(300), workers(100))
     assert result.bounds.limited_by == "CPUs"

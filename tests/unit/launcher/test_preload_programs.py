@@ -542,6 +542,7 @@ def test_it_asks_for_no_version_of_a_c_library(preloaded: Preloaded, need: Need)
     assert "NEEDED" not in shown
 
 
+@pytest.mark.slow
 def test_clang_builds_it_too(preloaded: Preloaded, need: Need, tmp_path: Path) -> None:
     """It calls the same functions then: a compiler may turn loops into calls of the C library."""
     folder, cmake = tmp_path / "clang", need("cmake")

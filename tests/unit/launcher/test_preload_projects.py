@@ -171,6 +171,7 @@ def test_a_folder_that_cmake_configured_without_us(
     assert objects(build) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_tests_of_cmake_are_not_steps(
     preloaded: Preloaded, cmake_project: Path, tmp_path: Path, need: Need, generator: str
@@ -251,6 +252,7 @@ setup(name="p", version="1", ext_modules=[Extension("p", ["p.c", "s0.c", "s1.c"]
 """
 
 
+@pytest.mark.slow
 def test_an_extension_built_by_pip(preloaded: Preloaded, tmp_path: Path, need: Need) -> None:
     source = tmp_path / "source"
     write_sources(source)

@@ -36,6 +36,7 @@ def _unpacked(cuobjdump: str, kind: str, path: Path, folder: Path) -> list[int]:
     return [numbered[number].stat().st_size for number in sorted(numbered)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "compression"),
     [

@@ -40,6 +40,7 @@ def test_a_clean_wheel_has_none(clean: Workshop, tmp_path: Path) -> None:
     assert verification.ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found_and_no_other(
     workshop: Workshop, tmp_path: Path, name: str

@@ -134,6 +134,7 @@ CASES: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_memory_and_time(case: str, tmp_path: Path) -> None:
     """The time limit is far above what is needed, and far below what squares of counts take."""

@@ -55,6 +55,7 @@ def _archs(starts: list[bytes]) -> list[int]:
     return [int.from_bytes(start[44:48], "little") for start in starts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -78,6 +79,7 @@ def test_translation_units(need: Need, tmp_path: Path, cuobjdump: str, flags: li
         assert sorted(_archs(wrapped(made))) == [80, 90, 90]
 
 
+@pytest.mark.slow
 def test_linked_device_code(need: Need, tmp_path: Path, cuobjdump: str) -> None:
     """Regions that were linked, and what they were linked from."""
     path = _build(need, tmp_path, "--no-compress", linked=True)

@@ -95,6 +95,7 @@ def test_sizes_that_lie(size: int) -> None:
         unpacked(reader, found.entries[0])
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_nvidias_tool_unpacks_the_same(need: Need, tmp_path: Path, cuobjdump: str) -> None:
     archs = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHS]
