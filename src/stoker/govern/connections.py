@@ -23,7 +23,7 @@ class Peer:
     def __init__(self, stream: socket.socket):
         self.socket = stream
         self.connection = stream.fileno()  # its number, which is free again when it is closed
-        self.received = b""
+        self._received = bytearray()  # of a line that is not complete yet
         self.unsent = b""
         self.blocked = False  # the other side does not read; the selector reports when it does
         self.closed = False
@@ -46,8 +46,14 @@ class Peer:
                     self._take_keeper(descriptor)
         if not chunk:
             return None
-        *lines, self.received = (self.received + chunk).split(b"\n")
-        return lines if len(self.received) <= _LONGEST_LINE else None
+        *ends, rest = chunk.split(b"\n")
+        if not ends:
+            self._received += rest
+            return [] if len(self._received) <= _LONGEST_LINE else None
+        first, *others = ends
+        lines = [bytes(self._received + first), *others]
+        self._received = bytearray(rest)
+        return lines
 
     def _take_keeper(self, descriptor: int) -> None:
         if self.keeper:

@@ -29,8 +29,17 @@ def test_a_build_is_not_slower_than_stored(name: str) -> None:
     _check(name, scenarios.SCENARIOS[name]())
 
 
+_USUAL = ("pytorch-16cpu-8G-warm", "pytorch-16cpu-16G-cold")  # `make heavy` has the others too
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", scenarios.WHOLE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in _USUAL else pytest.mark.heavy)
+        for name in scenarios.WHOLE
+    ],
+)
 def test_the_whole_pytorch_is_not_slower_than_stored(name: str) -> None:
     _check(name, scenarios.WHOLE[name]())
 
