@@ -139,18 +139,21 @@ static bool reads_well(const struct knowledge *known, const char *path)
 
 static bool file_is_known(struct knowledge *known, const char *path, int depth);
 
-/* The parts of an option that may be files: -Wl,-T,FILE and --options-file=FILE. */
+/* The parts of an option that may be files: -Wl,-T,FILE and --options-file=FILE. The name after
+ * -soname is not opened, and often that of the output. */
 static bool parts_are_known(const struct knowledge *known, const char *word)
 {
     char part[PATH_MAX];
+    bool is_name = false;
     for (const char *at = word; (at = strpbrk(at, "=,"));) {
         size_t length = strcspn(++at, "=,");
         if (length >= sizeof part)
             return false;
         memcpy(part, at, length);
         part[length] = '\0';
-        if (!reads_well(known, part[0] == '@' ? part + 1 : part))
+        if (!is_name && !reads_well(known, part[0] == '@' ? part + 1 : part))
             return false;
+        is_name = strcmp(part, "-soname") == 0 || strcmp(part, "-h") == 0;
     }
     return true;
 }

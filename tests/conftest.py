@@ -155,6 +155,6 @@ def find_tool(name: str) -> str:
 
 def missing(what: str) -> NoReturn:
     """Skip the test because this machine lacks something; fail it in CI."""
-    if os.environ.get("STOKER_REQUIRE_TOOLS"):
-        pytest.fail(f"required by STOKER_REQUIRE_TOOLS: {what}")
+    if os.environ.get("REQUIRE_TOOLS"):
+        pytest.fail(f"required by REQUIRE_TOOLS: {what}")
     pytest.skip(what)

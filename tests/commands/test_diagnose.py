@@ -283,7 +283,7 @@ def test_a_run_that_fails_at_a_terminal_is_explained_at_once_and_later(tmp_path:
     _, later = at_a_terminal(STOKER, "diagnose", home=home, cwd=tmp_path)
     assert "system-headers-missing" in later
     _, listed = at_a_terminal(STOKER, "history", "--json", home=home, cwd=tmp_path)
-    last = json.loads(listed)[0]
+    last = json.loads(listed)["runs"][0]
     assert last["summary"]["status"] == 2
     assert last["directory"] == str(tmp_path)
     assert "zstd.h" in last["cause"]

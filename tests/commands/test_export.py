@@ -238,7 +238,7 @@ def test_a_file_without_an_image_needs_none_to_be_known(stoker: Stoker, form: st
         (["nix", SOURCE, "--variant", "vulkan"], "nixpkgs does not"),
         (["slurm", SOURCE, "--variant", "cpu", "--image", "a"], "--image is not for slurm"),
         (["dockerfiles", SOURCE, "--variant", "cpu"], "dockerfile"),
-        (["dockerfile", SOURCE, "--variant", "cpu", "--shards", "4"], "--shards is for"),
+        (["dockerfile", SOURCE, "--variant", "cpu", "--shards", "4", *STOKER], "--shards is for"),
         (["compose", SOURCE, "--variant", "cpu"], "--cluster distcc"),
         (["nix", "--cluster", "distcc"], "--cluster is for kubernetes, slurm, compose"),
         (["kubernetes", "--cluster", "distc"], "distcc"),

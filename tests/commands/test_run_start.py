@@ -101,7 +101,7 @@ def test_a_second_run_wakes_the_governor_of_the_first(build: Build, other: Build
     done = finished(second)
     assert (done.status, "stoker: 2 steps" in done.err) == (0, True), done
     assert "2 steps in" in done.err
-    assert " on 1 CPUs" in done.err  # its own limit, not that of the first
+    assert " on 1 CPU " in done.err  # its own limit, not that of the first
     build.wait_for_end()
     assert build.sockets() == []
 

@@ -263,7 +263,9 @@ class Staging:
 
     def _chosen_isolation(self) -> Isolation | None:
         """Return None if the build has no back end."""
-        if last_stage(self._plan, self.tree, self._request) is not BuildStage.WHEEL:
+        last = last_stage(self._plan, self.tree, self._request)
+        configures = self.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
+        if last is not BuildStage.WHEEL and not (configures and last is BuildStage.COMPILE):
             return None
         return self._request.isolation or fitting_isolation(self._subject, self.tree)
 

@@ -67,7 +67,7 @@ def test_what_cannot_be_asked_for(words: str, wanted: list[str], message: str, h
 def test_fixes_of_causes_install_what_can_be_installed() -> None:
     commands = [c for cause in failures().values() for fix in cause.fix for c in fix.commands]
     named = [found[1] for c in commands if (found := _INSTALL.search(c))]
-    assert "cmake==3.31.6" in named
+    assert "cmake" in named
     for words in named:
         parse_request(words)
 

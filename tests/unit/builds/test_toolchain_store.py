@@ -372,7 +372,7 @@ def test_the_commands(index: Index) -> None:
     assert made.stdout == f"{toolchain.root() / 'ninja'}\n"
     assert f"export PATH={toolchain.root()}/ninja/bin:$PATH" in made.stderr
     listed = runner.invoke(command, ["list"], catch_exceptions=False)
-    assert listed.stdout.split() == ["ninja", "1.13.2", "0.0", "MB", f"{toolchain.root()}/ninja"]
+    assert listed.stdout.split() == ["ninja", "1.13.2", "448", "B", f"{toolchain.root()}/ninja"]
     (row,) = json.loads(runner.invoke(command, ["list", "--json"]).stdout)["toolchains"]
     assert (row["name"], row["manifest"]["kind"]) == ("ninja", "ninja")
     assert runner.invoke(command, ["remove", "ninja"]).exit_code == 0

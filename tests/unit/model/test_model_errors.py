@@ -41,6 +41,7 @@ def test_exit_statuses_are_the_documented_numbers() -> None:
         "NOTHING_FAILED": 3,
         "MISSING": 4,
         "STORAGE": 5,
+        "UNFINISHED": 75,
         "NOT_EXECUTABLE": 126,
         "NOT_FOUND": 127,
         "INTERRUPTED": 130,
