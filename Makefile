@@ -1,7 +1,7 @@
 # Each target sets up .venv if necessary; Python 3.11 or newer and a C compiler are enough.
 #   make demo      see it work
-#   make test      unit tests and one use of each command, in minutes
-#   make test-all  all tests that CI runs; make heavy: those that need PyTorch, a GPU or much time
+#   make test      unit tests and one use of each command, in minutes: what CI runs
+#   make test-all  the slow tests too; make heavy: those that need PyTorch, a GPU or much time
 #   make lint      style, types, layers, language
 #   make compare REF=COMMIT  measure HEAD against another commit, by turns (COMPARE_ARGS: --only tight)
 #   make dist   build and test the sdist and the wheel, in dist
@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 INSTALLED := .venv/installed
 READY := .venv/ready
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 # Without cached bytecode, every test process would compile stoker again.
 unexport PYTHONDONTWRITEBYTECODE
 
