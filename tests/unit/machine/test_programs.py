@@ -68,10 +68,21 @@ def test_a_program_that_does_not_work(
     assert read("gcc", tmp_path / "bin") == (Tool(name="gcc", path=str(path), problem=problem),)
 
 
-def test_a_program_that_hangs(script: Script, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("load", "problem"),
+    [
+        (0.0, "did not answer in time"),
+        (99.0, "did not answer in time: the machine is busy, try again later"),
+    ],
+)
+def test_a_program_that_hangs(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, problem: str
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr("os.cpu_count", lambda: 33)
     script("bin/gcc", "exec /bin/sleep 60")
     (tool,) = read("gcc", tmp_path / "bin", timeout_s=0.5)
-    assert tool.problem == "did not answer in time"
+    assert tool.problem == problem
 
 
 def test_a_file_that_is_no_program(tmp_path: Path) -> None:

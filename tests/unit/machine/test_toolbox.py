@@ -47,7 +47,7 @@ def test_what_does_not_work_is_listed_last_and_stops_nothing(
     toolbox = read_toolbox(environment, root=tmp_path, timeout_s=5.0)
     ninjas = [tool for tool in toolbox.tools if tool.name == "ninja"]
     assert ninjas[-1].path == str(broken)
-    assert ninjas[-1].problem == "did not answer in time"
+    assert (ninjas[-1].problem or "").startswith("did not answer in time")
     assert [toolkit.problem for toolkit in toolbox.cuda] == ["was killed by signal 11"]
 
 
