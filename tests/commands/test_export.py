@@ -194,6 +194,7 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
     assert (folder / "Dockerfile").read_text() == files[0]["text"]
 
 
+@pytest.mark.slow
 def test_the_wheel_of_stoker_goes_along(folder: Path, stoker: Stoker, tmp_path: Path) -> None:
     wheel = tmp_path / "made" / "stoker-0.1.0-py3-none-linux_x86_64.whl"
     wheel.parent.mkdir()

@@ -86,6 +86,7 @@ def test_killed_at_any_time(folder: Path, stoker: Stoker) -> None:
     assert tree(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["", "mill/lib/libone.so"])
 def test_two_at_once(folder: Path, stoker: Stoker, second: str) -> None:
     """On the same folder, or on a part of it: what both have done can be undone."""

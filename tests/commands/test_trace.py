@@ -156,6 +156,7 @@ def test_phases_of_clang_are_merged(
     assert "Frontend" not in {event["name"] for event in events}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [("--time", "times.csv"), ("-fdevice-time-trace", "device")])
 def test_phases_of_nvcc_are_merged(
     stoker: Stoker, need: Callable[[str], str], tmp_path: Path, flags: tuple[str, ...]

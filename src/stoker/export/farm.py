@@ -13,6 +13,7 @@ from stoker.export.files import (
     github_command,
     identifier,
     size_values,
+    slurm_values,
     without_variables,
     words_of_script,
     yaml_text,
@@ -129,14 +130,8 @@ def _gitlab(export: Export) -> Iterable[ExportedFile]:
 
 
 def _slurm(export: Export) -> Iterable[ExportedFile]:
-    values = {
-        "file": "wheels.sh",
-        "requirement": shlex.quote(export.requirement),
-        "last": len(export.jobs) - 1,
-        "variants": "\n".join(f"    {shlex.quote(job.name)}" for job in export.jobs),
-        "commands": "\n".join(f"    {shlex.quote(shlex.join(job.command))}" for job in export.jobs),
-    }
-    yield ExportedFile(path="wheels.sh", text=_fill(export, "slurm", values))
+    file = "wheels.sh"
+    yield ExportedFile(path=file, text=_fill(export, "slurm", slurm_values(export, file)))
 
 
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:

@@ -44,7 +44,6 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.recording import HistoryWriter, ServedRun
-from stoker.govern.target_watch import TargetWatch
 from stoker.machine.memory import Meter
 from stoker.model.events import (
     AnyEvent,
@@ -298,7 +297,7 @@ class Daemon:
     def _refused(self, peer: Peer, run: int, step: Step, now: float) -> bool:
         """End a step that compiles for other GPU targets than the run's plan; return whether."""
         served = self._runs.get(run)
-        event = served.targets.judge(run, step, now) if served and served.targets else None
+        event = served.judge(run, step, now) if served else None
         if event is not None:
             self._emit(event)
         if not isinstance(event, TargetsDiffer):
@@ -334,11 +333,16 @@ class Daemon:
         self._count_cpu()
         kept_in = self._history_of(share)
         kept = kept_in.start_run(_text(command), _text(directory))
-        served = ServedRun(
-            peer, kept_in, kept, self._options, share, root=directory, now=self._now()
+        self._runs[run] = ServedRun(
+            peer,
+            kept_in,
+            kept,
+            self._options,
+            share,
+            root=directory,
+            targets=terms.targets,
+            now=self._now(),
         )
-        served.targets = TargetWatch(terms.targets) if terms.targets else None
-        self._runs[run] = served
         self._governor.join(run, share)
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))

@@ -18,14 +18,15 @@ from stoker.govern.history import DamagedError, History
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.processes import process_behind
 from stoker.govern.summary import Tally
-from stoker.govern.target_watch import TargetWatch
 from stoker.knowledge import digest
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
-from stoker.model.events import Overview
-from stoker.model.govern import GovernorOptions, RunShare
+from stoker.model.events import KernelStarts, Overview, TargetsDiffer
+from stoker.model.govern import GovernorOptions, RunShare, Step
+from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import UNDECODABLE, Value
+from stoker.plan.compiled import device_compile, difference
 
 # -- history writer --------------------------------------------------------------------------------
 # Writes into the history in a thread, so that the governor never waits for SQLite.
@@ -240,7 +241,7 @@ _LAST_WRITES_OF_RUN = 2.0  # seconds that the end of a run waits for the history
 class ServedRun:
     """Adds up a run from the greeting of its client to its summary, and writes it to the history.
 
-    ``root`` is the folder in which the run was started.
+    ``root`` is the folder in which the run was started; ``targets`` are those of its plan.
     """
 
     def __init__(
@@ -252,11 +253,12 @@ class ServedRun:
         share: RunShare,
         *,
         root: str,
+        targets: PlannedTargets | None,
         now: float,
     ):
         self.client = client
         self.root = root
-        self.targets: TargetWatch | None = None
+        self._targets = targets
         self.work = WorkLeft()
         self.tally = Tally(cpus=share.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))
@@ -272,6 +274,19 @@ class ServedRun:
             self.work.finished(attempt.record.step.output, attempt.record.seconds)
         self.tally.add(attempt)
         self._history.add(self._kept, attempt.since(self._began))
+
+    def judge(self, run: int, step: Step, now: float) -> TargetsDiffer | KernelStarts | None:
+        """Return that a step compiles for other targets than the plan, or what it compiles for;
+        None without a plan or device code.
+        """
+        compiled = device_compile(step) if self._targets else None
+        if self._targets is None or compiled is None:
+            return None
+        if differs := difference(self._targets, compiled):
+            return TargetsDiffer(
+                at=now, run=run, title=step.title, difference=differs, flags=compiled.flags
+            )
+        return KernelStarts(at=now, run=run, title=step.title, targets=compiled.named)
 
     def overview(self, view: Overview, now: float) -> Overview:
         """Return the governor's overview, with what is left to do."""

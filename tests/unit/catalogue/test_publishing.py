@@ -123,6 +123,7 @@ def acts(wheels: dict[str, Upload], tmp_path: Path) -> dict[str, Act]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["publish", "replace", "unpublish", "prune"])
 def test_a_publisher_that_dies_at_any_change(
     tmp_path: Path, wheels: dict[str, Upload], name: str

@@ -126,6 +126,7 @@ def test_the_oldest_step_keeps_running_in_every_build(
             assert oldest.id not in decision.kill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("warm", [True, False])
 def test_the_shape_of_memory_may_be_any(shape: Shape, warm: bool) -> None:

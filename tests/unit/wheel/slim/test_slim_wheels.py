@@ -30,6 +30,7 @@ def libraries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pin", [False, True], ids=["move", "pin"])
 def test_published_libraries(libraries: Path, tmp_path: Path, cuobjdump: str, pin: bool) -> None:
     """The tool lists as many regions of the target as there were, and nothing else."""
