@@ -52,7 +52,7 @@ from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.knowledge.compilers import mode_options, shipped_effects
-from stoker.model.govern import Collector, Gc, Mode, ModeEffect, Role, StepRecord
+from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, StepRecord
 from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"
@@ -60,7 +60,7 @@ REAL = RESULTS / "accelerate-pytorch.json"
 IN_ALL_MODES = RESULTS / "accelerate-pytorch-modes-aarch64.json"
 REFERENCE = RESULTS / "pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
-MODES = (Mode.DEFAULT, Mode.FAST, Mode.LEAN, Mode.LOW)
+MODES = (CompileMode.DEFAULT, CompileMode.FAST, CompileMode.LEAN, CompileMode.LOW)
 LINKERS = (
     ("bfd", ""),
     ("bfd", "-Wl,--no-keep-memory"),
@@ -167,12 +167,12 @@ def compiled(
     folder: Path,
     *,
     jobs: int,
-    order: Sequence[Mode] = MODES,
+    order: Sequence[CompileMode] = MODES,
     cwd: str | None = None,
-) -> dict[Mode, dict[str, object]]:
+) -> dict[CompileMode, dict[str, object]]:
     """Compile in all modes, so many of them at once."""
     waiting, rows = list(order), {}
-    children: dict[int, tuple[Mode, Path, float]] = {}
+    children: dict[int, tuple[CompileMode, Path, float]] = {}
     while waiting or children:
         if waiting and len(children) < jobs:
             mode, began = waiting.pop(0), time.monotonic()
@@ -186,7 +186,7 @@ def compiled(
         rows[mode]["object"] = digest(output) if output.exists() else ""
         output.unlink(missing_ok=True)
         print({"mode": mode.value} | rows[mode], flush=True)
-    default = rows[Mode.DEFAULT]["object"]
+    default = rows[CompileMode.DEFAULT]["object"]
     return {mode: rows[mode] | {"same_object": rows[mode]["object"] == default} for mode in MODES}
 
 
@@ -288,7 +288,7 @@ def result_of(rows: Sequence[dict[str, Any]]) -> dict[str, object]:
     }
 
 
-def effect_of(row: dict[str, Any], mode: Mode) -> ModeEffect:
+def effect_of(row: dict[str, Any], mode: CompileMode) -> ModeEffect:
     """Return what a mode has changed of a measured file."""
     default, other = row["default"], row[mode.value]
     return ModeEffect(
@@ -372,7 +372,7 @@ def compared(path: Path) -> dict[str, object]:
         (source, mode): round(peak / default[source].peak, 3) for source, mode, peak in known
     }
     classes = []
-    for mode, (least, most) in product((Mode.DEFAULT, Mode.LEAN), pairwise(SIZES)):
+    for mode, (least, most) in product((CompileMode.DEFAULT, CompileMode.LEAN), pairwise(SIZES)):
         found = [
             factor
             for (source, each), factor in factors.items()
@@ -385,7 +385,7 @@ def compared(path: Path) -> dict[str, object]:
         "trace": trace.what,
         "classes": classes,
         "lean_peaks": {
-            source: factor for (source, mode), factor in factors.items() if mode == Mode.LEAN
+            source: factor for (source, mode), factor in factors.items() if mode == CompileMode.LEAN
         },
     }
 
@@ -395,7 +395,7 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
     steps = tuple(map(as_gcc, trace.steps))
     effects = real_effects()
     gcc = [record for record in steps if record.step.collector is Collector.FREE]
-    both = (*(in_mode(record, Mode.LEAN, effects) for record in gcc), *steps)
+    both = (*(in_mode(record, CompileMode.LEAN, effects) for record in gcc), *steps)
     histories = {"none": (), "default mode": steps, "default and lean mode": both}
     rows = []
     for memory, (known, history) in product(
@@ -455,7 +455,7 @@ def real_effects() -> Callable[[StepRecord], tuple[ModeEffect, ...]]:
             return tuple(effect_of(row, mode) for mode in MODES[1:])
         return tuple(
             replace(each, memory=lean.get(record.step.source, each.memory))
-            if each.mode is Mode.LEAN and record.peak >= SIZES[-2]
+            if each.mode is CompileMode.LEAN and record.peak >= SIZES[-2]
             else each
             for each in shipped_effects(record.peak)
         )

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate, with_threads
-from stoker.model.govern import Collector, Mode, Role, Step, StepRecord
+from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"
@@ -180,7 +180,9 @@ def fixed(steps: Sequence[StepRecord], threads: int) -> list[StepRecord]:
 
 def _fixed(record: StepRecord, threads: int) -> StepRecord:
     wide = with_threads(record, threads)
-    return replace(wide, mode=Mode.DEFAULT, step=replace(wide.step, collector=Collector.NONE))
+    return replace(
+        wide, mode=CompileMode.DEFAULT, step=replace(wide.step, collector=Collector.NONE)
+    )
 
 
 def simulated(cpus: int, memories: Sequence[int]) -> Row:

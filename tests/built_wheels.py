@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
-from stoker.wheel.package.built_wheel import BuiltWheel, Source
+from stoker.wheel.package.built_wheel import BuiltWheel, LibrarySource
 from stoker.wheel.package.search import SearchPlace, SearchPlaces
 
 MACHINE = "x86_64"
@@ -73,8 +73,8 @@ class FactsPlace(SearchPlace):
     def names(self) -> frozenset[str]:
         return frozenset((*self._libraries, *self._links))
 
-    def source(self, name: str) -> Source:
-        return Source(file=f"{self.label}/{self._links.get(name, name)}")
+    def source(self, name: str) -> LibrarySource:
+        return LibrarySource(file=f"{self.label}/{self._links.get(name, name)}")
 
     def facts(self, name: str) -> LibraryFacts | None:
         return self._libraries[self._links.get(name, name)]

@@ -24,11 +24,11 @@ from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.govern import (
     Collector,
-    Distribution,
+    CompileMode,
     Gc,
-    Mode,
     ModeEffect,
     Role,
+    SimulatedWorkers,
     SimulationResult,
     Step,
     StepRecord,
@@ -77,7 +77,7 @@ def _compile(name: str, known: dict[str, Any], random: Random) -> StepRecord:
     profile = tuple(known["profile"]) if large else ()
     mean = sum(profile) / len(profile) / 100 if large else 0.6
     # Tables have no garbage: modes cost time and save nothing.
-    costs = ((Mode.FAST, 0.98), (Mode.LEAN, 1.02), (Mode.LOW, 1.06))
+    costs = ((CompileMode.FAST, 0.98), (CompileMode.LEAN, 1.02), (CompileMode.LOW, 1.06))
     return StepRecord(
         step=Step(
             key=name,
@@ -183,7 +183,7 @@ def _scenarios() -> dict[str, Scenario]:
         found[f"cuda-16cpu-32G-{word}"] = partial(_of_trace, cuda, warm=warm)
         found[f"flash-attn-16cpu-32G-{word}"] = partial(_of_trace, flash, warm=warm)
     found["tiny-2000-2cpu"] = lambda: _build(_tiny(), cpus=2, gib=4, warm=False)
-    workers = Distribution(workers=16, jobs=4, bandwidth=125e6)
+    workers = SimulatedWorkers(workers=16, jobs=4, bandwidth=125e6)
     found["pytorch16th-64-workers"] = partial(
         _part_of_pytorch, gib=8, warm=True, distribution=workers
     )

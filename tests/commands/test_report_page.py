@@ -16,9 +16,9 @@ from stoker.govern.build_folder import Dependencies
 from stoker.govern.history import History
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.runs import Attempt, Outcome, Run
-from stoker.report.analysis import Recorded, analyse
+from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.page import report_page
 from stoker.report.values import BuildFacts, LibrarySize, Output, Report, ReportedRun
 
@@ -179,7 +179,7 @@ def test_stages_settings_and_sizes_of_a_build(browser: Browser, tmp_path: Path) 
         ),
         settings=(
             Setting(
-                place=Place.CMAKE,
+                place=SettingPlace.CMAKE,
                 name="USE_MPI",
                 value="0",
                 origin=Origin(kind=OriginKind.FILE, where="stoker.toml:3"),
@@ -195,7 +195,7 @@ def test_stages_settings_and_sizes_of_a_build(browser: Browser, tmp_path: Path) 
             ),
         ),
     )
-    analysis = analyse(run, (), Recorded(), Dependencies({}))
+    analysis = analyse(run, (), RecordedRun(), Dependencies({}))
     report = Report(stoker="1", shown=ReportedRun(run=analysis, build=build))
     (tmp_path / "report.html").write_text(report_page(report))
     browser.open(tmp_path / "report.html")

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from stoker.model.caching import CacheStatus, CacheUse, Engine, FoundEngine, Hits
+from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, FoundEngine, Hits
 from stoker.model.errors import StokerError
 from stoker.outside import process
 from stoker.outside.files import folder_problem
@@ -55,7 +55,7 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
     printed = process.check([program, "--get-config", "max_size"], timeout=_TIMEOUT_S)
     oldest, newest = _ages(Path(found.folder))
     return CacheStatus(
-        engine=Engine.CCACHE,
+        engine=CacheEngine.CCACHE,
         program=program,
         folder=found.folder,
         bytes=counters.get("cache_size_kibibyte", 0) << 10,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stoker.model.caching import CacheStatus, CacheUse, Engine, Hits
+from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, Hits
 from stoker.model.errors import StokerError
 from stoker.outside import process
 
@@ -89,7 +89,7 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
     where = answer.cache_location if answer else ""
     folder = where.partition('"')[2].rstrip('"')
     return CacheStatus(
-        engine=Engine.SCCACHE,
+        engine=CacheEngine.SCCACHE,
         program=program,
         folder=folder,
         bytes=(answer.cache_size if answer else None) or 0,

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.caching import CacheStatus, CacheUse
-from stoker.model.tuning import Change, Topic, TrialResult, Tuning
+from stoker.model.tuning import RelativeChange, Topic, TrialResult, Tuning
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Indented, Listing, whole
 
@@ -111,7 +111,7 @@ def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]
             yield Indented(Text(f"{result.trial}: {text}", style="dim"), 4)
 
 
-def _change(change: Change | None) -> str:
+def _change(change: RelativeChange | None) -> str:
     if change is None:
         return "-"
     if max(change.most - 1, 1 - change.least) < _NOTHING:
@@ -125,7 +125,7 @@ def _signed(ratio: float) -> str:
     return "0 %" if abs(ratio - 1) < _NOTHING else f"{100 * (ratio - 1):+.0f} %"
 
 
-def _range(change: Change | None) -> str:
+def _range(change: RelativeChange | None) -> str:
     if change is None or change.rounds < 2:
         return ""
     return f"{_signed(change.least)} to {_signed(change.most)}, noise {100 * change.noise:.0f} %"

@@ -36,7 +36,7 @@ from stoker.govern.command_line import compiler_words, link_identity, moved, ste
 from stoker.govern.history import History
 from stoker.govern.session import RunOptions, Session, session
 from stoker.knowledge.compilers import is_measurable, linker_programs, trials
-from stoker.model.caching import ChainOptions, Engine
+from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import (
     ArtifactError,
     StokerError,
@@ -45,7 +45,7 @@ from stoker.model.errors import (
     UsageError,
     unreadable,
 )
-from stoker.model.govern import Collector, Gc, Mode, NvccThreads, Role, Timing
+from stoker.model.govern import Collector, CompileMode, Gc, NvccThreads, Role, Timing
 from stoker.model.tuning import (
     BASELINE,
     Measurement,
@@ -104,7 +104,7 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     seconds = wanted.budget / wanted.rounds
     sample = choose_sample(candidates, count=wanted.steps, seed=wanted.seed, seconds=seconds)
     options = replace(
-        run, gc=Gc.OFF, nvcc_threads=NvccThreads.OFF, chain=ChainOptions(cache=Engine.NONE)
+        run, gc=Gc.OFF, nvcc_threads=NvccThreads.OFF, chain=ChainOptions(cache=CacheEngine.NONE)
     )
     parent = private_folder(cache() / "tune")
     with folder_of_process(parent, "steps-") as temporary:
@@ -159,7 +159,7 @@ def _keep(folder: Path, sample: Sequence[Sampled], results: Sequence[TrialResult
     for step in sample:
         ours = (r for r in results if r.topic is Topic.LINKER and r.steps == (step.title,))
         if step.is_link and (best := best_linker(ours)):
-            mode = Mode(best.trial)
+            mode = CompileMode(best.trial)
             version = linker_version(mode) or ""
             link = TunedLink(link=step.link, output=step.output, linker=mode, version=version)
             kept.append(link)

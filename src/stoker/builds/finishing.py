@@ -25,7 +25,7 @@ from stoker.plan.doctor import examine
 from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.grammar import name, parse
 from stoker.plan.subject import Subject
-from stoker.wheel.package.built_wheel import Mode, PackageRequest
+from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
 from stoker.wheel.package.packaging import package
 from stoker.wheel.verify.tested import shortened
 from stoker.wheel.verify.verifying import verify
@@ -151,7 +151,7 @@ def check(wheel: Path, log: StageLog, mode: str) -> None:
         hints = mending(
             [replace(shortened(one), fix=()) for one in wrong]
         )  # the wheel has not been delivered yet
-        if mode != Mode.BUNDLE and any(one.name in _OF_BUNDLES for one in wrong):
+        if mode != PackageMode.BUNDLE and any(one.name in _OF_BUNDLES for one in wrong):
             hints.append(_BUNDLE)
         raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
 

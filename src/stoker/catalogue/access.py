@@ -25,7 +25,7 @@ from stoker.outside.web import AbsentError, Web, opened
 _LARGEST = 256 << 20  # bytes of catalogue.json
 
 
-class Located(Value, frozen=True, kw_only=True):
+class LocatedCatalogue(Value, frozen=True, kw_only=True):
     """A catalogue, and the URL with a final slash under which installers read it, if they can."""
 
     catalogue: PublishedCatalogue
@@ -45,16 +45,16 @@ class Located(Value, frozen=True, kw_only=True):
         return self.url + quote(wheel.path)
 
 
-def locate(place: str, web: Web | None = None) -> Located:
+def locate(place: str, web: Web | None = None) -> LocatedCatalogue:
     if place.startswith(("http://", "https://")):
         base = place.removesuffix("index.html").rstrip("/") + "/"
         catalogue = pages.decoded(_download(base, web or Web()), base + CATALOGUE)
-        return Located(catalogue=catalogue.own, place=place, url=base)
+        return LocatedCatalogue(catalogue=catalogue.own, place=place, url=base)
     store = open_store(place)
     check_is_catalogue(store)
     found, _ = read_catalogue(store)
     url = _folder_url(store.root) if isinstance(store, FolderStore) else None
-    return Located(catalogue=found.own, place=place, url=url)
+    return LocatedCatalogue(catalogue=found.own, place=place, url=url)
 
 
 def _folder_url(folder: Path) -> str:

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.catalogue.access import Located, locate
+from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.choosing import choose, read_word, read_words
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.store import Say
@@ -65,7 +65,7 @@ class SlimInstalled(Value, frozen=True, kw_only=True):
 
 def select(
     place: str, words: Sequence[str], *, python: str, wished: str | None
-) -> tuple[Located, Selection]:
+) -> tuple[LocatedCatalogue, Selection]:
     """Read a catalogue and choose from it; ``wished`` names a machine other than this one."""
     located = locate(place)
     wanted = read_words(words, located.catalogue)
@@ -137,7 +137,9 @@ def installer_for(python: str, wished: str | None) -> Installer:
     return find_installer(python, os.environ, InstallerKind(wished) if wished else None)
 
 
-def install_command(located: Located, selection: Selection, installer: Installer) -> list[str]:
+def install_command(
+    located: LocatedCatalogue, selection: Selection, installer: Installer
+) -> list[str]:
     """Return the command that installs each wheel by its address and hash, so that no other package
     replaces it.
     """

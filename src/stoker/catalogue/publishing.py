@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.catalogue import index
 from stoker.catalogue.access import make_server
-from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
+from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry, variant_name
 from stoker.catalogue.index import PeoplePage, Pruned, Upload
 from stoker.catalogue.pages import NAMESPACES, VARIANT_MEMBER, label_of, properties_of, variant_json
 from stoker.catalogue.ranking import serves
@@ -209,14 +209,14 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
         metadata = wheel.read(f"{wheel.dist_info}/METADATA")
     _check_licence(path, tested, Headers(metadata))
     status = path.stat()
-    identity = Identity(
+    identity = FileIdentity(
         file=path.name,
         sha256=_hashed(path),
         size=status.st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
     )
-    recorded = Recorded(
+    recorded = RecordedOrigin(
         plan=tested.plan.variant if tested.plan else None,
         slim=tested.slim.record if tested.slim else None,
         variant=variant,

@@ -13,7 +13,7 @@ from stoker.model.events import (
     StepStarts,
     StepWaits,
 )
-from stoker.model.govern import Mode, Reason
+from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.value import duration, size
 
@@ -53,10 +53,10 @@ _MODES = {
 }
 
 
-def mode_text(mode: Mode, reason: Reason | None, threads: int = 1) -> str:
+def mode_text(mode: CompileMode, reason: Reason | None, threads: int = 1) -> str:
     """Return "in the mode lean, because CPUs were idle while steps waited for memory"."""
     how = "with" if mode.is_linker else "in the mode"
-    name = f"with {threads} threads" if mode is Mode.THREADS else f"{how} {mode.value}"
+    name = f"with {threads} threads" if mode is CompileMode.THREADS else f"{how} {mode.value}"
     return f"{name}, {_MODES[reason]}" if reason in _MODES else ""
 
 
@@ -149,7 +149,7 @@ class RunExplanation:
                 waits = {why: took for why, took in event.waits.items() if took >= _NOTABLE}
                 self._waits.update(waits)
                 self._steps.update(waits.keys())
-                if event.mode is not Mode.DEFAULT:
+                if event.mode is not CompileMode.DEFAULT:
                     self._modes[mode_text(event.mode, event.mode_reason, event.threads)] += 1
                 if waits:
                     text = f"{event.title} waited {waits_text(waits, event.needs)}"

@@ -11,7 +11,7 @@ from stoker.govern.history import History
 from stoker.govern.simulating import trace_of_run
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import UsageError, unreadable
-from stoker.model.govern import Mode, StepRecord
+from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.model.value import duration, size
 from stoker.outside.files import write_named
@@ -121,7 +121,9 @@ def runs_page(runs: tuple[Run, ...]) -> RenderableType:
 
 
 def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
-    modes = ("mode",) if any(each.record.mode is not Mode.DEFAULT for each in attempts) else ()
+    modes = (
+        ("mode",) if any(each.record.mode is not CompileMode.DEFAULT for each in attempts) else ()
+    )
     table = Listing(">peak", ">took", ">CPU", "how it ended", *modes, "step")
     for attempt in attempts[:most]:
         record = attempt.record
@@ -140,6 +142,6 @@ def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
 
 
 def _mode(record: StepRecord) -> str:
-    if record.mode is Mode.THREADS:
+    if record.mode is CompileMode.THREADS:
         return f"{record.step.threads} threads"
-    return "" if record.mode is Mode.DEFAULT else record.mode.value
+    return "" if record.mode is CompileMode.DEFAULT else record.mode.value

@@ -12,8 +12,8 @@ from stoker.govern.modes import allotments
 from stoker.govern.policy import Policy, parse_policy
 from stoker.model.govern import (
     Basis,
+    CompileMode,
     Decision,
-    Mode,
     ModeChoice,
     ModeEffect,
     Reason,
@@ -28,7 +28,7 @@ def make_policy(text: str, *, cpus: int) -> Policy:
     """Return the policy of that name; ``fixed`` runs one step per CPU, ``fixed:8`` eight."""
     name, jobs = parse_policy(text)
     if name == "fixed":
-        return Fixed(jobs=jobs or cpus)
+        return FixedJobs(jobs=jobs or cpus)
     makers: dict[str, Callable[[], Policy]] = {
         "adaptive": Adaptive,
         "levels": Levels,
@@ -42,7 +42,7 @@ _WORTHWHILE = 0.95
 _FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
 _FURTHER = 0.5  # share of its memory by which a growing step of unknown size may still grow
 _GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
-_FAST = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
+_FAST = ModeChoice(mode=CompileMode.FAST, reason=Reason.IDLE_MEMORY)
 
 
 class Adaptive(Value, frozen=True, kw_only=True):
@@ -311,10 +311,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         if wanted := allotted.get(request.id):
             return _widened(request, wanted.threads, forecast)
-        default = request.mode is Mode.DEFAULT and request.prediction.learned
+        default = request.mode is CompileMode.DEFAULT and request.prediction.learned
         if not default or state.contention >= self.memory_idle or not _gains(request):
             return request
-        fast = request.in_mode(Mode.FAST)
+        fast = request.in_mode(CompileMode.FAST)
         known = fast.prediction
         beside = max(1, state.cpus // 4)
         others = sum(nlargest(beside, (each.prediction.high for each in state.waiting)))
@@ -377,7 +377,7 @@ def _widened(request: Request, most: int, forecast: Forecast) -> Request:
 
 def _choice(request: Request) -> dict[int, ModeChoice]:
     """Return the choice of a mode that takes less time, by id."""
-    if request.mode is Mode.FAST:
+    if request.mode is CompileMode.FAST:
         return {request.id: _FAST}
     if request.threads == 1:
         return {}
@@ -393,7 +393,8 @@ def _memory_seconds(effect: ModeEffect) -> float:
 def _is_measured(state: State) -> bool:
     """Return whether a step runs in a mode whose effect on such steps is only assumed."""
     return any(
-        step.request.mode is not Mode.FAST and step.request.effect.assumed for step in state.running
+        step.request.mode is not CompileMode.FAST and step.request.effect.assumed
+        for step in state.running
     )
 
 
@@ -401,7 +402,7 @@ def _gains(request: Request) -> bool:
     """Return whether the step is known to take less time if it takes more memory."""
     unclear = request.ooms or request.preemptions or _of_unknown_size(request)
     effects = () if unclear else request.effects
-    return any(each.mode is Mode.FAST and each.seconds < _GAIN for each in effects)
+    return any(each.mode is CompileMode.FAST and each.seconds < _GAIN for each in effects)
 
 
 def _of_unknown_size(request: Request) -> bool:
@@ -503,7 +504,7 @@ def _loss_per_byte(step: Running, state: State) -> float:
     return work * (1 + step.request.preemptions) / max(1, step.current)
 
 
-class Fixed(Value, frozen=True, kw_only=True):
+class FixedJobs(Value, frozen=True, kw_only=True):
     """Runs a fixed number of steps in the order in which they asked, like `ninja -jN`."""
 
     jobs: int

@@ -45,7 +45,7 @@ _FORMAT = 1  # of stored knowledge
 _LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
 
 
-class KeptRun:
+class RunBeingWritten:
     """A run that is being written. ``settled`` is set once its end is committed, or failed
     to be.
     """
@@ -62,7 +62,7 @@ class KeptRun:
 class _Write(Value, frozen=True, kw_only=True):
     """A pending write. ``apply`` gets the history and the run's row in it."""
 
-    run: KeptRun
+    run: RunBeingWritten
     apply: Callable[[History, int], object]
     last: bool = False  # whether it is the last write of its run
 
@@ -104,16 +104,16 @@ class HistoryWriter:
                 content = msgspec.msgpack.encode(predictor.knowledge())
                 history.keep_learned(_kind(), history.last_attempt(), content)
 
-    def start_run(self, command: str, directory: str) -> KeptRun:
-        run = KeptRun(command, directory)
+    def start_run(self, command: str, directory: str) -> RunBeingWritten:
+        run = RunBeingWritten(command, directory)
         self._put(_Write(run=run, apply=lambda *_: None))
         return run
 
-    def add(self, run: KeptRun, attempt: Attempt) -> None:
+    def add(self, run: RunBeingWritten, attempt: Attempt) -> None:
         if len(self._pending) < _MOST_PENDING:
             self._put(_Write(run=run, apply=lambda history, row: history.add(row, attempt)))
 
-    def end_run(self, run: KeptRun, summary: RunSummary) -> None:
+    def end_run(self, run: RunBeingWritten, summary: RunSummary) -> None:
         end = _Write(run=run, apply=lambda history, row: history.end_run(row, summary), last=True)
         self._put(end, hurry=True)
 
@@ -208,7 +208,7 @@ def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
     """Write a batch in one transaction. A run without a row in this history gets one; ``where``
     identifies this history.
     """
-    rows: dict[KeptRun, int] = {}
+    rows: dict[RunBeingWritten, int] = {}
     for write in batch:
         run = write.run
         if run not in rows:
@@ -221,7 +221,7 @@ def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
         run.row, run.where = row, where
 
 
-def _beginning(run: KeptRun) -> tuple[str, str, float]:
+def _beginning(run: RunBeingWritten) -> tuple[str, str, float]:
     return run.command, run.directory, run.started
 
 
@@ -248,7 +248,7 @@ class ServedRun:
         self,
         client: Peer,
         history: HistoryWriter,
-        kept: KeptRun,
+        kept: RunBeingWritten,
         options: GovernorOptions,
         share: RunShare,
         *,

@@ -22,7 +22,7 @@ from stoker.machine.cgroups import KillCounter, processes_allowed, read_written,
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
 from stoker.machine.resources import read_temporary, read_usable
-from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
+from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions
 from stoker.model.errors import (
     CommandError,
     StokerError,
@@ -326,7 +326,7 @@ class Session:
         use = self._cache.finish()
         for text in self._cache.troubles(use):
             self._warn(text)
-        return use if self._chain.engine is not Engine.NONE or use.languages else None
+        return use if self._chain.engine is not CacheEngine.NONE or use.languages else None
 
     def close(self) -> None:
         """Stop what would outlive the run, and release what it holds."""

@@ -22,16 +22,16 @@ from stoker.govern.policy import MemoryReading, Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
-from stoker.govern.trace import Place, Stages, at_workers, seconds_at
+from stoker.govern.trace import StagePlace, Stages, at_workers, seconds_at
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
 from stoker.model.govern import (
-    Distribution,
+    CompileMode,
     Gc,
-    Mode,
     ModeEffect,
     Role,
+    SimulatedWorkers,
     SimulationResult,
     Step,
     StepRecord,
@@ -47,7 +47,7 @@ _INTERVAL = 0.25  # seconds between two readings of the meter
 _INSTANTS = 2 * PARTS  # at which a shape is sampled
 _SHORTEST = 1.0  # seconds; the governor records no profile of a shorter step
 _RUN = 1
-_HERE = Place.HERE
+_HERE = StagePlace.HERE
 _CACHED = (Role.C, Role.CXX, Role.CUDA)
 _ASK = Ask(version=VERSION, run=_RUN, directory="", cpus=1, command=())
 
@@ -106,7 +106,7 @@ def with_nvcc_threads(steps: Sequence[StepRecord], threads: int) -> tuple[StepRe
     threads, which the governor does not change.
     """
     return tuple(
-        replace(with_threads(step, threads), mode=Mode.DEFAULT)
+        replace(with_threads(step, threads), mode=CompileMode.DEFAULT)
         if step.step.role is Role.CUDA and len(step.step.archs) > 1
         else step
         for step in steps
@@ -119,7 +119,7 @@ def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...
 
 
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
-    if step.mode is Mode.THREADS:  # the governor chooses again
+    if step.mode is CompileMode.THREADS:  # the governor chooses again
         step = with_threads(step, 1)
     if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
         return step
@@ -159,7 +159,7 @@ def simulate(
     window: int | None = None,
     gc: Gc = Gc.AUTO,
     effects: Effects | None = None,
-    distribution: Distribution | None = None,
+    distribution: SimulatedWorkers | None = None,
     limit: float | None = None,
     keep: Callable[[StepRecord], object] = lambda _: None,
 ) -> SimulationResult:
@@ -208,13 +208,13 @@ class _Process:
         self.done = 0.0
         self.paused = False
         self.memory = self.peak = 0
-        self._later = iter(stages or ((Place.HERE, record.seconds),))
+        self._later = iter(stages or ((StagePlace.HERE, record.seconds),))
         self.end = 0.0
         self.move_on()
 
     def move_on(self) -> bool:
         """Begin the next stage, if there is one."""
-        self.place, seconds = next(self._later, (Place.HERE, 0.0))
+        self.place, seconds = next(self._later, (StagePlace.HERE, 0.0))
         self.end += seconds
         return seconds > 0
 
@@ -247,7 +247,7 @@ class _Simulation:
         window: int,
         gc: Gc,
         effects: Effects,
-        distribution: Distribution | None,
+        distribution: SimulatedWorkers | None,
         stages: Mapping[int, Stages],
         keep: Callable[[StepRecord], object],
     ):
@@ -286,7 +286,7 @@ class _Simulation:
         self._oom_kills = 0
         self._preemptions = 0
         self._lost = 0.0
-        self._modes: Counter[Mode] = Counter()
+        self._modes: Counter[CompileMode] = Counter()
         self._failed: list[str] = []
         self._limited = self._refuses = False
         self._late: set[str] = set()
@@ -347,8 +347,8 @@ class _Simulation:
             return {}
         stages = self._stages.values()
         return {
-            "the link": seconds_at(Place.LINK, stages),
-            "the workers": seconds_at(Place.WORKER, stages) / self._distribution.places,
+            "the link": seconds_at(StagePlace.LINK, stages),
+            "the workers": seconds_at(StagePlace.WORKER, stages) / self._distribution.places,
         }
 
     # -- what the governor tells -----------------------------------------------------------------
@@ -387,7 +387,7 @@ class _Simulation:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
         if attempt.outcome is Outcome.DONE:
             self._keep(attempt.record)
-        if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
             self._modes[attempt.record.mode] += 1
         if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
             self._lost += attempt.record.cpu_seconds
@@ -462,7 +462,7 @@ class _Simulation:
         for process in active:
             if process.place is _HERE:
                 busy += min(process.cpus, self._cpus)
-            elif process.place is Place.LINK:
+            elif process.place is StagePlace.LINK:
                 transfers += 1
         return min(1.0, self._cpus / max(1, busy)), 1.0 / max(1, transfers), 1.0
 
@@ -500,9 +500,11 @@ class _Simulation:
         self._highest = max(self._highest, self._used)
 
 
-def in_mode(record: StepRecord, mode: Mode, effects: Effects, threads: int = 1) -> StepRecord:
+def in_mode(
+    record: StepRecord, mode: CompileMode, effects: Effects, threads: int = 1
+) -> StepRecord:
     """Return what the step takes in another mode than it was measured in."""
-    if mode is Mode.THREADS:
+    if mode is CompileMode.THREADS:
         return with_threads(record, threads)
     if mode is record.mode:
         return record
@@ -514,14 +516,14 @@ def in_mode(record: StepRecord, mode: Mode, effects: Effects, threads: int = 1) 
 def with_threads(record: StepRecord, threads: int) -> StepRecord:
     """Return what a step of nvcc takes with so many threads. Its CPU time stays the same."""
     before, step = record.step, replace(record.step, threads=threads)
-    mode = Mode.THREADS if threads > 1 else Mode.DEFAULT
+    mode = CompileMode.THREADS if threads > 1 else CompileMode.DEFAULT
     memory = step.targets_at_once / before.targets_at_once
     seconds = nvcc_rounds(step) / nvcc_rounds(before)
     changed = _costing(record, memory, seconds, mode)
     return replace(changed, step=step, profile=(), cpu_seconds=record.cpu_seconds)
 
 
-def _costing(record: StepRecord, memory: float, seconds: float, mode: Mode) -> StepRecord:
+def _costing(record: StepRecord, memory: float, seconds: float, mode: CompileMode) -> StepRecord:
     """Return the record with other memory and time."""
     scaled = _scaled(record, memory)
     integral = scaled.byte_seconds

@@ -12,7 +12,7 @@ from stoker.govern.policies import make_policy
 from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.govern import Distribution, SimulationResult, StepRecord, Trace
+from stoker.model.govern import SimulatedWorkers, SimulationResult, StepRecord, Trace
 from stoker.model.runs import Outcome
 from stoker.model.value import Value, size, whole_number
 from stoker.outside.terminal import Listing
@@ -29,7 +29,7 @@ class SimulationOptions(Value, frozen=True, kw_only=True):
     policies: tuple[str, ...] = ("adaptive",)
     cold: bool = False  # no measurement of the steps is known in advance
     scatter: float = 0.0  # peaks differ from what is known by up to this share
-    distributions: tuple[Distribution | None, ...] = (None,)
+    distributions: tuple[SimulatedWorkers | None, ...] = (None,)
 
 
 def simulate_build(
@@ -125,7 +125,7 @@ def _has_any(rows: Sequence[Sequence[str]], column: int) -> bool:
     return any(row[column] not in ("", "0") for row in rows)
 
 
-def _workers(distribution: Distribution | None) -> str:
+def _workers(distribution: SimulatedWorkers | None) -> str:
     return f"{distribution.workers} x {distribution.jobs}" if distribution else ""
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
 from stoker.knowledge.compilers import nvcc_rounds
-from stoker.model.govern import Mode, Role, StepRecord
+from stoker.model.govern import CompileMode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
 
@@ -24,9 +24,9 @@ class Tally:
         self._records: list[StepRecord] = []
         self._spans: list[tuple[float, float]] = []  # in which each attempt waited or ran
         self._outcomes: Counter[Outcome] = Counter()
-        self._modes: Counter[Mode] = Counter()
-        self._mode_bytes: Counter[Mode] = Counter()
-        self._mode_cpu: defaultdict[Mode, float] = defaultdict(float)
+        self._modes: Counter[CompileMode] = Counter()
+        self._mode_bytes: Counter[CompileMode] = Counter()
+        self._mode_cpu: defaultdict[CompileMode, float] = defaultdict(float)
         self._threads_saved = 0.0
         self._links = 0
         self._link_s = self._default_link_s = 0.0
@@ -64,7 +64,7 @@ class Tally:
             self._records.append(attempt.record)
         if attempt.outcome is Outcome.DONE:
             self._links += attempt.record.step.role is Role.LINK
-        if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
             self._modes[attempt.record.mode] += 1
             self._threads_saved += _saved_by_threads(attempt.record)
             self._add_effect(attempt)
@@ -121,7 +121,7 @@ def _covered(spans: Sequence[tuple[float, float]]) -> float:
 
 def _saved_by_threads(record: StepRecord) -> float:
     """Return the seconds by which one thread would have taken longer, as estimated."""
-    if record.mode is not Mode.THREADS:
+    if record.mode is not CompileMode.THREADS:
         return 0.0
     one = replace(record.step, threads=1)
     return record.seconds * (nvcc_rounds(one) / nvcc_rounds(record.step) - 1)

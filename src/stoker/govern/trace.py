@@ -37,11 +37,11 @@ from stoker.knowledge.steps import client_costs
 from stoker.model.errors import UsageError
 from stoker.model.govern import (
     Collector,
-    Distribution,
-    Mode,
+    CompileMode,
     ModeEffect,
     Percent,
     Role,
+    SimulatedWorkers,
     Step,
     StepRecord,
     Trace,
@@ -75,7 +75,7 @@ class _TraceStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     threads: int = 1
     input_bytes: int = 0
     collector: Collector = Collector.NONE
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     effects: tuple[ModeEffect, ...] = ()
 
 
@@ -249,7 +249,7 @@ def _notes(file: _File) -> Iterator[str]:
 # stay here, because no distributor takes them.
 
 
-class Place(IntEnum):
+class StagePlace(IntEnum):
     """Where a stage of a step runs; stages at the same place share it, except at workers."""
 
     HERE = 0
@@ -257,11 +257,13 @@ class Place(IntEnum):
     WORKER = 2
 
 
-Stages = tuple[tuple[Place, float], ...]  # seconds of each stage if it has its place for itself
+Stages = tuple[
+    tuple[StagePlace, float], ...
+]  # seconds of each stage if it has its place for itself
 
 
 def at_workers(
-    steps: Sequence[StepRecord], distribution: Distribution
+    steps: Sequence[StepRecord], distribution: SimulatedWorkers
 ) -> tuple[tuple[StepRecord, ...], dict[int, Stages]]:
     """Return the steps as the machine that builds sees them, and the stages of those that workers
     compile, by index.
@@ -278,21 +280,21 @@ def at_workers(
     return tuple(seen), stages
 
 
-def seconds_at(place: Place, steps: Iterable[Stages]) -> float:
+def seconds_at(place: StagePlace, steps: Iterable[Stages]) -> float:
     return sum(seconds for stages in steps for where, seconds in stages if where is place)
 
 
-def _stages(record: StepRecord, distribution: Distribution) -> Stages:
+def _stages(record: StepRecord, distribution: SimulatedWorkers) -> Stages:
     costs = client_costs()
     client = costs.cpu_share * record.seconds
     sent = client * costs.sent_per_client_second / distribution.bandwidth
     received = record.seconds * costs.object_per_second / distribution.bandwidth
     compiled = record.seconds * costs.worker_share
     stages = (
-        (Place.HERE, client),
-        (Place.LINK, sent),
-        (Place.WORKER, compiled),
-        (Place.LINK, received),
+        (StagePlace.HERE, client),
+        (StagePlace.LINK, sent),
+        (StagePlace.WORKER, compiled),
+        (StagePlace.LINK, received),
     )
     return tuple(stage for stage in stages if stage[1] > 0)
 

@@ -125,7 +125,7 @@ class Origin(Value, frozen=True, kw_only=True):
         return f"{self.kind} {self.where}".strip()
 
 
-class Place(StrEnum):
+class SettingPlace(StrEnum):
     ENVIRONMENT = "environment"
     CMAKE = "cmake"
 
@@ -133,7 +133,7 @@ class Place(StrEnum):
 class Setting(Value, frozen=True, kw_only=True):
     """A variable of the build, its origin and the reason for its value."""
 
-    place: Place
+    place: SettingPlace
     name: str
     value: str
     origin: Origin

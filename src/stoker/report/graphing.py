@@ -22,10 +22,10 @@ from stoker.outside.terminal import Indented, Listing
 from stoker.report.graph import (
     BuildGraph,
     GraphTarget,
+    GraphTargetKind,
     Impact,
+    NeededSteps,
     Owners,
-    Steps,
-    TargetKind,
     find_impact,
     make_build_graph,
 )
@@ -47,7 +47,7 @@ def graph_of(place: Path, *, impact: str | None = None, say: Say) -> BuildGraph:
     folder = find_build(place)
     if folder != place.absolute():
         say(f"the build folder is {folder}")
-    steps = Steps(str(folder), read_graph(folder))
+    steps = NeededSteps(str(folder), read_graph(folder))
     if not steps.real:
         raise UsageError(f"{folder / 'build.ninja'} has no steps")
     reply = read_targets(folder)
@@ -104,14 +104,14 @@ _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 216, 46, 70, 16, 16
 _LEGEND = 34  # height of the line above the drawing
 _LETTERS = 28  # of a name that fit in a box
 _COLOURS = {
-    TargetKind.GENERATES: "#d9a441",
-    TargetKind.STATIC: "#5b8bc9",
-    TargetKind.SHARED: "#6aa867",
-    TargetKind.MODULE: "#4fa3a5",
-    TargetKind.OBJECTS: "#7d94b8",
-    TargetKind.EXECUTABLE: "#9b7fc4",
-    TargetKind.COMMANDS: "#c58460",
-    TargetKind.OTHER: "#a3aaaf",
+    GraphTargetKind.GENERATES: "#d9a441",
+    GraphTargetKind.STATIC: "#5b8bc9",
+    GraphTargetKind.SHARED: "#6aa867",
+    GraphTargetKind.MODULE: "#4fa3a5",
+    GraphTargetKind.OBJECTS: "#7d94b8",
+    GraphTargetKind.EXECUTABLE: "#9b7fc4",
+    GraphTargetKind.COMMANDS: "#c58460",
+    GraphTargetKind.OTHER: "#a3aaaf",
 }
 _STYLE = """
 svg { font: 12px system-ui, sans-serif; background: #fff; }
@@ -352,7 +352,7 @@ def _legend_width(name: str) -> int:
 
 def _legend_entries(graph: BuildGraph) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name of each colour, and the attributes of its box."""
-    for kind in TargetKind:
+    for kind in GraphTargetKind:
         if any(target.kind is kind for target in graph.targets):
             yield kind.value, {"fill": _COLOURS[kind]}
     if graph.path:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stoker.govern.explanation import cause_text, mode_text, waits_text
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
-from stoker.report.values import Comparison, Report, ReportedRun, Span
+from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")
@@ -93,7 +93,7 @@ class _Table:
         return list(self._places)
 
 
-def _columns(spans: Sequence[Span]) -> dict[str, Any]:
+def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
     """Return one list for each figure: less than half the size of one object for each step."""
     roles, targets, compilers, flags, archs = (_Table() for _ in range(5))
     bases, outcomes = _Table(Basis), _Table(Outcome)

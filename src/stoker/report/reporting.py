@@ -19,9 +19,9 @@ from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
 from stoker.plan.records import RECORD, runs_folder
-from stoker.report.analysis import Recorded, analyse, records
+from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare
-from stoker.report.trace import Phase, phase_file, read_phases
+from stoker.report.trace import CompilerPhase, phase_file, read_phases
 from stoker.report.values import (
     BuildFacts,
     LibrarySize,
@@ -93,12 +93,12 @@ def find_run(word: str | None) -> Run:
         return history.find(word)
 
 
-def find_phases(run: RunAnalysis) -> dict[int, tuple[Phase, ...]]:
+def find_phases(run: RunAnalysis) -> dict[int, tuple[CompilerPhase, ...]]:
     """Return the phases that compilers recorded of their steps, by the index of the span.
 
     A file that was written after its step has ended belongs to a later build.
     """
-    found: dict[int, tuple[Phase, ...]] = {}
+    found: dict[int, tuple[CompilerPhase, ...]] = {}
     for index, span in enumerate(run.spans):
         named = phase_file(span.step)
         if named and span.outcome is Outcome.DONE:
@@ -136,7 +136,7 @@ def _find(run: Run) -> _Found:
         includes = history.includes(run.id)
     folder, record = _record(run)
     machine = record.plan.machine if record else None
-    recorded = Recorded(
+    recorded = RecordedRun(
         cpus=machine.cpus if machine else None,
         limit=machine.memory_bytes if machine else None,
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stoker.catalogue.entry import Identity, Recorded, make_entry
+from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry
 from stoker.catalogue.values import ArchCode, CodeRegions, PublishedWheel
 from stoker.model.artifact import (
     ArtifactFacts,
@@ -72,14 +72,14 @@ def entry(
         unresolved=(),
         runs_on=(),
     )
-    identity = Identity(
+    identity = FileIdentity(
         file=file or f"{name.replace('-', '_')}-{version}-{TAG}.whl",
         sha256="a" * 64,
         size=1000,
         metadata_sha256="b" * 64,
         built="2026-11-15T12:00:00Z",
     )
-    return make_entry(identity, facts, Recorded(**recorded))
+    return make_entry(identity, facts, RecordedOrigin(**recorded))
 
 
 def test_a_wheel_that_stoker_built() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.errors import StorageError
-from stoker.model.govern import Basis, Collector, Mode, Reason, Role, Step, StepRecord
+from stoker.model.govern import Basis, Collector, CompileMode, Reason, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome
 
 STEP = Step(
@@ -337,7 +337,7 @@ def test_two_at_once(path: Path) -> None:
 
 def test_the_mode_of_an_attempt_is_kept(path: Path) -> None:
     step = replace(RECORD.step, collector=Collector.FREE)
-    record = replace(RECORD, step=step, mode=Mode.LEAN)
+    record = replace(RECORD, step=step, mode=CompileMode.LEAN)
     with History(path) as history:
         lean = Attempt(record=record, started=1.0, outcome=Outcome.DONE)
         history.add(history.start_run("make", "/"), lean)

@@ -9,7 +9,7 @@ from stoker.govern.bounds import bounds, critical_path, paths
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.knowledge.compilers import shipped_effects
-from stoker.model.govern import Collector, Mode
+from stoker.model.govern import Collector, CompileMode
 
 
 def test_cpus_bound_from_below() -> None:
@@ -56,7 +56,7 @@ def test_a_faster_mode_of_the_compiler_lowers_the_bound() -> None:
     free = replace(free, step=replace(free.step, collector=Collector.FREE))
     fast, *_ = shipped_effects(free.peak)
     assert bounds([free], cpus=1, memory=8 * GB).lower == pytest.approx(10 * fast.seconds)
-    measured = replace(free, mode=Mode.FAST)
+    measured = replace(free, mode=CompileMode.FAST)
     assert bounds([measured], cpus=1, memory=8 * GB).lower == pytest.approx(10)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase
+from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.profile import PARTS, Profile
 from stoker.govern.simulate import (
@@ -241,13 +241,13 @@ def test_light_steps_are_seen_behind_a_window_of_heavy_ones() -> None:
 
 def test_one_job_at_a_time_takes_the_sum() -> None:
     steps = project()
-    result = simulate(steps, Fixed(jobs=1), cpus=8, memory=100 * GB)
+    result = simulate(steps, FixedJobs(jobs=1), cpus=8, memory=100 * GB)
     assert result.wall_seconds == pytest.approx(sum(step.seconds for step in steps))
 
 
 def test_more_jobs_than_cpus_share_them() -> None:
     steps = [make.record(f"{n}.cpp", seconds=10) for n in range(8)]
-    result = simulate(steps, Fixed(jobs=8), cpus=2, memory=100 * GB)
+    result = simulate(steps, FixedJobs(jobs=8), cpus=2, memory=100 * GB)
     assert result.wall_seconds == pytest.approx(40)
 
 
@@ -282,7 +282,7 @@ def test_the_window_bounds_what_is_asked() -> None:
 def test_memory_that_runs_out_is_the_kernels_to_free() -> None:
     """Four at once of 3 GB each on 8 GB: kills are counted, charged and tried again."""
     steps = [make.record(f"{n}.cpp", seconds=10, peak=3 * GB) for n in range(4)]
-    result = simulate(steps, Fixed(jobs=4), cpus=4, memory=8 * GB)
+    result = simulate(steps, FixedJobs(jobs=4), cpus=4, memory=8 * GB)
     assert result.oom_kills > 0
     assert result.lost_seconds > 0
     assert result.wall_seconds > 10
@@ -295,7 +295,7 @@ def test_a_step_that_cannot_fit_fails_and_the_others_continue() -> None:
     assert result.oom_kills == 3
 
 
-@pytest.mark.parametrize("policy", [Adaptive(), Fixed(jobs=3), Levels(), TwoPhase()])
+@pytest.mark.parametrize("policy", [Adaptive(), FixedJobs(jobs=3), Levels(), TwoPhase()])
 def test_with_ample_memory_every_policy_ends_well(policy: Policy) -> None:
     steps = project()
     result = simulate(steps, policy, cpus=4, memory=200 * GB, history=steps)

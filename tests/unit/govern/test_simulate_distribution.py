@@ -8,13 +8,13 @@ from governed_steps import GB
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.knowledge.steps import client_costs
-from stoker.model.govern import Distribution, Role, SimulationResult, StepRecord
+from stoker.model.govern import Role, SimulatedWorkers, SimulationResult, StepRecord
 
 FAST = 1e15  # bytes a second: transfers take no time
 
 
-def workers(number: int, jobs: int = 1, bandwidth: float = FAST) -> Distribution:
-    return Distribution(workers=number, jobs=jobs, bandwidth=bandwidth)
+def workers(number: int, jobs: int = 1, bandwidth: float = FAST) -> SimulatedWorkers:
+    return SimulatedWorkers(workers=number, jobs=jobs, bandwidth=bandwidth)
 
 
 def sources(count: int, role: Role = Role.CXX) -> tuple[StepRecord, ...]:
@@ -22,7 +22,7 @@ def sources(count: int, role: Role = Role.CXX) -> tuple[StepRecord, ...]:
 
 
 def build(
-    steps: tuple[StepRecord, ...], distribution: Distribution | None, cpus: int = 1
+    steps: tuple[StepRecord, ...], distribution: SimulatedWorkers | None, cpus: int = 1
 ) -> SimulationResult:
     result = simulate(
         steps, Adaptive(), cpus=cpus, memory=64 * GB, history=steps, distribution=distribution

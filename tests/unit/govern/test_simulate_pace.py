@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from conftest import slow
 from governed_steps import GB
-from stoker.govern.policies import Adaptive, Fixed
+from stoker.govern.policies import Adaptive, FixedJobs
 from stoker.govern.simulate import simulate
 from stoker.model.govern import SimulationResult, StepRecord
 
@@ -71,7 +71,7 @@ def cold(shape: str, order: str) -> SimulationResult:
 @cache
 def one_at_a_time(shape: str, order: str) -> float:
     steps = project(shape, order)
-    return simulate(steps, Fixed(jobs=1), cpus=2, memory=2 * GB).wall_seconds
+    return simulate(steps, FixedJobs(jobs=1), cpus=2, memory=2 * GB).wall_seconds
 
 
 @pytest.mark.parametrize("speed", [0.4, *map(slow, (0.5, 0.7, 1.0, 1.4, 2.0)), 2.5])

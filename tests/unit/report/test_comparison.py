@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run
-from stoker.report.analysis import Recorded, analyse
+from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.comparison import compare
 from stoker.report.values import Comparison, RunAnalysis
 
@@ -42,7 +42,7 @@ def step(
 
 def analysed(*steps: Attempt) -> RunAnalysis:
     run = Run(id=1, started=0.0, ended=None, command="", directory="/", summary=None)
-    return analyse(run, steps, Recorded(), Dependencies({}))
+    return analyse(run, steps, RecordedRun(), Dependencies({}))
 
 
 def compared(

@@ -9,8 +9,8 @@ from generated_runs import generated_attempts, summary_of
 from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
-from stoker.report.analysis import Recorded, analyse
-from stoker.report.trace import Phase, perfetto_trace
+from stoker.report.analysis import RecordedRun, analyse
+from stoker.report.trace import CompilerPhase, perfetto_trace
 
 MB = 1_000_000
 
@@ -31,7 +31,7 @@ def attempt(
 
 
 def events_of(
-    attempts: list[Attempt], phases: dict[int, tuple[Phase, ...]] | None = None
+    attempts: list[Attempt], phases: dict[int, tuple[CompilerPhase, ...]] | None = None
 ) -> list[dict[str, Any]]:
     run = Run(
         id=3,
@@ -41,7 +41,7 @@ def events_of(
         directory="/",
         summary=summary_of(attempts),
     )
-    found = analyse(run, attempts, Recorded(), Dependencies({}))
+    found = analyse(run, attempts, RecordedRun(), Dependencies({}))
     events: list[dict[str, Any]] = json.loads(perfetto_trace(found, phases or {}))["traceEvents"]
     return events
 
@@ -90,9 +90,9 @@ def test_slices_of_a_thread_do_not_overlap() -> None:
 
 def test_phases_lie_within_their_step_and_beside_each_other_where_they_overlap() -> None:
     phases = (
-        Phase(name="front", start=0.0, seconds=2.0, row="1"),
-        Phase(name="inner", start=0.5, seconds=1.0, row="1"),
-        Phase(name="other", start=1.0, seconds=9.0, row="2"),
+        CompilerPhase(name="front", start=0.0, seconds=2.0, row="1"),
+        CompilerPhase(name="inner", start=0.5, seconds=1.0, row="1"),
+        CompilerPhase(name="other", start=1.0, seconds=9.0, row="2"),
     )
     events = events_of([attempt("a", 1, 4, 100)], {0: phases})
     found = {event["name"]: event for event in events if event["ph"] == "X" and event["tid"] != 1}

@@ -62,7 +62,7 @@ class File(Value, frozen=True, kw_only=True):
         return version if name == package else None
 
 
-class Index(Value, frozen=True, kw_only=True):
+class PackageIndex(Value, frozen=True, kw_only=True):
     """The places where pip would search, and its connection settings."""
 
     roots: tuple[str, ...]  # with a page for each package
@@ -70,7 +70,7 @@ class Index(Value, frozen=True, kw_only=True):
     web: Web
 
 
-def read_index() -> Index:
+def read_index() -> PackageIndex:
     """Return the user's index settings, as pip reads them."""
     python = [sys.executable, "-P"]  # a folder called pip in the current folder is not pip
     try:
@@ -87,7 +87,7 @@ def read_index() -> Index:
         ) from error
     closed = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
     roots = (main.strip(), *settings.get("extra-index-url", "").split())
-    return Index(
+    return PackageIndex(
         roots=() if closed else roots,
         links=tuple(settings.get("find-links", "").split()),
         web=Web(
@@ -98,7 +98,7 @@ def read_index() -> Index:
     )
 
 
-def find(package: str, version: str, index: Index) -> File:
+def find(package: str, version: str, index: PackageIndex) -> File:
     """Return the source distribution of one version; the error lists the available versions."""
     files = _files(package, index)
     versions = {file: file.version_of(package) for file in files}
@@ -108,7 +108,7 @@ def find(package: str, version: str, index: Index) -> File:
     raise _absent(package, version, sorted(filter(None, versions.values())), files)
 
 
-def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
+def download(file: File, folder: Path, index: PackageIndex, *, say: Say) -> Path:
     """Return the file in ``folder``; raise an error if it differs from what the index lists."""
     target = folder / file.name
     digest, arrived = hashlib.sha256(), 0
@@ -151,7 +151,7 @@ def _timeout(settings: Mapping[str, str]) -> float:
     return float(said) if _SECONDS.fullmatch(said) else Web().timeout_s
 
 
-def _files(package: str, index: Index) -> list[File]:
+def _files(package: str, index: PackageIndex) -> list[File]:
     """Return the files of all places together; if there are none, a place that did not answer is an
     error.
     """

@@ -14,8 +14,8 @@ from stoker.wheel.package.applying import apply, find_licences, open_sources
 from stoker.wheel.package.built_wheel import (
     BuiltWheel,
     LibraryChange,
-    Mode,
     Packaged,
+    PackageMode,
     PackagePlan,
     PackageRequest,
     read_built_wheel,
@@ -61,7 +61,7 @@ def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str])
 
 
 def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[str, str]) -> Closure:
-    if request.mode is Mode.PLAIN:
+    if request.mode is PackageMode.PLAIN:
         return Closure()
     places = find_search_places(request.libraries, built.libraries, built.machine, environment)
     cuda = wheel_cuda(built, request)

@@ -34,10 +34,10 @@ from stoker.wheel.slim.cutting import (
     span_of,
 )
 from stoker.wheel.slim.regions import (
+    ByteSpan,
     Choose,
     DeviceRegion,
     Shift,
-    Span,
     Spans,
     find_regions,
     without,
@@ -214,7 +214,7 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
     freed = (*packing.freed, *stripping.freed)
     cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
     shift = cutting.shift
-    untouched = without(Span(0, file.reader.size), (*packing.rewritten, *stripping.freed))
+    untouched = without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
     return Rewrite(
         size=cutting.size,
         copies=(
@@ -269,7 +269,7 @@ def _addresses(
         if not placed.has_moved:
             continue
         for slot in placed.region.slots:
-            span = Span(slot, slot + 8)
+            span = ByteSpan(slot, slot + 8)
             if rewritten.overlap(span):
                 raise file.reader.error("a pointer inside device code", slot)
             if not stripped.overlap(span):
