@@ -231,16 +231,15 @@ def chosen(
 ) -> dict[str, list[StepRecord]]:
     """Return the steps to measure, in random order; very long ones come last."""
     draw = random.Random(arguments.seed)
-    by_peak = sorted(records, key=lambda record: -record.peak)
+    by_peak = sorted(records, key=lambda record: -record.peak_bytes)
     heaviest = by_peak[: arguments.heaviest]
-    others = [each for each in by_peak[arguments.heaviest :] if each.seconds >= SHORTEST]
+    others = [each for each in by_peak[arguments.heaviest :] if each.wall_s >= SHORTEST]
     draws = {
         "heaviest": draw.sample(heaviest, len(heaviest)),
         "random": draw.sample(others, min(arguments.random, len(others))),
     }
     return {
-        group: sorted(steps, key=lambda each: each.cpu_seconds > LONG)
-        for group, steps in draws.items()
+        group: sorted(steps, key=lambda each: each.cpu_s > LONG) for group, steps in draws.items()
     }
 
 
@@ -362,21 +361,21 @@ def parts_of_nvcc(sources: Sequence[Path]) -> dict[str, object]:
 def compared(path: Path) -> dict[str, object]:
     """Return what the lean mode has saved in a build, by source."""
     trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
-    default = {record.step.source: record for record in trace.steps if record.seconds >= SHORTEST}
+    default = {record.step.source: record for record in trace.steps if record.wall_s >= SHORTEST}
     with closing(sqlite3.connect(path)) as database:
         attempts = database.execute(
             "SELECT source, mode, peak FROM attempt WHERE outcome = 'done' ORDER BY source"
         ).fetchall()
     known = [(source, mode, peak) for source, mode, peak in attempts if source in default]
     factors = {
-        (source, mode): round(peak / default[source].peak, 3) for source, mode, peak in known
+        (source, mode): round(peak / default[source].peak_bytes, 3) for source, mode, peak in known
     }
     classes = []
     for mode, (least, most) in product((CompileMode.DEFAULT, CompileMode.LEAN), pairwise(SIZES)):
         found = [
             factor
             for (source, each), factor in factors.items()
-            if each == mode and least <= default[source].peak < most
+            if each == mode and least <= default[source].peak_bytes < most
         ]
         row = {"mode": mode.value, "from_bytes": least, "steps": len(found)}
         classes.append(row | ({"median_peak": median(found)} if found else {}))
@@ -415,7 +414,7 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
                 )
                 for seed in seeds
             ]
-            walls[gc] = median(run.wall_seconds for run in runs)
+            walls[gc] = median(run.wall_s for run in runs)
             rows.append(
                 {
                     "memory_bytes": memory,
@@ -428,7 +427,7 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
                     },
                     "preemptions": median(run.preemptions for run in runs),
                     "oom_kills": median(run.oom_kills for run in runs),
-                    "lost_cpu_s": round(median(run.lost_seconds for run in runs)),
+                    "lost_cpu_s": round(median(run.lost_s for run in runs)),
                     "failed": max(len(run.failed) for run in runs),
                 }
             )
@@ -455,9 +454,9 @@ def real_effects() -> Callable[[StepRecord], tuple[ModeEffect, ...]]:
             return tuple(effect_of(row, mode) for mode in MODES[1:])
         return tuple(
             replace(each, memory=lean.get(record.step.source, each.memory))
-            if each.mode is CompileMode.LEAN and record.peak >= SIZES[-2]
+            if each.mode is CompileMode.LEAN and record.peak_bytes >= SIZES[-2]
             else each
-            for each in shipped_effects(record.peak)
+            for each in shipped_effects(record.peak_bytes)
         )
 
     return effects

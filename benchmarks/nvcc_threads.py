@@ -147,15 +147,13 @@ def kernel(number: int, seconds: float, peak: int) -> StepRecord:
         collector=Collector.FREE,
     )
     area = 0.7 * peak * seconds  # its mean is below its peak
-    return StepRecord(step=step, seconds=seconds, cpu_seconds=seconds, peak=peak, byte_seconds=area)
+    return StepRecord(step=step, wall_s=seconds, cpu_s=seconds, peak_bytes=peak, byte_seconds=area)
 
 
 def compile_of(number: int) -> StepRecord:
     name = f"host{number}"
     step = Step(key=name, role=Role.CXX, source=f"src/{name}.cc", output=f"{name}.o")
-    return StepRecord(
-        step=step, seconds=8.0, cpu_seconds=8.0, peak=GIB // 2, byte_seconds=3.2 * GIB
-    )
+    return StepRecord(step=step, wall_s=8.0, cpu_s=8.0, peak_bytes=GIB // 2, byte_seconds=3.2 * GIB)
 
 
 BUILDS: dict[str, list[StepRecord]] = {
@@ -210,7 +208,7 @@ def _wall(
 ) -> float:
     history = steps if known is None else known
     result = simulate(steps, Adaptive(), cpus=cpus, memory=memory, history=history)
-    return round(result.wall_seconds, 1)
+    return round(result.wall_s, 1)
 
 
 def main() -> None:

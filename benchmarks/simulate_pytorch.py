@@ -147,14 +147,14 @@ def summary(history: str, shape: str, runs: list[SimulationResult]) -> Row:
         policy=first.policy,
         history=history,
         shape=shape,
-        memory_bytes=first.memory,
-        wall_s=round(median(each.wall_seconds for each in runs), 1),
-        of_lower_bound=round(median(e.wall_seconds / e.bounds.lower for e in runs), 3),
+        memory_bytes=first.memory_bytes,
+        wall_s=round(median(each.wall_s for each in runs), 1),
+        of_lower_bound=round(median(e.wall_s / e.bounds.lower for e in runs), 3),
         lower_bound_s=round(median(each.bounds.lower for each in runs), 1),
         preemptions=median(each.preemptions for each in runs),
         oom_kills=median(each.oom_kills for each in runs),
         failed=max(len(each.failed) for each in runs),
-        peak_share=round(max(each.peak / each.memory for each in runs), 3),
+        peak_share=round(max(each.peak_bytes / each.memory_bytes for each in runs), 3),
     )
 
 

@@ -21,7 +21,7 @@ def library(
 ) -> LibraryFacts:
     return LibraryFacts(
         path=path,
-        size=1000,
+        size_bytes=1000,
         kind=kind,
         machine=machine,
         soname=soname,
@@ -44,7 +44,7 @@ def built(
     return BuiltWheel(
         path=f"{name}-{version}.whl",
         facts=WheelFacts(
-            name=name, version=version, tags=tags, requires=requires, members=1, unpacked=1
+            name=name, version=version, tags=tags, requires=requires, members=1, unpacked_bytes=1
         ),
         libraries=libraries,
         members=tuple(item.path for item in libraries),

@@ -289,7 +289,7 @@ def trace(data: bytes, folder: Path) -> None:
         analysis = analyse(row, history.attempts(run), RecordedRun(), Dependencies({}))
     report_page(Report(stoker="", shown=ReportedRun(run=analysis)))
     perfetto_trace(analysis, {})
-    if len(read.steps) <= _MOST_STEPS and sum(record.seconds for record in read.steps) < 1e5:
+    if len(read.steps) <= _MOST_STEPS and sum(record.wall_s for record in read.steps) < 1e5:
         policy = make_policy("adaptive", cpus=4)
         simulate(read.steps, policy, cpus=4, memory=1 << 32, history=recent)
 

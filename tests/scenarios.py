@@ -66,7 +66,7 @@ def _tables(run: int) -> tuple[StepRecord, ...]:
         key="link", role=Role.LINK, source="libtables.so", output="libtables.so", directory="b"
     )
     objects = tuple(record.step.output for record in compiles)
-    link = StepRecord(step=library, seconds=0.3, cpu_seconds=0.3, peak=50_000_000, needs=objects)
+    link = StepRecord(step=library, wall_s=0.3, cpu_s=0.3, peak_bytes=50_000_000, needs=objects)
     return (*compiles, link)
 
 
@@ -89,9 +89,9 @@ def _compile(name: str, known: dict[str, Any], random: Random) -> StepRecord:
             input_bytes=700_000 if large else 300,
             collector=Collector.FREE,
         ),
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=peak,
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=peak,
         byte_seconds=peak * seconds * mean,
         profile=profile,
         effects=tuple(ModeEffect(mode=mode, seconds=cost) for mode, cost in costs),
@@ -149,9 +149,9 @@ def _tiny() -> tuple[StepRecord, ...]:
     return tuple(
         StepRecord(
             step=Step(key=name, role=Role.C, source=name, output=f"{name}.o", input_bytes=20),
-            seconds=0.02,
-            cpu_seconds=0.02,
-            peak=20_000_000,
+            wall_s=0.02,
+            cpu_s=0.02,
+            peak_bytes=20_000_000,
         )
         for name in (f"d{number % 50}/{number}.c" for number in range(2000))
     )
@@ -214,7 +214,7 @@ def _store(found: Iterable[tuple[str, SimulationResult]], why: str) -> None:
     data = json.loads(DATA.read_bytes())
     for name, result in found:
         data["stored"][name] = {
-            "seconds": round(result.wall_seconds, 2),
+            "seconds": round(result.wall_s, 2),
             "preemptions": result.preemptions,
             "oom_kills": result.oom_kills,
             "why": why,
@@ -225,11 +225,11 @@ def _store(found: Iterable[tuple[str, SimulationResult]], why: str) -> None:
 
 
 def _shown(name: str, result: SimulationResult, old: Stored | None) -> SimulationResult:
-    ratio = f"{result.wall_seconds / old.seconds:6.3f}" if old else "   new"
-    share = result.wall_seconds / result.bounds.lower
+    ratio = f"{result.wall_s / old.seconds:6.3f}" if old else "   new"
+    share = result.wall_s / result.bounds.lower_s
     modes = ", ".join(f"{count} {mode.value}" for mode, count in result.modes.items())
     sys.stdout.write(
-        f"{name:36} {result.wall_seconds:8.1f} s {ratio} of stored, {share:.3f} of bound, "
+        f"{name:36} {result.wall_s:8.1f} s {ratio} of stored, {share:.3f} of bound, "
         f"{result.preemptions} preempted, {result.oom_kills} OOM kills {modes}\n"
     )
     return result

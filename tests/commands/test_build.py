@@ -418,13 +418,13 @@ def test_variants_with_the_same_file_name_do_not_replace_each_other(
 @pytest.mark.slow
 def test_estimates_learn_from_finished_builds(stoker: Stoker, project: Project) -> None:
     words = ("plan", "cpu", "--source", str(project.tree), "--json")
-    assert json.loads(stoker(*words).stdout)["estimate"]["seconds"]["amount"] is None
+    assert json.loads(stoker(*words).stdout)["estimate"]["wall_s"]["amount"] is None
     built = project.built()
     project.built()  # in which nothing is compiled
     estimate = json.loads(stoker(*words).stdout)["estimate"]
     cpus = os.cpu_count() or 1
-    assert estimate["seconds"]["amount"] >= built.record["summary"]["cpu_s"] / cpus
-    assert "your build of" in estimate["seconds"]["basis"]
+    assert estimate["wall_s"]["amount"] >= built.record["summary"]["cpu_s"] / cpus
+    assert "your build of" in estimate["wall_s"]["basis"]
     assert estimate["wheel_bytes"]["amount"] == built.wheel.stat().st_size
     assert estimate["largest_step_bytes"]["amount"] > 0
 

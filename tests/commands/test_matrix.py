@@ -108,7 +108,9 @@ def test_variants_from_the_matrix_to_empty_environments(
     for name, label in labels.items():
         assert made[name]["wheel"].startswith(f"mini_wheel-0.2.0+{label}-cp3")
         assert made[name]["verified"]
-        assert (tmp_path / "wheels" / made[name]["wheel"]).stat().st_size == made[name]["bytes"]
+        assert (tmp_path / "wheels" / made[name]["wheel"]).stat().st_size == made[name][
+            "size_bytes"
+        ]
     again = stoker("matrix", "--out", "wheels", "--json", timeout=TIMEOUT_S)
     assert ends(results(again)) == dict.fromkeys(labels, "unchanged")
     assert "3 of 3: building" in again.stderr

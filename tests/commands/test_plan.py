@@ -122,7 +122,7 @@ def test_doctor_finds_the_missing_submodule(stoker: Stoker) -> None:
     done = stoker("doctor", "--variant", "cpu", "--source", MINI, "--json")
     report = json.loads(done.stdout)
     assert done.returncode == 1
-    assert not report["can_run"]
+    assert not report["ok"]
     (finding,) = [f for f in report["findings"] if f["name"] == "submodules-missing"]
     assert "git" in finding["fix"][0]
 

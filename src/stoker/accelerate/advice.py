@@ -53,7 +53,7 @@ def choose_sample(
 
 
 def _seconds(step: Sampled) -> float:
-    return _UNKNOWN_SECONDS if step.seconds is None else step.seconds
+    return _UNKNOWN_SECONDS if step.wall_s is None else step.wall_s
 
 
 def _cost(step: Sampled) -> float:
@@ -166,8 +166,12 @@ def _result(
         trial=trial.name,
         steps=tuple(steps[number].title for number in sorted(measured)),
         time=change([_time(e, by_cpu) for e in ours], [_time(e, by_cpu) for e in theirs]),
-        peak=change([(e.round, e.peak) for e in ours], [(e.round, e.peak) for e in theirs]),
-        size=change([(e.round, e.size) for e in ours], [(e.round, e.size) for e in theirs]),
+        peak=change(
+            [(e.round, e.peak_bytes) for e in ours], [(e.round, e.peak_bytes) for e in theirs]
+        ),
+        size=change(
+            [(e.round, e.size_bytes) for e in ours], [(e.round, e.size_bytes) for e in theirs]
+        ),
         same=_same(measured, ours, theirs, differences if links else None, trial.name),
         differences=tuple(
             f"{steps[number].title}: {text}"

@@ -58,7 +58,7 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
         engine=CacheEngine.CCACHE,
         program=program,
         folder=found.folder,
-        bytes=counters.get("cache_size_kibibyte", 0) << 10,
+        size_bytes=counters.get("cache_size_kibibyte", 0) << 10,
         most_bytes=_bytes(printed),
         files=counters.get("files_in_cache"),
         oldest=oldest,

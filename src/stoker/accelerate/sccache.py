@@ -92,7 +92,7 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
         engine=CacheEngine.SCCACHE,
         program=program,
         folder=folder,
-        bytes=(answer.cache_size if answer else None) or 0,
+        size_bytes=(answer.cache_size if answer else None) or 0,
         most_bytes=answer.max_cache_size if answer else None,
         remote=None if folder or not where else where,
         problem=None if answer else "its server does not answer",

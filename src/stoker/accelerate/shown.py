@@ -23,7 +23,7 @@ def status_page(status: CacheStatus, now: float | None = None) -> RenderableType
     page.add("folder", status.folder or "none")
     most = f" of {size(status.most_bytes)}" if status.most_bytes else ""
     files = f" in {status.files} files" if status.files is not None else ""
-    page.add("size", f"{size(status.bytes)}{most}{files}")
+    page.add("size", f"{size(status.size_bytes)}{most}{files}")
     if status.oldest and status.newest:
         oldest, newest = duration(now - status.oldest), duration(now - status.newest)
         page.add("last use", f"oldest {oldest} ago, newest {newest} ago")

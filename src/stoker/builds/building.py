@@ -220,7 +220,7 @@ class _BuildRun:
         self._watcher.tell(result)
         at = time.monotonic() - self._began
         self._watcher.show(
-            StageChanges(at=at, stage=result.stage, end=result.end, seconds=result.seconds)
+            StageChanges(at=at, stage=result.stage, end=result.end, seconds=result.wall_s)
         )
 
     def build(self, governed: Session, where: Growing) -> Built:
@@ -275,7 +275,7 @@ class _BuildRun:
         tools = self._subject.toolbox.tools
         return BuildRecord(
             stoker=__version__,
-            began=time.time(),
+            started=time.time(),
             request=self._request,
             options=redacted(self._asked.options),
             features=self._asked.features,
@@ -293,7 +293,9 @@ class _BuildRun:
         steps: Trace | None = None
         try:
             if steps := self._measured_steps(record):
-                record = replace(record, largest_step_bytes=max(step.peak for step in steps.steps))
+                record = replace(
+                    record, largest_step_bytes=max(step.peak_bytes for step in steps.steps)
+                )
                 self._folder.attach("steps.json", write_trace(steps))
             self._folder.write(record)
         except StorageError as error:

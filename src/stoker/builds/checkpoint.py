@@ -178,7 +178,7 @@ class Checkpoint:
     def timings(self, identity: BuildIdentity) -> dict[str, Timing]:
         """Return what steps of this build took, by output."""
         return {
-            record.step.output: Timing(seconds=record.seconds, peak=record.peak)
+            record.step.output: Timing(seconds=record.wall_s, peak=record.peak_bytes)
             for trace in self._traces(identity).values()
             for record in trace.steps
         }

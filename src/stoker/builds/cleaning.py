@@ -40,7 +40,7 @@ class CleanupItem(Value, frozen=True, kw_only=True):
     kind: CleanupKind
     name: str
     path: str
-    bytes: int  # on disk
+    size_bytes: int  # on disk
     used: float  # when it last was, in seconds since 1970
     busy: bool = False
     link: str = ""  # where a link of the user leads; it is never followed, nor removed
@@ -55,7 +55,7 @@ class Cleaning(Value, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        return sum(kept.bytes for kept in self.chosen)
+        return sum(kept.size_bytes for kept in self.chosen)
 
 
 def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
@@ -134,7 +134,7 @@ def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupIte
             kind=kind,
             name=path.name,
             path=str(path),
-            bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
+            size_bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
             used=used,
             busy=locks.is_held(lock),
             link=link,
@@ -215,7 +215,7 @@ def _history() -> Iterator[CleanupItem]:
             kind=CleanupKind.HISTORY,
             name=str(run.id),
             path=str(history.path),
-            bytes=whole * counts.get(run.id, 0) // steps,
+            size_bytes=whole * counts.get(run.id, 0) // steps,
             used=run.ended or run.started,
             busy=run.ended is None and time.time() - run.started < _LONGEST_RUN,
         )
@@ -255,12 +255,17 @@ def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableTyp
 
 def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
     for kind in CleanupKind:
-        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.bytes)
+        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.size_bytes)
         for kept in entries[:_MOST_OF_A_KIND]:
             name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
-            yield kind.value, size(kept.bytes), _age(now - kept.used), name
+            yield kind.value, size(kept.size_bytes), _age(now - kept.used), name
         if rest := entries[_MOST_OF_A_KIND:]:
-            yield kind.value, size(sum(kept.bytes for kept in rest)), "", f"and {len(rest)} more"
+            yield (
+                kind.value,
+                size(sum(kept.size_bytes for kept in rest)),
+                "",
+                f"and {len(rest)} more",
+            )
 
 
 def _age(seconds: float) -> str:
@@ -272,5 +277,5 @@ def nothing_text(cleaning: Cleaning) -> str:
     """Return why there is nothing to remove."""
     if all(entry.link for entry in cleaning.spared):
         return "there is nothing to remove"
-    kept = sum(entry.bytes for entry in cleaning.spared)
+    kept = sum(entry.size_bytes for entry in cleaning.spared)
     return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

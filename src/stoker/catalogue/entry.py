@@ -55,8 +55,8 @@ def make_entry(
     entry = PublishedWheel(
         file=identity.file,
         sha256=identity.sha256,
-        size=identity.size,
-        unpacked=wheel.unpacked,
+        size_bytes=identity.size,
+        unpacked_bytes=wheel.unpacked_bytes,
         metadata_sha256=identity.metadata_sha256,
         project=canonicalize_name(wheel.name),
         version=wheel.version,
@@ -167,10 +167,10 @@ def _code(facts: ArtifactFacts) -> tuple[ArchCode, ...]:
     for library in facts.libraries:
         for code in library.device_code:
             if code.linked:
-                sizes[code.arch] += code.bytes
+                sizes[code.arch] += code.size_bytes
                 counts[code.arch] += code.count
     return tuple(
-        ArchCode(arch=arch, bytes=sizes[arch], count=counts[arch])
+        ArchCode(arch=arch, size_bytes=sizes[arch], count=counts[arch])
         for arch in sorted(sizes, key=_order)
     )
 

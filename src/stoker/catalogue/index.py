@@ -42,7 +42,7 @@ class Pruned(Value, frozen=True, kw_only=True):
 
     wheels: tuple[PublishedWheel, ...]
     files: tuple[str, ...]
-    bytes: int
+    freed_bytes: int
 
 
 def read_catalogue(store: Store) -> tuple[PublishedCatalogue, str | None]:
@@ -117,7 +117,7 @@ def _taken(wheel: PublishedWheel) -> UsageError:
 def _upload(store: Store, one: Upload, say: Say) -> None:
     path = one.wheel.path
     store.write(f"{path}.metadata", one.metadata)
-    if not store.has(path, one.wheel.size):
+    if not store.has(path, one.wheel.size_bytes):
         say(f"uploading {one.wheel.file}")
         store.upload(path, one.source)
 
@@ -183,7 +183,7 @@ def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, 
     return Pruned(
         wheels=tuple(gone),
         files=tuple(path for path, _ in unused),
-        bytes=sum(size for _, size in unused),
+        freed_bytes=sum(size for _, size in unused),
     )
 
 

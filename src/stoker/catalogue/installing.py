@@ -59,8 +59,8 @@ class SlimInstalled(Value, frozen=True, kw_only=True):
 
     name: str
     version: str
-    before: int
-    after: int
+    before_bytes: int
+    after_bytes: int
 
 
 def select(
@@ -286,7 +286,7 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     name, version, _, _ = parse_wheel_filename(output.name)
     after = output.stat().st_size
     say(f"{name} {version}: {size(before)} -> {size(after)}")
-    return SlimInstalled(name=name, version=str(version), before=before, after=after)
+    return SlimInstalled(name=name, version=str(version), before_bytes=before, after_bytes=after)
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
         Text("->" if chosen else "", style="bold green"),
         Text(wheel.variant, style="bold" if chosen else _STYLES.get(choice.fit, "")),
         wheel.version,
-        size(wheel.size),
+        size(wheel.size_bytes),
         Text("; ".join((choice.reason, *choice.notes)), style=_STYLES.get(choice.fit, "")),
     )
 
@@ -339,7 +339,7 @@ def wheels_page(wheels: Sequence[PublishedWheel]) -> RenderableType:
     table = Listing("variant", "wheel", ">size", "architectures")
     for wheel in wheels:
         archs = " ".join(code.arch for code in wheel.code) or "no device code"
-        table.add(wheel.variant, whole(wheel.file), size(wheel.size), archs)
+        table.add(wheel.variant, whole(wheel.file), size(wheel.size_bytes), archs)
     return table
 
 
@@ -349,4 +349,4 @@ def pruned_text(pruned: Pruned, *, dry_run: bool) -> str:
         counted(len(pruned.wheels), "wheel") + " from the index" if pruned.wheels else "no wheel"
     )
     files = counted(len(pruned.files), "unused file")
-    return f"{verb} {listed}; {files}, {size(pruned.bytes)}"
+    return f"{verb} {listed}; {files}, {size(pruned.freed_bytes)}"

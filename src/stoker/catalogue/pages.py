@@ -325,7 +325,7 @@ def _file(wheel: PublishedWheel) -> dict[str, object]:
         "filename": wheel.file,
         "url": _relative(wheel),
         "hashes": {"sha256": wheel.sha256},
-        "size": wheel.size,
+        "size": wheel.size_bytes,
         "core-metadata": metadata,
         "dist-info-metadata": metadata,
     }

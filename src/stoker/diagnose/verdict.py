@@ -305,6 +305,6 @@ def _memory(measured: Measured) -> Iterable[Evidence]:
 def _step(attempt: Attempt) -> Evidence:
     step, record = attempt.record.step, attempt.record
     how = "was killed for lack of memory" if attempt.outcome is Outcome.OOM else "failed"
-    took = f"after {record.seconds:.0f} s, with {size(record.peak)}"
+    took = f"after {record.wall_s:.0f} s, with {size(record.peak_bytes)}"
     status = f", status {attempt.status}" if attempt.status else ""
     return Evidence(line=0, text=f"{step.role} {step.source or step.output} {how} {took}{status}")

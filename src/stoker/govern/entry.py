@@ -206,7 +206,7 @@ class Entry:
     def resume(self, now: float) -> None:
         if self._pauses:
             paused = self.running.paused_for(now)
-            self._pauses[-1] = replace(self._pauses[-1], seconds=paused)
+            self._pauses[-1] = replace(self._pauses[-1], wall_s=paused)
         self.running = self.running.resumed(now)
 
     def kill(self, cause: Intervention) -> bool:
@@ -279,9 +279,9 @@ class Entry:
         step, threads = self.step, self.request.threads
         return StepRecord(
             step=replace(step, threads=threads) if threads > 1 else step,
-            seconds=usage.wall_us / 1e6,
-            cpu_seconds=usage.cpu_us / 1e6,
-            peak=max(usage.peak, self.running.peak),
+            wall_s=usage.wall_us / 1e6,
+            cpu_s=usage.cpu_us / 1e6,
+            peak_bytes=max(usage.peak, self.running.peak),
             byte_seconds=float(usage.byte_seconds),
             profile=self._recorder.profile(usage.wall_us / 1e6),
             mode=self.request.mode,
@@ -299,7 +299,7 @@ class Entry:
             status=status,
             explanation=Explanation(
                 asked=self.clock.began,
-                needs=prediction.peak,
+                needs_bytes=prediction.peak,
                 basis=Basis.ATTEMPT if prediction.raised else prediction.basis,
                 waits=self.clock.seconds,
                 pauses=tuple(self._pauses[-_MOST_PAUSES:]),

@@ -77,7 +77,7 @@ def _wait(reason: Reason, seconds: float, needs: int) -> str:
 def cause_text(cause: Intervention) -> str:
     """Return "memory was almost used up (7.9 GiB of 8.0 GiB in use)"."""
     text = _CAUSES.get(cause.reason, cause.reason.value)
-    return f"{text} ({size(cause.used)} of {size(cause.limit)} in use)"
+    return f"{text} ({size(cause.used_bytes)} of {size(cause.limit_bytes)} in use)"
 
 
 def decision_text(event: AnyEvent) -> str:
@@ -195,7 +195,7 @@ def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
     title = Text(record.step.source or record.step.output, style="bold")
     ended = {Outcome.DONE: "finished", Outcome.FAILED: f"failed with status {attempt.status}"}
     how = ended.get(attempt.outcome, f"was lost ({attempt.outcome.value})")
-    figures = f"it {how} after {duration(record.seconds)}, with a peak of {size(record.peak)}"
+    figures = f"it {how} after {duration(record.wall_s)}, with a peak of {size(record.peak_bytes)}"
     explanation = attempt.explanation
     if explanation is None:
         lines = [figures, "an earlier version of stoker recorded no reasons"]
@@ -207,10 +207,10 @@ def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
 
 
 def _explained(explanation: Explanation) -> list[str]:
-    needs = f"predicted peak {size(explanation.needs)}, from {explanation.basis.value}"
-    waits = f"it waited {waits_text(explanation.waits, explanation.needs)}"
+    needs = f"predicted peak {size(explanation.needs_bytes)}, from {explanation.basis.value}"
+    waits = f"it waited {waits_text(explanation.waits, explanation.needs_bytes)}"
     pauses = [
-        f"it was paused for {duration(pause.seconds)}: {cause_text(pause)}"
+        f"it was paused for {duration(pause.wall_s)}: {cause_text(pause)}"
         for pause in explanation.pauses
     ]
     return [needs, waits, *pauses]

@@ -350,7 +350,9 @@ class Governor:
         counts only if it is part of the limit in force.
         """
         memory, ours = self._memory, self._used()
-        return Intervention(at=now, reason=reason, used=memory.counted(ours), limit=memory.limit)
+        return Intervention(
+            at=now, reason=reason, used_bytes=memory.counted(ours), limit_bytes=memory.limit
+        )
 
     def reconsider(self) -> None:
         """Note that critical-path lengths have arrived: waiting steps are ranked again at the next
@@ -474,7 +476,7 @@ class Governor:
         peak = 0
         if entry.phase is not StepPhase.ENCLOSING:
             record = self._record(entry, done.usage, outcome, status)
-            peak = record.peak
+            peak = record.peak_bytes
             if outcome is Outcome.DONE:
                 self._predictor.learn(record)
                 self._learned = True

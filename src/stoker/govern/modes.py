@@ -69,11 +69,11 @@ class Modes:
             if not prediction.learned or not prediction.peak:
                 return effect
             default = prediction.peak / effect.reserved
-            return replace(effect, memory=record.peak / default, assumed=False)
+            return replace(effect, memory=record.peak_bytes / default, assumed=False)
         before = self._predictor.default_seconds(record.step) if request.mode.is_linker else None
-        if not before or not record.seconds:
+        if not before or not record.wall_s:
             return None
-        return ModeEffect(mode=request.mode, seconds=record.seconds / before)
+        return ModeEffect(mode=request.mode, seconds=record.wall_s / before)
 
     def link_with(self, run: int, choice: LinkerChoice) -> None:
         """Set the linkers of a run; without a choice no command line has to be looked at."""

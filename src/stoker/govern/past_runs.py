@@ -43,7 +43,7 @@ def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
     if not found:
         raise UsageError(f"run {run} has no measured steps", hints=_RUNS)
     if step is None:
-        return tuple(sorted(found, key=lambda attempt: -attempt.record.peak))
+        return tuple(sorted(found, key=lambda attempt: -attempt.record.peak_bytes))
     matching = tuple(attempt for attempt in found if _matches(attempt, step))
     if not matching:
         hint = f"`stoker history {run} --all` lists the steps"
@@ -128,9 +128,9 @@ def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
     for attempt in attempts[:most]:
         record = attempt.record
         cells = (
-            size(record.peak),
-            duration(record.seconds),
-            duration(record.cpu_seconds),
+            size(record.peak_bytes),
+            duration(record.wall_s),
+            duration(record.cpu_s),
             attempt.outcome.value,
             *(_mode(record) for _ in modes),
             record.step.title,

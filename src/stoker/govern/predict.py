@@ -155,21 +155,21 @@ class Predictor:
         if mode is not CompileMode.DEFAULT:
             row = self._in_default_mode(row)
         expected = self._amounts(step, *self._samples_for(step))
-        self._memory[expected.basis].learn(below=row.peak <= expected.high)
+        self._memory[expected.basis].learn(below=row.peak_bytes <= expected.high)
         here = step.role is not Role.REMOTE
         if here and expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
-            self._paces.append(max(row.seconds, _SHORTEST) / expected.seconds)
+            self._paces.append(max(row.wall_s, _SHORTEST) / expected.seconds)
             self._pace = None
         sample = _Sample(
-            peak=row.peak / prior_of(step).peak,
-            seconds=row.seconds / nvcc_rounds(step),
+            peak=row.peak_bytes / prior_of(step).peak,
+            seconds=row.wall_s / nvcc_rounds(step),
             rounds=step.rounds,
             profile=bytes(profile_of(row)),
             mode=mode,
             size=step.input_bytes,
         )
         if known := known_step(step.role, step.source):
-            scale = row.peak / (known.peak * step.targets_at_once)
+            scale = row.peak_bytes / (known.peak * step.targets_at_once)
             self._over_shipped[step.role].append(scale)
         self._keep(
             _Learned(
@@ -178,7 +178,7 @@ class Predictor:
                 source=step.source,
                 directory=step.directory,
                 output=step.output,
-                seconds=row.seconds,
+                seconds=row.wall_s,
                 sample=sample,
             )
         )
@@ -222,14 +222,14 @@ class Predictor:
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
-        self._modes[row.step.key][row.mode] = row.peak
+        self._modes[row.step.key][row.mode] = row.peak_bytes
         learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
-        effect = next(learned, measured_effect(row.mode, row.peak))
+        effect = next(learned, measured_effect(row.mode, row.peak_bytes))
         integral = row.byte_seconds
         return replace(
             row,
-            peak=round(row.peak / effect.memory),
-            seconds=row.seconds / effect.seconds,
+            peak_bytes=round(row.peak_bytes / effect.memory),
+            wall_s=row.wall_s / effect.seconds,
             byte_seconds=integral and integral / effect.memory / effect.seconds,
             mode=CompileMode.DEFAULT,
         )

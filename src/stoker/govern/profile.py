@@ -83,7 +83,9 @@ def profile_of(record: StepRecord) -> Profile:
         return record.profile
     if record.profile:
         return tuple(_parts(record.profile, len(record.profile)))
-    return climb(round(record.mean / record.peak, 3), record.step.rounds) if record.mean else ()
+    return (
+        climb(round(record.mean / record.peak_bytes, 3), record.step.rounds) if record.mean else ()
+    )
 
 
 def _parts(values: Sequence[int], length: float) -> Iterator[int]:

@@ -271,7 +271,7 @@ class ServedRun:
     def add(self, attempt: Attempt) -> None:
         """Take in an attempt that has ended."""
         if attempt.outcome is Outcome.DONE:
-            self.work.finished(attempt.record.step.output, attempt.record.seconds)
+            self.work.finished(attempt.record.step.output, attempt.record.wall_s)
         self.tally.add(attempt)
         self._history.add(self._kept, attempt.since(self._began))
 

@@ -394,11 +394,11 @@ class Session:
         if not self._client.alive:
             self._replace(self._client.why_gone)
 
-    def _hear_the_rest(self, patience_s: float) -> None:
+    def _hear_the_rest(self, timeout_s: float) -> None:
         """Hear what has come until the command ended, and wait for a refused step: the command may
         have failed because of it.
         """
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while self._client.alive:
             wait = 0.0 if self._refused else max(0.0, deadline - time.monotonic())
             if not select.select([self._client], [], [], wait)[0]:

@@ -131,19 +131,19 @@ def _workers(distribution: SimulatedWorkers | None) -> str:
 
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
     """Return a row of the table. ``saves`` is relative to the first row."""
-    saved = 1 - result.wall_seconds / first.wall_seconds if first.wall_seconds else 0.0
-    bound = result.bounds.lower
+    saved = 1 - result.wall_s / first.wall_s if first.wall_s else 0.0
+    bound = result.bounds.lower_s
     return (
         str(result.cpus),
-        size(result.memory),
+        size(result.memory_bytes),
         _workers(result.distribution),
         result.policy,
-        f"{result.wall_seconds:,.0f} s",
+        f"{result.wall_s:,.0f} s",
         f"{saved:.0%}" if result is not first else "",
-        f"{result.wall_seconds / bound:.2f}" if bound and not result.failed else "",
+        f"{result.wall_s / bound:.2f}" if bound and not result.failed else "",
         f"{bound:,.0f} s" if not result.failed else "",
         result.bounds.limited_by,
-        f"{result.peak / result.memory:.0%}",
+        f"{result.peak_bytes / result.memory_bytes:.0%}",
         str(result.pauses),
         str(result.preemptions),
         str(result.oom_kills),

@@ -108,7 +108,7 @@ class CacheStatus(Value, frozen=True, kw_only=True):
     engine: CacheEngine
     program: str
     folder: str
-    bytes: int
+    size_bytes: int
     most_bytes: int | None
     files: int | None = None
     oldest: float | None = None

@@ -193,9 +193,9 @@ class StepRecord(Value, frozen=True, kw_only=True):
     """One finished step as measured: a row of the history, an entry of a trace."""
 
     step: Step
-    seconds: Seconds
-    cpu_seconds: Seconds
-    peak: Bytes
+    wall_s: Seconds
+    cpu_s: Seconds
+    peak_bytes: Bytes
     # Integral of its memory; None where only the peak is known.
     byte_seconds: ByteSeconds | None = None
     # The most in each equal part of its life, in percent of the peak.
@@ -207,9 +207,9 @@ class StepRecord(Value, frozen=True, kw_only=True):
 
     @property
     def mean(self) -> int | None:
-        if self.byte_seconds is None or self.seconds <= 0:
+        if self.byte_seconds is None or self.wall_s <= 0:
             return None
-        return min(self.peak, round(self.byte_seconds / self.seconds))
+        return min(self.peak_bytes, round(self.byte_seconds / self.wall_s))
 
 
 class Trace(Value, frozen=True, kw_only=True):
@@ -467,7 +467,7 @@ class Decision(Value, frozen=True, kw_only=True):
 class Bounds(Value, frozen=True, kw_only=True):
     """A time that no schedule of the steps can beat, and what a faster build would need more of."""
 
-    lower: float
+    lower_s: float
     limited_by: str
 
 
@@ -490,13 +490,13 @@ class SimulationResult(Value, frozen=True, kw_only=True):
 
     policy: str
     cpus: int
-    memory: int
-    wall_seconds: float
-    peak: int
+    memory_bytes: int
+    wall_s: float
+    peak_bytes: int
     pauses: int
     preemptions: int
     oom_kills: int
-    lost_seconds: float  # CPU seconds of attempts that were killed
+    lost_s: float  # CPU seconds of attempts that were killed
     failed: tuple[str, ...]  # outputs that failed because memory ran out too often
     unfinished: tuple[str, ...] = ()  # outputs that do not exist because the time was over
     bounds: Bounds

@@ -158,7 +158,7 @@ class HeavyStep(Value, frozen=True, kw_only=True):
     """Compiles that need much memory: a pattern of paths, the amount and its basis."""
 
     pattern: str
-    bytes: int
+    peak_bytes: int
     basis: str
 
 
@@ -174,7 +174,7 @@ class Quantity(Value, frozen=True, kw_only=True):
 
 
 class Estimate(Value, frozen=True, kw_only=True):
-    seconds: Quantity
+    wall_s: Quantity
     largest_step_bytes: Quantity
     disk_bytes: Quantity
     wheel_bytes: Quantity

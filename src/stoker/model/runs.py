@@ -37,9 +37,9 @@ class Intervention(Value, frozen=True, kw_only=True):
 
     at: Seconds
     reason: Reason
-    used: Bytes
-    limit: Bytes
-    seconds: Seconds = 0.0  # that a pause took
+    used_bytes: Bytes
+    limit_bytes: Bytes
+    wall_s: Seconds = 0.0  # that a pause took
 
     def since(self, moment: float) -> "Intervention":
         return replace(self, at=max(0.0, self.at - moment))
@@ -49,7 +49,7 @@ class Explanation(Value, frozen=True, kw_only=True):
     """Why an attempt waited, and what the governor did to it. Times are as in ``Attempt``."""
 
     asked: Seconds
-    needs: Bytes  # its predicted peak
+    needs_bytes: Bytes  # its predicted peak
     basis: Basis  # of that prediction
     waits: dict[Reason, Seconds] = {}
     pauses: tuple[Intervention, ...] = ()

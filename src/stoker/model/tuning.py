@@ -33,7 +33,7 @@ class Sampled(Value, frozen=True, kw_only=True):
     directory: str
     command: tuple[str, ...]  # of the compiler itself
     output: str
-    seconds: float | None = None  # that it took before, if that is known
+    wall_s: float | None = None  # that it took before, if that is known
     link: str = ""  # its identity, if it is a link
 
     @property
@@ -70,8 +70,8 @@ class Measurement(Value, frozen=True, kw_only=True):
     round: int
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    peak: int = 0
-    size: int = 0  # of the output
+    peak_bytes: int = 0
+    size_bytes: int = 0  # of the output
     digest: str = ""  # of the output
     problem: str = ""
 

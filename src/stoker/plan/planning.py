@@ -182,7 +182,7 @@ def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimat
     """Estimate a build. ``measured`` is a finished one of the same project and variant."""
     figures = _figures(subject)
     known = Estimate(
-        seconds=_seconds(subject, figures),
+        wall_s=_seconds(subject, figures),
         largest_step_bytes=_largest_step(figures),
         disk_bytes=_disk(subject, figures),
         wheel_bytes=_wheel(subject),
@@ -194,7 +194,7 @@ def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimat
     basis = f"your build of {measured.date}"
     step, wheel = measured.largest_step_bytes, measured.wheel_bytes
     return Estimate(
-        seconds=Quantity(
+        wall_s=Quantity(
             amount=measured.cpu_seconds / cpus,
             basis=f"{measured.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {basis}",
         ),
@@ -206,7 +206,7 @@ def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimat
 
 def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
     return tuple(
-        HeavyStep(pattern=row.pattern, bytes=row.bytes, basis=row.basis)
+        HeavyStep(pattern=row.pattern, peak_bytes=row.bytes, basis=row.basis)
         for row in estimates().heavy
         if row.project is subject.kind and row.backend in (None, subject.variant.backend)
     )

@@ -175,7 +175,7 @@ def fullest_build(name: str) -> MeasuredBuild | None:
     if record is None:
         return None
     return MeasuredBuild(
-        date=time.strftime("%Y-%m-%d", time.gmtime(record.began)),
+        date=time.strftime("%Y-%m-%d", time.gmtime(record.started)),
         cpu_seconds=_cpu_seconds(record),
         largest_step_bytes=record.largest_step_bytes,
         wheel_bytes=record.wheel_bytes,

@@ -40,7 +40,7 @@ def analyse(
     summary = run.summary
     cpus = summary.cpus if summary else recorded.cpus
     limit = (summary.limit_bytes if summary else recorded.limit) or None
-    last = max((attempt.started + attempt.record.seconds for attempt in attempts), default=0.0)
+    last = max((attempt.started + attempt.record.wall_s for attempt in attempts), default=0.0)
     wall = summary.wall_s if summary else last
     spans = _spans(attempts)
     completed = [_record(span) for span in spans if span.completed]
@@ -86,16 +86,16 @@ def analyse(
 
 
 def _spans(attempts: Sequence[Attempt]) -> tuple[AttemptSpan, ...]:
-    lanes = lanes_of([(each.started, each.started + each.record.seconds) for each in attempts])
+    lanes = lanes_of([(each.started, each.started + each.record.wall_s) for each in attempts])
     return tuple(
         AttemptSpan(
             step=attempt.record.step,
             target=target_of(attempt.record.step),
             lane=lane,
             started=attempt.started,
-            seconds=attempt.record.seconds,
-            cpu_seconds=attempt.record.cpu_seconds,
-            peak=attempt.record.peak,
+            seconds=attempt.record.wall_s,
+            cpu_seconds=attempt.record.cpu_s,
+            peak=attempt.record.peak_bytes,
             byte_seconds=attempt.record.byte_seconds,
             profile=attempt.record.profile,
             outcome=attempt.outcome,
@@ -215,15 +215,15 @@ def _name(root: str, index: int, span: AttemptSpan) -> str:
 
 
 def _alone(span: AttemptSpan) -> float:
-    return at_best(_record(span)).seconds
+    return at_best(_record(span)).wall_s
 
 
 def _record(span: AttemptSpan) -> StepRecord:
     return StepRecord(
         step=span.step,
-        seconds=span.seconds,
-        cpu_seconds=span.cpu_seconds,
-        peak=span.peak,
+        wall_s=span.seconds,
+        cpu_s=span.cpu_seconds,
+        peak_bytes=span.peak,
         byte_seconds=span.byte_seconds,
         profile=span.profile,
     )
@@ -287,8 +287,8 @@ def _accuracy(spans: Iterable[AttemptSpan]) -> tuple[Accuracy, ...]:
     ratios: Mapping[Basis, list[float]] = {basis: [] for basis in Basis}
     for span in spans:
         known = span.explanation
-        if span.outcome is Outcome.DONE and known and known.needs:
-            ratios[known.basis].append(span.peak / known.needs)
+        if span.outcome is Outcome.DONE and known and known.needs_bytes:
+            ratios[known.basis].append(span.peak / known.needs_bytes)
     return tuple(
         Accuracy(
             basis=basis,

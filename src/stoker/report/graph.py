@@ -28,15 +28,15 @@ class GraphTargetKind(StrEnum):
 class GraphTarget(Value, frozen=True, kw_only=True):
     """All steps of one target. ``needs`` leaves out what another target in it needs anyway.
 
-    ``seconds`` is the sum over the ``timed`` steps, ``peak`` the largest step.
+    ``wall_s`` is the sum over the ``timed`` steps, ``peak_bytes`` the largest step.
     """
 
     name: str
     kind: GraphTargetKind
     steps: int
     timed: int
-    seconds: float
-    peak: int | None
+    wall_s: float
+    peak_bytes: int | None
     needs: tuple[str, ...]
     outputs: tuple[str, ...] = ()  # libraries and programs
 
@@ -44,12 +44,12 @@ class GraphTarget(Value, frozen=True, kw_only=True):
 class Blocker(Value, frozen=True, kw_only=True):
     """A target that must end before compiles of other targets can start.
 
-    ``seconds`` is the earliest time at which it can have ended, with unlimited CPUs.
+    ``wall_s`` is the earliest time at which it can have ended, with unlimited CPUs.
     """
 
     target: str
     compiles: int
-    seconds: float
+    wall_s: float
 
 
 class PathStep(Value, frozen=True, kw_only=True):
@@ -57,13 +57,13 @@ class PathStep(Value, frozen=True, kw_only=True):
 
     output: str
     target: str
-    seconds: float
+    wall_s: float
 
 
 class ImpactStep(Value, frozen=True, kw_only=True):
     output: str
     target: str
-    seconds: float | None  # None: it was never measured
+    wall_s: float | None  # None: it was never measured
 
 
 class Impact(Value, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class Impact(Value, frozen=True, kw_only=True):
     file: str
     configures: bool
     steps: tuple[ImpactStep, ...]
-    seconds: float  # sum over the steps
-    path_seconds: float  # longest chain of dependent steps
+    wall_s: float  # sum over the steps
+    path_s: float  # longest chain of dependent steps
 
 
 class BuildGraph(Value, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class BuildGraph(Value, frozen=True, kw_only=True):
     targets: tuple[GraphTarget, ...]
     steps: int
     timed: int
-    seconds: float
+    wall_s: float
     compiles: int
     ready: int
     blockers: tuple[Blocker, ...]
@@ -97,7 +97,7 @@ class BuildGraph(Value, frozen=True, kw_only=True):
 
     @property
     def path_seconds(self) -> float:
-        return sum(step.seconds for step in self.path)
+        return sum(step.wall_s for step in self.path)
 
 
 # -- build graph -----------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def make_build_graph(
         targets=_targets(steps, owners, times),
         steps=len(steps.real),
         timed=sum(times[index] is not None for index in steps.real),
-        seconds=sum(map(_seconds, times)),
+        wall_s=sum(map(_seconds, times)),
         compiles=sum(steps.compiles),
         ready=ready,
         blockers=blockers,
@@ -358,12 +358,12 @@ def find_impact(
             ImpactStep(
                 output=steps.edges[index].outputs[0],
                 target=owners.names[index],
-                seconds=time.seconds if (time := times[index]) else None,
+                wall_s=time.seconds if (time := times[index]) else None,
             )
             for index in rebuilt
         ),
-        seconds=sum(map(_seconds, alone)),
-        path_seconds=max(_earliest_ends(steps, alone), default=0.0),
+        wall_s=sum(map(_seconds, alone)),
+        path_s=max(_earliest_ends(steps, alone), default=0.0),
     )
 
 
@@ -393,7 +393,7 @@ def _critical_path(
     while index is not None:
         if time := times[index]:
             output, target = steps.edges[index].outputs[0], owners.names[index]
-            path.append(PathStep(output=output, target=target, seconds=time.seconds))
+            path.append(PathStep(output=output, target=target, wall_s=time.seconds))
         index = max(steps.before[index], key=ends.__getitem__, default=None)
     return tuple(reversed(path))
 
@@ -423,7 +423,7 @@ def _blockers(
             name = owners.names[index]
             seconds[name] = max(seconds[name], ends[index])
     return ready, tuple(
-        Blocker(target=name, compiles=count, seconds=seconds[name])
+        Blocker(target=name, compiles=count, wall_s=seconds[name])
         for name, count in blocked.most_common()
     )
 
@@ -482,8 +482,8 @@ def _target(
         kind=kind,
         steps=len(members),
         timed=len(known),
-        seconds=sum(time.seconds for time in known),
-        peak=max((time.peak for time in known if time.peak is not None), default=None),
+        wall_s=sum(time.seconds for time in known),
+        peak_bytes=max((time.peak for time in known if time.peak is not None), default=None),
         needs=tuple(needs),
         outputs=tuple(steps.edges[index].outputs[0] for index in made),
     )

@@ -150,7 +150,7 @@ def graph_page(graph: BuildGraph, *, everything: bool = False) -> RenderableType
 
 
 def headline(graph: BuildGraph) -> str:
-    work = f", {duration(graph.seconds)} of work" if graph.timed else ""
+    work = f", {duration(graph.wall_s)} of work" if graph.timed else ""
     chain = f", longest chain {duration(graph.path_seconds)}" if graph.path else ""
     return f"{graph.folder}: {graph.steps} steps in {len(graph.targets)} targets{work}{chain}"
 
@@ -178,12 +178,12 @@ def _targets(graph: BuildGraph, everything: bool) -> list[RenderableType]:
 
 
 def _largest(targets: Sequence[GraphTarget]) -> list[GraphTarget]:
-    return sorted(targets, key=lambda each: (-each.seconds, -each.steps))[:_FEW]
+    return sorted(targets, key=lambda each: (-each.wall_s, -each.steps))[:_FEW]
 
 
 def _figures(target: GraphTarget) -> tuple[str, str, str]:
-    time = duration(target.seconds) if target.timed else ""
-    return str(target.steps), time, size(target.peak) if target.peak is not None else ""
+    time = duration(target.wall_s) if target.timed else ""
+    return str(target.steps), time, size(target.peak_bytes) if target.peak_bytes is not None else ""
 
 
 def _starts(graph: BuildGraph, everything: bool) -> list[RenderableType]:
@@ -192,14 +192,14 @@ def _starts(graph: BuildGraph, everything: bool) -> list[RenderableType]:
     blockers = graph.blockers if everything else graph.blockers[:_FEW]
     table = Listing("target", ">compiles that wait for it", ">done at the earliest", indent=2)
     for blocker in blockers:
-        after = f"after {duration(blocker.seconds)}" if graph.timed else ""
+        after = f"after {duration(blocker.wall_s)}" if graph.timed else ""
         table.add(blocker.target, str(blocker.compiles), after)
     lines += [table] if blockers else []
     if graph.path:
         lines += [Text(), Text("Critical path", style="bold")]
         steps = Listing("step", ">time", "target", indent=2)
         for step in graph.path:
-            steps.add(step.output, duration(step.seconds), step.target)
+            steps.add(step.output, duration(step.wall_s), step.target)
         lines.append(steps)
     return lines
 
@@ -218,7 +218,7 @@ def _impact(impact: Impact, everything: bool) -> list[RenderableType]:
     table = Listing("step", ">time", "target", indent=2)
     shown = impact.steps if everything else impact.steps[:_FEW]
     for step in shown:
-        time = "" if step.seconds is None else duration(step.seconds)
+        time = "" if step.wall_s is None else duration(step.wall_s)
         table.add(step.output, time, step.target)
     rest = len(impact.steps) - len(shown)
     more = [Text(f"  and {rest} more: --targets shows them")] if rest else []
@@ -232,11 +232,11 @@ def impact_text(impact: Impact) -> str:
     if not count:
         return f"{first}a change to {impact.file} rebuilds nothing"
     targets = len(_by_target(impact))
-    unknown = sum(step.seconds is None for step in impact.steps)
+    unknown = sum(step.wall_s is None for step in impact.steps)
     missing = f" ({unknown} steps were never measured)" if unknown else ""
     return (
         f"{first}a change to {impact.file} rebuilds {count} steps in {targets} targets: "
-        f"{duration(impact.seconds)} of work, longest chain {duration(impact.path_seconds)}"
+        f"{duration(impact.wall_s)} of work, longest chain {duration(impact.path_s)}"
         f"{missing}"
     )
 
@@ -244,7 +244,7 @@ def impact_text(impact: Impact) -> str:
 def _by_target(impact: Impact) -> dict[str, list[float | None]]:
     found: dict[str, list[float | None]] = defaultdict(list)
     for step in impact.steps:
-        found[step.target].append(step.seconds)
+        found[step.target].append(step.wall_s)
     return found
 
 
@@ -321,7 +321,7 @@ def _drawing(graph: BuildGraph) -> Xml.Element:
         for need in target.needs:
             _link(root, where[need], where[target.name], on_path=(need, target.name) in links)
     hit = set(_by_target(graph.impact)) if graph.impact else set()
-    longest = max((target.seconds for target in graph.targets), default=0.0)
+    longest = max((target.wall_s for target in graph.targets), default=0.0)
     for number, target in enumerate(graph.targets):
         classes = ["target", *(["hit"] if target.name in hit else [])]
         group = Xml.SubElement(root, "a", {"href": f"#target-{number}", "class": " ".join(classes)})
@@ -395,7 +395,7 @@ def _box(
     Xml.SubElement(group, "rect", shape | {"class": "box path" if target.name in chain else "box"})
     side = {"x": f"{x:g}", "y": f"{y:g}", "width": "6", "height": str(_HEIGHT), "rx": "3"}
     Xml.SubElement(group, "rect", side | {"fill": _COLOURS[target.kind]})
-    share = target.seconds / longest if longest else 0.0
+    share = target.wall_s / longest if longest else 0.0
     bar = {"x": f"{x + 14:g}", "y": f"{y + _HEIGHT - 7:g}", "height": "3"}
     Xml.SubElement(
         group,
@@ -424,7 +424,7 @@ def graph_html(graph: BuildGraph) -> str:
     impact = ""
     if graph.impact:
         rows = [
-            ("" if step.seconds is None else duration(step.seconds), step.target, step.output)
+            ("" if step.wall_s is None else duration(step.wall_s), step.target, step.output)
             for step in graph.impact.steps
         ]
         impact = f"<h2>{escape(xml_text(impact_text(graph.impact)))}</h2>"
@@ -433,8 +433,8 @@ def graph_html(graph: BuildGraph) -> str:
         (each.name, each.kind.value, *_figures(each), ", ".join(each.needs))
         for each in graph.targets
     ]
-    blockers = [(b.target, str(b.compiles), duration(b.seconds)) for b in graph.blockers]
-    path = [(duration(step.seconds), step.target, step.output) for step in graph.path]
+    blockers = [(b.target, str(b.compiles), duration(b.wall_s)) for b in graph.blockers]
+    path = [(duration(step.wall_s), step.target, step.output) for step in graph.path]
     return "\n".join(
         (
             "<!doctype html>",

@@ -116,7 +116,7 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
         "outcome": [outcomes.place(span.outcome) for span in spans],
         "status": [span.status for span in spans],
         "asked": [round(each.asked, _MICROSECONDS) if each else None for each in known],
-        "waits": [waits_text(each.waits, each.needs) if each else "" for each in known],
+        "waits": [waits_text(each.waits, each.needs_bytes) if each else "" for each in known],
         "pauses": {str(n): _pauses(each) for n, each in enumerate(known) if each and each.pauses},
         "killed": {
             str(n): cause_text(each.killed) for n, each in enumerate(known) if each and each.killed
@@ -126,7 +126,7 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
             for n, (span, each) in enumerate(zip(spans, known, strict=True))
             if each and each.mode_reason
         },
-        "predicted": [each.needs if each else None for each in known],
+        "predicted": [each.needs_bytes if each else None for each in known],
         "basis": [bases.place(each.basis) if each else None for each in known],
         "tables": {
             "role": roles.values,
@@ -142,7 +142,7 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
 
 def _pauses(explanation: Explanation) -> list[dict[str, Any]]:
     return [
-        {"at": pause.at, "seconds": pause.seconds, "why": cause_text(pause)}
+        {"at": pause.at, "seconds": pause.wall_s, "why": cause_text(pause)}
         for pause in explanation.pauses
     ]
 

@@ -201,10 +201,10 @@ def _output(path: Path) -> Output:
         return Output(path=str(path))
     return Output(
         path=str(path),
-        bytes=facts.size,
+        bytes=facts.size_bytes,
         libraries=tuple(
-            LibrarySize(path=library.path, bytes=library.size, device_code=_by_arch(library))
-            for library in sorted(facts.libraries, key=lambda library: -library.size)
+            LibrarySize(path=library.path, bytes=library.size_bytes, device_code=_by_arch(library))
+            for library in sorted(facts.libraries, key=lambda library: -library.size_bytes)
         ),
     )
 
@@ -212,7 +212,7 @@ def _output(path: Path) -> Output:
 def _by_arch(library: LibraryFacts) -> dict[str, int]:
     sizes: dict[str, int] = defaultdict(int)
     for code in library.device_code:
-        sizes[code.arch] += code.bytes
+        sizes[code.arch] += code.size_bytes
     return dict(sorted(sizes.items()))
 
 
@@ -232,9 +232,9 @@ def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:
         say(f"simulating {len(steps)} steps: {name}")
         policy = make_policy("adaptive", cpus=count)
         result = simulate(steps, policy, cpus=count, memory=amount, history=steps)
-        cost = prices.cost(result.wall_seconds, cpus=count, memory=amount)
+        cost = prices.cost(result.wall_s, cpus=count, memory=amount)
         if name in hours:
-            cost = result.wall_seconds / 3600 * hours[name]
+            cost = result.wall_s / 3600 * hours[name]
         yield WhatIf(name=name, result=result, cost=cost)
 
 

@@ -237,7 +237,7 @@ def _arguments(span: AttemptSpan) -> dict[str, object]:
         "byte_seconds": span.byte_seconds,
     }
     if span.explanation:
-        found["predicted_bytes"] = span.explanation.needs
+        found["predicted_bytes"] = span.explanation.needs_bytes
         found["waited_s"] = span.waited
     return found
 

@@ -54,7 +54,7 @@ class Trend(Value, frozen=True, kw_only=True):
 def costs_of(attempts: Iterable[Attempt]) -> StepCosts:
     done = (one.record for one in attempts if one.outcome is Outcome.DONE)
     return StepCosts(
-        seconds={record.step.output or record.step.source: record.cpu_seconds for record in done}
+        seconds={record.step.output or record.step.source: record.cpu_s for record in done}
     )
 
 

@@ -36,7 +36,7 @@ def compiled(name: str, seconds: float | None = 1.0, *words: str) -> Sampled:
         directory="/b",
         command=("g++", "-O2", *words, "-c", f"{name}.cc", "-o", f"{name}.o"),
         output=f"{name}.o",
-        seconds=seconds,
+        wall_s=seconds,
     )
 
 
@@ -48,7 +48,7 @@ def linked(name: str, seconds: float = 1.0) -> Sampled:
         directory="/b",
         command=command,
         output=f"{name}.so",
-        seconds=seconds,
+        wall_s=seconds,
         link=name,
     )
 

@@ -22,7 +22,7 @@ ENTRIES = st.lists(
 def entry(
     name: str, used: float, *, kind: CleanupKind = CleanupKind.BUILDS, busy: bool = False
 ) -> CleanupItem:
-    return CleanupItem(kind=kind, name=name, path=f"/{name}", bytes=10, used=used, busy=busy)
+    return CleanupItem(kind=kind, name=name, path=f"/{name}", size_bytes=10, used=used, busy=busy)
 
 
 def names(entries: tuple[CleanupItem, ...]) -> list[str]:

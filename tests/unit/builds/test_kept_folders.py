@@ -46,7 +46,7 @@ def test_builds_are_found_and_removed(tree: Path, tmp_path: Path) -> None:
     other = built(tmp_path / "other", "cpu")
     found = {Path(entry.path): entry for entry in kept(CleanupKind.BUILDS)}
     assert found.keys() == {first, second, other}
-    assert found[first].bytes >= 100_000
+    assert found[first].size_bytes >= 100_000
     assert {Path(entry.path) for entry in kept_of(tree)} == {first, second}
     assert remove(found[first])
     assert [Path(entry.path) for entry in kept_of(tree)] == [second]
@@ -113,7 +113,7 @@ def test_a_link_within_a_build_is_removed_and_not_followed(tree: Path, elsewhere
     files.remove_whole(path / "build")
     (path / "build").symlink_to(elsewhere)
     (entry,) = kept_of(tree)
-    assert entry.bytes < 100_000
+    assert entry.size_bytes < 100_000
     assert remove(entry)
     assert not path.exists()
     assert untouched(elsewhere)

@@ -149,7 +149,7 @@ def test_cuda_becomes_one_home(index: Index, tmp_path: Path, need: Callable[[str
     assert made.manifest.warnings == ()
     (home / MANIFEST).unlink()
     content = [path for path in home.rglob("*") if path.is_file() and not path.is_symlink()]
-    assert made.manifest.size == sum(path.stat().st_size for path in content)
+    assert made.manifest.size_bytes == sum(path.stat().st_size for path in content)
     assert names() == []  # a folder of the user's own is not among ours
 
 

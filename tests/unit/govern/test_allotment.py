@@ -119,4 +119,4 @@ def test_a_simulated_build_ends_earlier_with_threads() -> None:
         simulate(each, Adaptive(), cpus=16, memory=64 * GB, history=each) for each in (steps, fixed)
     )
     assert free.modes == {CompileMode.THREADS: 4}
-    assert free.wall_seconds < 0.4 * bound.wall_seconds
+    assert free.wall_s < 0.4 * bound.wall_s

@@ -132,7 +132,7 @@ def test_ask_run_done(world: World) -> None:
     assert not world.governor.ended(7, done(), 3.0)
     assert world.words() == ["run"]
     ((run, attempt),) = world.kept
-    assert (run, attempt.outcome, attempt.record.peak) == (100, Outcome.DONE, 100)
+    assert (run, attempt.outcome, attempt.record.peak_bytes) == (100, Outcome.DONE, 100)
     assert not world.governor.busy
     assert isinstance(world.events[-1], StepEnds)
 

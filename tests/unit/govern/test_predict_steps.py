@@ -44,9 +44,9 @@ def row(
 ) -> StepRecord:
     return StepRecord(
         step=measured,
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=round(peak),
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=round(peak),
         byte_seconds=None if share is None else share * peak * seconds,
         profile=profile,
     )

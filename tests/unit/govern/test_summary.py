@@ -52,8 +52,8 @@ def test_the_peak_is_the_most_that_the_steps_had_at_once_or_one_of_them_alone() 
 
 def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:
     effect = ModeEffect(mode=CompileMode.LEAN, memory=0.8, seconds=1.1)
-    why = Explanation(asked=0.0, needs=GB, basis=Basis.EXACT, effect=effect)
-    record = replace(make.record("a", peak=4 * GB), cpu_seconds=11.0, mode=CompileMode.LEAN)
+    why = Explanation(asked=0.0, needs_bytes=GB, basis=Basis.EXACT, effect=effect)
+    record = replace(make.record("a", peak=4 * GB), cpu_s=11.0, mode=CompileMode.LEAN)
     counted = tally()
     for outcome in (Outcome.DONE, Outcome.PREEMPTED):
         counted.add(Attempt(record=record, started=0.0, outcome=outcome, explanation=why))
@@ -65,7 +65,7 @@ def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:
 
 def test_links_are_compared_with_the_same_links_by_the_default_linker() -> None:
     effect = ModeEffect(mode=CompileMode.LLD, seconds=0.25)
-    why = Explanation(asked=0.0, needs=GB, basis=Basis.EXACT, effect=effect)
+    why = Explanation(asked=0.0, needs_bytes=GB, basis=Basis.EXACT, effect=effect)
     record = replace(make.record("a", seconds=2.0, role=Role.LINK), mode=CompileMode.LLD)
     counted = tally()
     for explanation in (why, replace(why, effect=None)):

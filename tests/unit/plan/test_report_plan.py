@@ -79,7 +79,7 @@ def test_the_request() -> None:
     assert value["label"] == "cu124.sm90.avx512"
     assert value["variant"]["gpus"] == [{"arch": "9.0", "ptx": False}]
     assert value["source"]["version"] == "2.6.0"
-    assert value["estimate"]["seconds"]["amount"] < value["estimate"]["seconds"]["most"]
+    assert value["estimate"]["wall_s"]["amount"] < value["estimate"]["wall_s"]["most"]
 
 
 def test_everything_else_a_reader_may_want_is_there() -> None:

@@ -45,14 +45,14 @@ def attempt(
     )
     record = StepRecord(
         step=step,
-        seconds=seconds,
-        cpu_seconds=seconds if cpu is None else cpu,
-        peak=round(peak),
+        wall_s=seconds,
+        cpu_s=seconds if cpu is None else cpu,
+        peak_bytes=round(peak),
         byte_seconds=seconds * peak,
     )
     explanation = None
     if asked is not None:
-        explanation = Explanation(asked=asked, needs=round(needs), basis=basis)
+        explanation = Explanation(asked=asked, needs_bytes=round(needs), basis=basis)
     return Attempt(record=record, started=started, outcome=outcome, explanation=explanation)
 
 

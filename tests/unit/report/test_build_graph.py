@@ -57,16 +57,16 @@ def test_targets_of_the_default_build(made: Made) -> None:
         "ops": GraphTargetKind.SHARED,
     }
     ops = graph.targets[-1]
-    assert (ops.name, ops.steps, ops.seconds, ops.peak) == ("ops", 3, 14.0, 100)
+    assert (ops.name, ops.steps, ops.wall_s, ops.peak_bytes) == ("ops", 3, 14.0, 100)
     assert set(ops.needs) == {"gen", "base"}
     assert ops.outputs == ("libops.so",)
-    assert (graph.steps, graph.timed, graph.seconds) == (6, 6, 28.0)
+    assert (graph.steps, graph.timed, graph.wall_s) == (6, 6, 28.0)
 
 
 def test_what_blocks_the_start(made: Made) -> None:
     graph = make_build_graph(*made, folder="/src", has_reply=False)
     assert (graph.compiles, graph.ready) == (3, 1)
-    assert [(b.target, b.compiles, b.seconds) for b in graph.blockers] == [("gen", 2, 10.0)]
+    assert [(b.target, b.compiles, b.wall_s) for b in graph.blockers] == [("gen", 2, 10.0)]
 
 
 def test_the_critical_path(made: Made) -> None:
@@ -91,8 +91,8 @@ def test_the_critical_path(made: Made) -> None:
 def test_the_impact_of_a_change(made: Made, file: str, outputs: list[str], path_s: float) -> None:
     impact = find_impact(*made, file, DISCOVERED)
     assert sorted(step.output for step in impact.steps) == sorted(outputs)
-    assert impact.path_seconds == path_s
-    assert impact.seconds == sum(TIMES[output] for output in outputs)
+    assert impact.path_s == path_s
+    assert impact.wall_s == sum(TIMES[output] for output in outputs)
     assert not impact.configures
 
 

@@ -35,7 +35,7 @@ def step(
         input_bytes=inputs,
     )
     record = StepRecord(
-        step=made, seconds=seconds, cpu_seconds=seconds if cpu is None else cpu, peak=peak
+        step=made, wall_s=seconds, cpu_s=seconds if cpu is None else cpu, peak_bytes=peak
     )
     return Attempt(record=record, started=0.0, outcome=Outcome.DONE)
 

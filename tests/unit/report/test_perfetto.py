@@ -21,12 +21,12 @@ def attempt(
     step = Step(key=name, role=Role.CXX, source=name, output=f"{name}.o")
     record = StepRecord(
         step=step,
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=megabytes * MB,
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=megabytes * MB,
         profile=(50,) * 64 + (100,) * 64,
     )
-    explanation = Explanation(asked=asked, needs=MB, basis=Basis.EXACT)
+    explanation = Explanation(asked=asked, needs_bytes=MB, basis=Basis.EXACT)
     return Attempt(record=record, started=started, outcome=Outcome.DONE, explanation=explanation)
 
 
@@ -84,7 +84,7 @@ def test_slices_of_a_thread_do_not_overlap() -> None:
         ends[thread] = event["ts"] + event["dur"]
     steps = [event for event in slices if "peak_bytes" in event["args"]]
     assert sorted(event["args"]["peak_bytes"] for event in steps) == sorted(
-        attempt.record.peak for attempt in attempts
+        attempt.record.peak_bytes for attempt in attempts
     )
 
 
@@ -107,4 +107,4 @@ def test_kills_are_marked() -> None:
     lost = Attempt(record=lost.record, started=0.0, outcome=Outcome.OOM)
     (mark,) = [event for event in events_of([lost]) if event["ph"] == "i"]
     assert mark["name"] == "out of memory"
-    assert mark["ts"] == pytest.approx(lost.record.seconds * 1e6, abs=1)
+    assert mark["ts"] == pytest.approx(lost.record.wall_s * 1e6, abs=1)

@@ -29,7 +29,7 @@ PLAN = PackagePlan(
             path="warm.libs/libnew.so",
             rpath="$ORIGIN",
             source=LibrarySource(file="nvidia.whl", member="nvidia/libold.so"),
-            size=3 << 20,
+            size_bytes=3 << 20,
         ),
     ),
     requires_added=("torch==2.15.0",),
@@ -96,5 +96,5 @@ def test_what_does_not_change_is_not_mentioned() -> None:
 
 
 def test_what_was_made() -> None:
-    made = Packaged(path="dist/a.whl", size=5 << 20, debug_files=("a.debug", "b.debug"))
+    made = Packaged(path="dist/a.whl", size_bytes=5 << 20, debug_files=("a.debug", "b.debug"))
     assert packaged_lines(made) == "dist/a.whl, 5.0 MiB, 2 debug files next to it"

@@ -108,7 +108,9 @@ def test_the_environment_names_places(mill: Path, tmp_path: Path) -> None:
 
 
 def test_where_a_library_was_linked(mill: Path) -> None:
-    facts = LibraryFacts(path="x.so", size=1, runpath=("$ORIGIN", str(mill.parent), "/nowhere"))
+    facts = LibraryFacts(
+        path="x.so", size_bytes=1, runpath=("$ORIGIN", str(mill.parent), "/nowhere")
+    )
     assert find_search_places((), (facts,), MACHINE, {}).find("libmill.so")
 
 
@@ -179,7 +181,7 @@ def test_libraries_for_two_machines(mill: Path, tmp_path: Path) -> None:
 
 def found(source: LibrarySource) -> FoundLibrary:
     return FoundLibrary(
-        name="libgiven.so", source=source, facts=LibraryFacts(path="libgiven.so", size=1)
+        name="libgiven.so", source=source, facts=LibraryFacts(path="libgiven.so", size_bytes=1)
     )
 
 

@@ -20,11 +20,11 @@ HERE = next(iter(tags.platform_tags()))
 
 
 def _case(*told: str, name: str = "mill") -> WheelUnderTest:
-    wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked=0)
+    wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked_bytes=0)
     facts = ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
-        size=0,
+        size_bytes=0,
         wheel=wheel,
         libraries=(),
         dependencies=(),

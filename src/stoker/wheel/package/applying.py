@@ -288,7 +288,7 @@ def _packaged(path: Path, debug: Path | None = None) -> Packaged:
     taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}")) if debug else []
     return Packaged(
         path=str(path),
-        size=path.stat().st_size,
+        size_bytes=path.stat().st_size,
         debug_files=tuple(str(file) for file in taken_out if file.is_file()),
     )
 

@@ -61,7 +61,7 @@ class LibraryChange(Value, frozen=True, kw_only=True):
     soname: str | None = None
     strip: bool = False
     source: LibrarySource | None = None
-    size: int = 0
+    size_bytes: int = 0
     wanted_by: tuple[str, ...] = ()  # the libraries that need a bundled one
 
 
@@ -91,7 +91,7 @@ class Packaged(Value, frozen=True, kw_only=True):
     """The written wheel. ``debug_files`` are in a folder next to it."""
 
     path: str
-    size: int
+    size_bytes: int
     debug_files: tuple[str, ...] = ()
 
 

@@ -94,7 +94,7 @@ def packaged_lines(packaged: Packaged) -> str:
     """Return a summary of what was written."""
     debug = packaged.debug_files
     beside = f", {len(debug)} debug files next to it" if debug else ""
-    return f"{packaged.path}, {size(packaged.size)}{beside}"
+    return f"{packaged.path}, {size(packaged.size_bytes)}{beside}"
 
 
 def _head(plan: PackagePlan) -> list[RenderableType]:
@@ -110,10 +110,10 @@ def _section(title: str, lines: Iterable[Text]) -> list[RenderableType]:
 def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
     if not added:
         return []
-    total = size(sum(change.size for change in added))
+    total = size(sum(change.size_bytes for change in added))
     table = Listing("", ">", "", title=f"Bundled libraries: {len(added)}, {total}", indent=2)
     for change in added:
-        table.add(change.path, size(change.size), Text(f"{change.source}", style="dim"))
+        table.add(change.path, size(change.size_bytes), Text(f"{change.source}", style="dim"))
     return [table]
 
 

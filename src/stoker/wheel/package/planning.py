@@ -303,7 +303,7 @@ def _added(paths: SearchPaths, bundled: BundledLibraries) -> Iterator[LibraryCha
             needed=bundled.renamed(facts.needed),
             soname=name if facts.soname not in (None, name) else None,
             source=found.source,
-            size=facts.size,
+            size_bytes=facts.size_bytes,
             wanted_by=bundled.wanted_by(name),
         )
 

@@ -182,7 +182,7 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
             f"it was slimmed before, and its originals are in {store}",
             hints=["restore them first with --undo, or delete them with --discard"],
         )
-    check_room(store, sum(cut.summary.after for cut in changed(cuts)))
+    check_room(store, sum(cut.summary.after_bytes for cut in changed(cuts)))
     affected = owners(cut.file for cut in changed(cuts))
     site = Site(root=_root(store, changed(cuts), affected), store=store)
     try:

@@ -134,7 +134,7 @@ def plan_library(reader: Reader, choose: Choose, options: SlimOptions | None = N
 
     It reads headers at many offsets, so ``reader`` should be a file on disk.
     """
-    unchanged = LibrarySlim(path=reader.name, before=reader.size, after=reader.size)
+    unchanged = LibrarySlim(path=reader.name, before_bytes=reader.size, after_bytes=reader.size)
     try:
         return _plan(Elf(reader), choose, options or SlimOptions(), unchanged)
     except ArtifactError as error:
@@ -157,7 +157,7 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     may_move = any(region.is_movable for region in regions)
     layout = SlimLayout.MOVE if may_move else SlimLayout.PIN
     return LibraryPlan(
-        summary=replace(summary, after=rewrite.size, layout=layout if is_smaller else None),
+        summary=replace(summary, after_bytes=rewrite.size, layout=layout if is_smaller else None),
         kept=tuple(region.kept for region in regions),
         rewrite=rewrite,
     )
