@@ -11,7 +11,7 @@ ENTRIES = st.lists(
         kind=st.sampled_from(CleanupKind),
         name=st.text(max_size=3),
         path=st.just("/x"),
-        bytes=st.integers(0, 10**12),
+        size_bytes=st.integers(0, 10**12),
         used=st.integers(0, 100).map(float),
         busy=st.booleans(),
     ),

@@ -56,7 +56,12 @@ def test_the_lines_of_a_job() -> None:
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    made: dict[str, Any] = {"job": job(), "end": MatrixEnd.DONE, "seconds": 90.0, "bytes": 3 << 20}
+    made: dict[str, Any] = {
+        "job": job(),
+        "end": MatrixEnd.DONE,
+        "wall_s": 90.0,
+        "size_bytes": 3 << 20,
+    }
     rows = (
         MatrixResult(**made, wheel="a.whl", verified=True, compiles=8, cache_hits=6),
         MatrixResult(**made, wheel="b.whl", before_bytes=12 << 20, original_errors=("x", "y")),

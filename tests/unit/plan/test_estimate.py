@@ -123,5 +123,5 @@ def test_heavy_steps_are_those_of_the_kind_and_back_end() -> None:
 
 def test_the_plan_takes_the_estimate_it_is_given() -> None:
     about = subject("cpu")
-    given = unknown_estimate(seconds=Quantity(amount=60.0, basis="the last build here"))
+    given = unknown_estimate(wall_s=Quantity(amount=60.0, basis="the last build here"))
     assert make_plan(about, given).estimate == given
