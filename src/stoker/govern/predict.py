@@ -241,13 +241,15 @@ class Predictor:
             response = (effect.memory - 1) / (shipped.memory - 1)
             self._responses[_kind(step, effect.mode)].append(_within(_RESPONSES, response))
 
-    def effects(self, step: Step) -> tuple[ModeEffect, ...]:
+    def effects(self, step: Step, peak: int | None = None) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured of its source, else as of others
         in its build folder, else by shipped figures, which are facts about the projects that they
         were measured on and assumptions about others: a source of large tables has no garbage.
+        ``peak`` is what ``predict`` returns, if that was called before.
         """
         measured = self._effects.get(_source(step), {})
-        peak = self._amounts(step, *self._samples_for(step)).peak
+        if peak is None:
+            peak = self._amounts(step, *self._samples_for(step)).peak
         known = known_step(step.role, step.source) is not None
         return tuple(
             measured.get(each.mode) or self._expected_effect(step, each, known=known)
