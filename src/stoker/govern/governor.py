@@ -188,7 +188,7 @@ class Governor:
             restarts=ask.repeatable,
             places=ask.cpus if ask.remote else None,
             mode=self.modes.linker(ask),
-            effects=self.modes.effects(step) if ask.repeatable else (),
+            effects=self.modes.effects(step, prediction.peak) if ask.repeatable else (),
             faster=self.modes.faster(step) if ask.repeatable else (),
         )
         self._next += 1

@@ -49,10 +49,10 @@ class Modes:
         self._linkers: dict[int, LinkerChoice] = {}  # by run
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
 
-    def effects(self, step: Step) -> tuple[ModeEffect, ...]:
-        """Return the modes of gcc that the step may use."""
+    def effects(self, step: Step, peak: int) -> tuple[ModeEffect, ...]:
+        """Return the modes of gcc that the step may use. ``peak`` is the predicted one."""
         allowed = step.role is not Role.CUDA and step.collector in self._collectors
-        return self._predictor.effects(step) if allowed and not self.refuses(step) else ()
+        return self._predictor.effects(step, peak) if allowed and not self.refuses(step) else ()
 
     def faster(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return the numbers of threads that the step may use besides one."""

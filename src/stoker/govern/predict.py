@@ -9,6 +9,7 @@ shifts the predictions that follow.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import exp
 from statistics import median
 from typing import Any
@@ -133,6 +134,7 @@ class Predictor:
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         # Measured peaks over those shipped for the source: compilers and flags differ.
         self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
+        self._usual_scales: dict[Role, float] = {}  # medians of those, when they are next needed
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
         self._rows: deque[_Learned] = deque(maxlen=_MOST_ROWS)
@@ -171,6 +173,7 @@ class Predictor:
         if known := known_step(step.role, step.source):
             scale = row.peak_bytes / (known.peak * step.targets_at_once)
             self._over_shipped[step.role].append(scale)
+            self._usual_scales.pop(step.role, None)
         self._keep(
             _Learned(
                 key=step.key,
@@ -243,13 +246,15 @@ class Predictor:
             response = (effect.memory - 1) / (shipped.memory - 1)
             self._responses[_kind(step, effect.mode)].append(_within(_RESPONSES, response))
 
-    def effects(self, step: Step) -> tuple[ModeEffect, ...]:
+    def effects(self, step: Step, peak: int | None = None) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured of its source, else as of others
         in its build folder, else by shipped figures, which are facts about the projects that they
         were measured on and assumptions about others: a source of large tables has no garbage.
+        ``peak`` is what ``predict`` returns, if that was called before.
         """
         measured = self._effects.get(_source(step), {})
-        peak = self._amounts(step, *self._samples_for(step)).peak
+        if peak is None:
+            peak = self._amounts(step, *self._samples_for(step)).peak
         known = known_step(step.role, step.source) is not None
         return tuple(
             measured.get(each.mode) or self._expected_effect(step, each, known=known)
@@ -336,6 +341,11 @@ class Predictor:
             basis=basis,
         )
 
+    def _usual_scale(self, role: Role) -> float:
+        if role not in self._usual_scales:
+            self._usual_scales[role] = median(self._over_shipped[role])
+        return self._usual_scales[role]
+
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
         found: Sequence[_Sample] | None
         if found := self._by_key.get(step.key):
@@ -352,7 +362,7 @@ class Predictor:
             return Basis.SOURCE, found
         if known := known_step(step.role, step.source):
             # Durations differ in any case, which the pace shows.
-            scale = median(self._over_shipped[step.role])
+            scale = self._usual_scale(step.role)
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step.source):
             found = self._by_folder.get((step.role, folder))
@@ -393,6 +403,7 @@ def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     return others if len(others) >= _ENOUGH else ()
 
 
+@lru_cache(maxsize=4096)  # steps that wait are predicted again and again
 def _shipped(step: Step, known: KnownStep) -> _Sample:
     return _Sample(
         peak=known.peak * step.targets_at_once / prior_of(step).peak,
