@@ -14,7 +14,7 @@ from stoker.catalogue.index import check_is_catalogue, read_catalogue
 from stoker.catalogue.pages import CATALOGUE, HTML_TYPE, JSON_TYPE
 from stoker.catalogue.store import FolderStore, open_store
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value
 from stoker.outside.web import AbsentError, Web, opened
 
@@ -64,19 +64,12 @@ def _folder_url(folder: Path) -> str:
 def _download(url: str, web: Web) -> bytes:
     try:
         with opened(url + CATALOGUE, web) as answer:
-            parts = []
-            left = _LARGEST
-            while left > 0 and (part := answer.read(min(left, 1 << 20))):
-                parts.append(part)
-                left -= len(part)
+            return answer.whole(_LARGEST)
     except AbsentError:
         raise UsageError(
             f"{url} is not a catalogue: it has no {CATALOGUE}",
             hints=["name the address of the page, not of one variant's index"],
         ) from None
-    if left <= 0:
-        raise ArtifactError("the catalogue is too large", file=url)
-    return b"".join(parts)
 
 
 # -- serving ---------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def test_download_that_cannot_be_written(index: Index, tmp_path: Path) -> None:
     file = File(url=f"{index.url}/my_package-1.2.tar.gz")
     places = PackageIndex(roots=(), links=(), web=Web())
     with pytest.raises(StorageError, match=r"cannot write .*my_package"):
-        download(file, tmp_path / "no-such-folder", places, say=lambda _: None)
+        download(file, tmp_path / "my_package-1.2.tar.gz", places, say=lambda _: None)
 
 
 @pytest.mark.parametrize("length", ["\xb2", "9" * 5000, "-1", "1_0", "\x85", "one"])
