@@ -12,6 +12,8 @@ benchmarks/fixes.toml runs in a fresh overlay of it:
 3. `stoker diagnose --fix-script` prints a script for that run.
 4. `sh fix.sh` applies the fix and builds again. It counts if its status is 0.
 
+A case that is run again keeps how its first try ended.
+
 The checkout and its virtual environment are visible in the root at their own paths. Needs root.
 """
 
@@ -47,11 +49,17 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="write the logs and scripts of all cases there")
     asked = parser.parse_args()
     cases: dict[str, dict[str, Any]] = tomllib.loads(CASES.read_text())
+    bases = cases.pop("base")
     results = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
     found: dict[str, Any] = results.get("cases", {})
     for name, case in cases.items():
         if name in asked.only or (not asked.only and name not in found):
-            found[name] = tried(name, case, asked.root, asked.keep)
+            layers = [asked.root]
+            if base := case.get("base"):
+                layers.insert(0, prepared(asked.root, base, bases[base]))
+            result = tried(name, case, layers, asked.keep)
+            first = found[name].get("first") if name in found else result["end"]
+            found[name] = result | ({"first": first} if first else {})
             print(name, found[name]["end"], found[name]["cause"], flush=True)
             if asked.json:
                 asked.json.write_text(json.dumps(summary(found), indent=2) + "\n")
@@ -60,22 +68,38 @@ def main() -> int:
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures. ``first`` of a case is how its first try ended, before any correction."""
     valid = {name: one for name, one in found.items() if one["end"] != "not made"}
+    new = [one["first"] for one in valid.values() if one.get("first", "not made") != "not made"]
     return {
         "failures": len(valid),
         "of real packages": sum(one["real"] for one in valid.values()),
         "fixed by the first fix": sum(one["end"] == "fixed" for one in valid.values()),
+        "at the first try": {"failures": len(new), "fixed": new.count("fixed")},
         "not fixed": sorted(name for name, one in valid.items() if one["end"] != "fixed"),
         "not made": sorted(found.keys() - valid.keys()),
         "cases": dict(sorted(found.items())),
     }
 
 
-def tried(name: str, case: dict[str, Any], root: Path, keep: Path | None) -> dict[str, Any]:
+def prepared(root: Path, name: str, script: str) -> Path:
+    """Return a layer over the root in which a script has run; it is kept beside the root."""
+    layer = root.with_name(f"{root.name}.{name}")
+    if not layer.exists():
+        with overlay([root]) as top:
+            status, output = run(top, top / "root", script)
+            if status:
+                sys.exit(f"cannot prepare {name}:\n{output}")
+            upper = top.with_name("upper")
+            shutil.copytree(upper, layer, symlinks=True, ignore=shutil.ignore_patterns("stoker"))
+    return layer
+
+
+def tried(name: str, case: dict[str, Any], layers: list[Path], keep: Path | None) -> dict[str, Any]:
     """Make a failure, apply the fix and return how it ended."""
     begin = time.monotonic()
     result = {"real": "package" in case, "end": "not made", "cause": "", "why": ""}
-    with overlay(root) as top:
+    with overlay(layers) as top:
         project = top / "src" / name
         project.mkdir(parents=True)
         for path, text in case.get("files", {}).items():
@@ -146,14 +170,16 @@ def run(top: Path, project: Path, script: str) -> tuple[int, str]:
 
 
 @contextmanager
-def overlay(root: Path) -> Iterator[Path]:
-    """Yield a copy of the root that can be changed; what it needs of this machine is in it."""
+def overlay(lower: list[Path]) -> Iterator[Path]:
+    """Yield a copy of a root, made of layers, that can be changed; what it needs of this machine is
+    in it.
+    """
     with tempfile.TemporaryDirectory(prefix="fixes-") as folder, ExitStack() as stack:
         mounted(stack, folder, "-t", "tmpfs", "-o", "size=3G", "tmpfs")
         upper, work, top = (Path(folder, name) for name in ("upper", "work", "top"))
         for path in (upper, work, top):
             path.mkdir()
-        layers = f"lowerdir={root},upperdir={upper},workdir={work}"
+        layers = f"lowerdir={':'.join(map(str, lower))},upperdir={upper},workdir={work}"
         mounted(stack, top, "-t", "overlay", "-o", layers, "overlay")
         mounted(stack, top / "proc", "-t", "proc", "proc")
         mounted(stack, top / "dev", "--rbind", "--make-rslave", "/dev")

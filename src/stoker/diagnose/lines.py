@@ -101,6 +101,8 @@ _LONGEST = 30  # lines
 _LONGEST_MESSAGE = 100  # lines of all its paragraphs
 _LONGEST_PLAIN = 12  # lines of a message that names no place: they are not indented
 _CALLERS = "Call Stack"
+_UV_MARKS = ("\u00d7 ", "├─▶ ", "╰─▶ ")
+_OF_UV = re.compile(r"[ │]{3,24}(?!hint:|help:|\[|\u00d7|├|╰)\S").match
 _ENDS_PLAIN = re.compile(r"\s{0,24}(?:-- |CMake |$)").match
 
 
@@ -109,6 +111,18 @@ def paragraphs(lines: Sequence[Line], texts: Texts) -> Iterator[range]:
     for index in texts.having(_CMAKE):
         if head := _HEAD.match(lines[index].text):
             yield from _within(lines, index + 1, head["indent"] + "  ")
+
+
+def uv_messages(lines: Sequence[Line], texts: Texts) -> Iterator[range]:
+    """Yield the lines of each message of uv that has more than one; uv wraps them at the width of
+    the terminal.
+    """
+    for index in sorted({at for mark in _UV_MARKS for at in texts.having(mark)}):
+        end = index + 1
+        while end < min(index + _LONGEST, len(lines)) and _OF_UV(lines[end].text):
+            end += 1
+        if end - index > 1:
+            yield range(index, end)
 
 
 def messages(lines: Sequence[Line], texts: Texts) -> Mapping[str, Sequence[range]]:
@@ -123,7 +137,7 @@ def messages(lines: Sequence[Line], texts: Texts) -> Mapping[str, Sequence[range
 
 def joined(lines: Sequence[Line], span: Iterable[int]) -> str:
     """Return the text of some lines as one."""
-    return " ".join(lines[index].text.strip() for index in span)
+    return " ".join(lines[index].text.strip(" \t│") for index in span)
 
 
 def _plain_end(lines: Sequence[Line], begin: int) -> int:

@@ -20,6 +20,7 @@ FACTS = Facts()
 
 _FIRST_TOOLCHAIN = 13  # the first CUDA that `stoker toolchain` installs
 _USED_GCC = re.compile(r"/(?:c\+\+|gcc/[\w-]+)/(\d{1,2})/|gcc version (\d{1,2})\.|GNU (\d{1,2})\.")
+_SCRIPT = 4096  # bytes of a script that starts nvcc
 _JOB_MEMORY = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
 
 
@@ -36,6 +37,11 @@ def _root(about: About) -> str | None:
 @FACTS.add("machine.conda", "conda's program, if an environment of conda is active")
 def _conda(about: About) -> str | None:
     return about.here.conda
+
+
+@FACTS.add("machine.rustup", "rustup, if it is installed")
+def _rustup(about: About) -> str | None:
+    return about.here.which("rustup")
 
 
 @FACTS.add("machine.apt", "apt-get with what it needs to run as root, if the system has it")
@@ -91,7 +97,12 @@ def _hard(limit: int, about: About) -> str | None:
 @FACTS.add("machine.cuda_home", "the folder of the CUDA toolkit that a build would take")
 def _cuda_home(about: About) -> str | None:
     nvcc = _nvcc(about)
-    return str(nvcc.resolve().parent.parent) if nvcc else None
+    return str(nvcc.parent.parent) if nvcc else None
+
+
+def _used_cuda(about: About) -> str | None:
+    """Return the version of the toolkit that the log names, else of that of this machine."""
+    return _named(_USED_CUDA, about) or _cuda(about)
 
 
 @FACTS.add("machine.cuda", "the version of that toolkit")
@@ -100,25 +111,55 @@ def _cuda(about: About) -> str | None:
     return _toolkit_version(Path(home)) if home else None
 
 
-@FACTS.add("machine.cuda_found", "the folder of a CUDA toolkit, not that of CUDA_HOME")
+@FACTS.add(
+    "machine.cuda_found",
+    "the folder of a CUDA toolkit, not that of CUDA_HOME, that torch and the log allow",
+)
 def _cuda_found(about: About) -> str | None:
     nvcc = _nvcc(about, with_variables=False)
-    return str(nvcc.resolve().parent.parent) if nvcc else None
+    home = nvcc.parent.parent if nvcc else None
+    return str(home) if home and _allowed(_toolkit_version(home), about) else None
+
+
+def _allowed(cuda: str | None, about: About) -> bool:
+    """Return whether a CUDA version has the major version of torch, or of the toolkit that the log
+    names, and is not older than what the log asks for.
+    """
+    used = _torch_cuda(about) or _named(_USED_CUDA, about)
+    if cuda is None or (used and _major(used) != _major(cuda)):
+        return cuda is None
+    return all(float(cuda) >= float(word) for word in about.words("least") if _is_version(word))
+
+
+_is_version = re.compile(r"\d{1,2}(?:\.\d{1,2})?").fullmatch
 
 
 @FACTS.add(
-    "machine.cuda_wanted", "the CUDA version of torch, else the newest, if it can be installed"
+    "machine.cuda_wanted",
+    "the CUDA version of torch, else the newest with the major version that the log names, if it "
+    "can be installed",
 )
 def _cuda_wanted(about: About) -> str | None:
     from stoker.knowledge.hardware import cuda_releases
 
-    version = _torch_cuda(about) or [*cuda_releases()][-1]
-    return version if int(version.partition(".")[0]) >= _FIRST_TOOLCHAIN else None
+    named = _named(_USED_CUDA, about)
+    fitting = [one for one in cuda_releases() if not named or _major(one) == _major(named)]
+    version = _torch_cuda(about) or (fitting[-1] if fitting else None)
+    return version if version and _major(version) >= _FIRST_TOOLCHAIN else None
 
 
-@FACTS.add("machine.cuda_include", "the folder of the headers of the CUDA toolkit")
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+@FACTS.add(
+    "machine.cuda_include",
+    "the folder of the headers of the CUDA toolkit, if it has what is missing",
+)
 def _cuda_include(about: About) -> str | None:
-    return _below_toolkit(about, "include/cuda_runtime.h", "targets/*/include/cuda_runtime.h")
+    folder = _below_toolkit(about, "include/cuda_runtime.h", "targets/*/include/cuda_runtime.h")
+    has_all = folder and all(Path(folder, word).exists() for word in about.words("header"))
+    return folder if has_all else None
 
 
 @FACTS.add("machine.cuda_libraries", "the folder of the libraries of the CUDA toolkit")
@@ -134,7 +175,7 @@ def _cuda_stubs(about: About) -> str | None:
 
 
 def _below_toolkit(about: About, *patterns: str) -> str | None:
-    home = _cuda_home(about)
+    home = _cuda_home(about) if _allowed(_cuda(about), about) else None
     found = (path for pattern in patterns for path in Path(home or "/-").glob(pattern))
     return next((str(path.parent) for path in found), None)
 
@@ -143,8 +184,9 @@ def _below_toolkit(about: About, *patterns: str) -> str | None:
 def _nvcc_gcc(about: About) -> str | None:
     from stoker.knowledge.hardware import cuda_releases
 
-    release = cuda_releases().get(_cuda(about) or "")
+    release = cuda_releases().get(_used_cuda(about) or "")
     limits = [int(word) for word in about.groups.get("newest", ()) if word.isdecimal()]
+    limits += [number - 1 for number in _used_gccs(about)]  # nvcc has refused this one
     most = min([*limits, *([release.gcc_max] if release else [])], default=None)
     fitting = [number for number in _gccs(about) if most is not None and number <= most]
     return str(max(fitting)) if fitting else None
@@ -189,9 +231,7 @@ def _install_newest_gcc(about: About) -> str | None:
 
 @FACTS.add("machine.other_gcc", "an older release of gcc than the one that was used")
 def _other_gcc(about: About) -> str | None:
-    named = (match for line in about.lines if (match := _USED_GCC.search(line.text)))
-    used = [int(next(filter(None, match.groups()))) for match in named]
-    newest = used[0] if used else max(_gccs(about), default=0)
+    newest = next(iter(_used_gccs(about)), max(_gccs(about), default=0))
     older = [number for number in _gccs(about) if number < newest]
     return str(max(older)) if older else None
 
@@ -199,6 +239,12 @@ def _other_gcc(about: About) -> str | None:
 @FACTS.add("machine.install_other_gcc", "the command that installs it, if it is missing")
 def _install_other_gcc(about: About) -> str | None:
     return _install_gcc(_other_gcc(about), about)
+
+
+def _used_gccs(about: About) -> list[int]:
+    """Return the version of gcc whose files the log names, if it names any."""
+    named = _named(_USED_GCC, about)
+    return [int(named)] if named else []
 
 
 def _install_gcc(version: str | None, about: About) -> str | None:
@@ -233,13 +279,32 @@ def _arch_list(about: About) -> str | None:
     from stoker.knowledge.hardware import cuda_releases
     from stoker.machine.system import read_gpus
 
-    release = cuda_releases().get(_cuda(about) or "")
+    release = cuda_releases().get(_used_cuda(about) or "")
     makes = release.archs if release else ()
     present = sorted({gpu.capability for gpu in read_gpus(lambda _: None)})
     asked = sorted(_asked_archs(about), key=float)
     chosen = [arch for arch in present or asked if not makes or arch in makes]
+    return ";".join(chosen) or _any_arch(makes, about)
+
+
+def _any_arch(makes: Sequence[str], about: About) -> str | None:
+    """Return the first architecture that nvcc makes and the log allows, with its PTX, which newer
+    GPUs translate: that runs everywhere.
+    """
     plain = [arch for arch in makes if re.fullmatch(r"[\d.]+", arch)]
-    return ";".join(chosen or plain[-1:]) or None
+    allowed = [arch for arch in plain if float(arch) * 10 >= _least_arch(about)]
+    return f"{min(allowed, key=float)}+PTX" if allowed else None
+
+
+@FACTS.add("machine.arch_list_ptx", "the same with PTX for newer GPUs")
+def _arch_list_ptx(about: About) -> str | None:
+    archs = _arch_list(about)
+    return f"{archs.removesuffix('+PTX')}+PTX" if archs else None
+
+
+def _least_arch(about: About) -> int:
+    words = about.words("needed")
+    return max((int(word[3:]) for word in words if re.fullmatch(r"sm_\d+", word)), default=0)
 
 
 def _asked_archs(about: About) -> set[str]:
@@ -250,17 +315,14 @@ def _asked_archs(about: About) -> set[str]:
         for number in re.findall(r"(?:compute|sm)_(\d{2,3})\b", line.text)
     }
     refused = {re.sub(r"\D", "", word) for word in about.words("arch")}
-    least = max(
-        (int(word[3:]) for word in about.words("needed") if re.fullmatch(r"sm_\d+", word)),
-        default=0,
-    )
+    least = _least_arch(about)
     return {f"{number[:-1]}.{number[-1]}" for number in numbers - refused if int(number) >= least}
 
 
 @FACTS.add("machine.arch_numbers", "the same as numbers, for CMake")
 def _arch_numbers(about: About) -> str | None:
     archs = _arch_list(about)
-    return archs.replace(".", "") if archs else None
+    return archs.removesuffix("+PTX").replace(".", "") if archs else None
 
 
 @FACTS.add("machine.arch_number", "the first of them")
@@ -277,9 +339,8 @@ def _gpu(_: About) -> str | None:
 
 @FACTS.add("machine.torch_cuda", "the CUDA version of the torch that the interpreter has")
 def _torch_cuda(about: About) -> str | None:
-    found = [match[1] for line in about.lines if (match := _TORCH_CUDA.search(line.text))]
-    if found:
-        return found[0]
+    if named := _named(_TORCH_CUDA, about):
+        return named if "." in named else f"{named[:-1]}.{named[-1]}"
     prefix = Path(about.python).parent.parent
     for file in prefix.glob("lib/python3*/site-packages/torch/version.py"):
         if match := re.search(r"^cuda[^=]*= '([\d.]+)'", file.read_text(), re.MULTILINE):
@@ -287,8 +348,27 @@ def _torch_cuda(about: About) -> str | None:
     return None
 
 
+def _named(pattern: re.Pattern[str], about: About) -> str | None:
+    """Return the first group that a pattern finds in the log."""
+    found = (match for line in about.lines if (match := pattern.search(line.text)))
+    return next((group for match in found for group in match.groups() if group), None)
+
+
+@FACTS.add(
+    "machine.cudnn_package", "the package of cuDNN 9 for the CUDA of torch or of this machine"
+)
+def _cudnn_package(about: About) -> str | None:
+    cuda = _torch_cuda(about) or _used_cuda(about)
+    return f"nvidia-cudnn-cu{_major(cuda)}" if cuda and _major(cuda) >= 12 else None
+
+
 _TORCH_CUDA = re.compile(
     r"used to compile PyTorch \((\d+\.\d+)\)|torch\.version\.cuda\D{1,12}(\d+\.\d+)"
+    r"|\btorch\b[^\n]{0,40}\d\+cu(\d{2,3})\b"
+)
+_USED_CUDA = re.compile(
+    r"[/\\]cuda-(\d{1,2}\.\d)[/\\]|[/\\]CUDA[/\\]v(\d{1,2}\.\d)"
+    r"|Cuda compilation tools, release (\d+\.\d+)|\bNVIDIA (\d{1,2}\.\d{1,2})\.\d"
 )
 _NVCCS = ("/usr/local/cuda/bin/nvcc", "/opt/cuda/bin/nvcc")
 
@@ -304,7 +384,23 @@ def _nvcc(about: About, *, with_variables: bool = True) -> Path | None:
         *_NVCCS,
         *map(str, sorted(Path("/usr/local").glob("cuda-*/bin/nvcc"), reverse=True)),
     ]
-    return next((Path(path) for path in candidates if os.access(path, os.X_OK)), None)
+    return next((found for path in candidates if (found := _real_nvcc(Path(path)))), None)
+
+
+def _real_nvcc(path: Path) -> Path | None:
+    """Return the nvcc inside its toolkit: what is on the PATH may be a script that starts it."""
+    if not os.access(path, os.X_OK):
+        return None
+    real = path.resolve()
+    try:
+        with real.open("rb") as stream:
+            begin = stream.read(_SCRIPT)
+    except OSError:
+        return None
+    if begin.startswith(b"#!"):
+        started = re.search(rb"(/[\w./+-]{1,200}/bin/nvcc)\b", begin)
+        real = Path(started[1].decode()).resolve() if started else real
+    return real if os.access(real, os.X_OK) else None
 
 
 def _toolkit_version(home: Path) -> str | None:
@@ -392,6 +488,7 @@ _BUNDLES = (
 
 
 _NEARLY_FULL = 0.01  # of a file system
+_FEW = 2 * 1024**3  # bytes that are not few, even on a large one
 _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
 _PROGRESS = re.compile(r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]")
 
@@ -401,7 +498,11 @@ _PROGRESS = re.compile(r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]")
 )
 def _full(about: About) -> str | None:
     disk = _full_disk(about)
-    return f"{disk.where} ({size(disk.free)} of {size(disk.total)} free)" if disk else None
+    if disk is None:
+        return None
+    if disk.has_files:
+        return f"{disk.where} ({size(disk.free)} of {size(disk.total)} free)"
+    return f"{disk.where} (it can hold no more files)"
 
 
 @FACTS.add("machine.full_is_temporary", "the folder for temporary files, if only that is full")
@@ -484,9 +585,20 @@ def _frees(about: About) -> str | None:
 
 
 class _Disk(Value, frozen=True, kw_only=True):
+    """A file system; ``has_files`` is false where it can hold no more files, whatever is free."""
+
     where: str
     free: int
     total: int
+    has_files: bool = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so little is free that a build may have failed; compilers remove what they could
+        not write completely.
+        """
+        few = self.free < _SMALL or self.free < min(_NEARLY_FULL * self.total, _FEW)
+        return few or not self.has_files
 
 
 def _full_disk(about: About) -> _Disk | None:
@@ -498,9 +610,7 @@ def _full_disk(about: About) -> _Disk | None:
     places = [str(Path(base, word)) for word in named]
     places += [about.run.folder, about.here.environment.get("TMPDIR", "/tmp")]
     disks = [disk for place in places if place and (disk := _disk(Path(place)))]
-    return next(
-        (disk for disk in disks if disk.free < max(_NEARLY_FULL * disk.total, 4096 * 64)), None
-    )
+    return next((disk for disk in disks if disk.is_full), None)
 
 
 def _disk(path: Path) -> _Disk | None:
@@ -514,6 +624,7 @@ def _disk(path: Path) -> _Disk | None:
         where=str(mount),
         free=state.f_bavail * state.f_frsize,
         total=state.f_blocks * state.f_frsize,
+        has_files=state.f_files == 0 or state.f_favail > 0,
     )
 
 

@@ -25,6 +25,8 @@ _COMMANDS = (
 _BUILT_IN = re.compile(r"-- Build files have been written to: (\S.{0,300})$")
 _FOLDER_OPTION = re.compile(r"(?:--build|-C|-B)[ =]?([^\s'\"]+)")
 _ONLY_BUILDS = re.compile(r"^(?:\S*/)?(?:ninja|make|cmake --build)\b")
+_OF_PYTHON = re.compile(r"/usr/include/python(3\.\d{1,2})\b")
+_BY_UV = re.compile(r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) ").search
 _PACKAGES = re.compile(
     r"(?:Failed building wheel for|Failed to build|Building wheel for) `?([A-Za-z0-9][\w.-]{0,60})"
 )
@@ -114,10 +116,8 @@ def _managed(about: About) -> str | None:
 
 @FACTS.add("run.uv", "the word uv, if uv built")
 def _uv(about: About) -> str | None:
-    by_uv = about.run.command.startswith("uv ") or any(
-        "Failed to build `" in line.text or "uv pip" in line.text for line in about.lines
-    )
-    return "uv" if by_uv and about.here.which("uv") else None
+    by_uv = about.run.command.startswith("uv ") or any(_BY_UV(line.text) for line in about.lines)
+    return "uv" if by_uv else None
 
 
 @FACTS.add("run.not_executable", "the program of the source tree that is not executable")
@@ -175,6 +175,23 @@ def _generated_from(about: About) -> str | None:
             if name and about.run.folder and (found := _found_below(about.run.folder, name)):
                 return str(found)
     return None
+
+
+@FACTS.add("run.declared_in", "the standard headers that declare the names that the log lacks")
+def _declared_in(about: About) -> str | None:
+    return ", ".join(f"<{header}>" for header in _headers(about)) or None
+
+
+@FACTS.add("run.include_flags", "the options that include those headers in every file")
+def _include_flags(about: About) -> str | None:
+    return " ".join(f"-include {header}" for header in _headers(about)) or None
+
+
+def _headers(about: About) -> list[str]:
+    from stoker.knowledge.compilers import declaring_header
+
+    found = [declaring_header(word) for word in about.words("name")]
+    return list(dict.fromkeys(filter(None, found)))
 
 
 @FACTS.add("run.library_folder", "the folder below that of the run that has the missing library")
@@ -251,9 +268,11 @@ def _python_new(about: About) -> str | None:
 
 @FACTS.add("machine.python_headers", "the command that installs the headers of the interpreter")
 def _python_headers(about: About) -> str | None:
-    python, manager = about.interpreter, about.here.manager
-    if python is None or manager not in ("apt", "dnf", "apk", "zypper"):
+    manager = about.here.manager
+    named = (match[1] for line in about.lines if (match := _OF_PYTHON.search(line.text)))
+    version = next(named, about.interpreter.version if about.interpreter else None)
+    if version is None or manager not in ("apt", "dnf", "apk", "zypper"):
         return None
     ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")
-    package = f"python{'' if manager == 'apk' else python.version}{ending}"
+    package = f"python{'' if manager == 'apk' else version}{ending}"
     return "\n".join(system_commands([package], about.here, manager))

@@ -33,6 +33,7 @@ _PREFIX = "|".join(
         r"\[(?:rank|default)\d{1,4}\]: ?",  # torchrun
         r"\([\w ]{1,40}pid=\d{1,9}\) ",  # Ray, vLLM
         r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]{1,80}:\d{1,5}\] ",
+        r"\[(?:build|cmake|proc|main)\] ",  # editors
         r"##?\[(?:error|warning|command|debug|section)\]",
         r"section_(?:start|end):\d{1,12}:[\w.-]{1,80}(?:\[[^\]]{0,80}\])?",  # GitLab
     )
@@ -76,6 +77,8 @@ _WORDS = (
     b"fatal:",
     b"*** ",
 )
+_ESCAPED = b"\\n"
+_QUOTED = (b"\\nFAILED: ", b"\\nninja: ", b"(most recent call last):\\n", b"\\nmake: *** ")
 _RECENT = 2  # parts at the end that are kept whole
 _MOST_PIECES = 32  # of a very long line, at either end
 _MOST_LINES = 30_000  # of a part: a megabyte of usual lines has a third of that
@@ -249,8 +252,14 @@ def _states(part: _Part) -> Iterator[tuple[int, bytes]]:
     number = part.line
     for raw in part.content.removesuffix(b"\n").split(b"\n") if part.content else ():
         for state in raw.split(b"\r") if b"\r" in raw else (raw,):
-            yield number, state
+            for text in state.split(_ESCAPED) if _has_escaped(state) else (state,):
+                yield number, text
         number += 1
+
+
+def _has_escaped(text: bytes) -> bool:
+    """Return whether a line quotes the output of a build with its line breaks written as \\n."""
+    return _ESCAPED in text and any(mark in text for mark in _QUOTED)
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
-from stoker.diagnose.lines import Texts, joined, paragraphs
+from stoker.diagnose.lines import Texts, joined, paragraphs, uv_messages
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
 from stoker.knowledge.failures import Failure, Sign, failures
 from stoker.model.value import Value
 
 _MOST_HITS = 1000  # of one sign that are looked into
-_MOST_PARAGRAPHS = 1000  # of CMake's messages: each is put together many times
+_MOST_PARAGRAPHS = 1000  # of messages of CMake and uv: each is put together many times
 _Hits = Mapping[int, re.Match[str]]  # by line
 
 # A message continues in the next line: clang does so after `error:`, CMake and nvcc near column 78.
@@ -82,10 +82,11 @@ def _whole_messages(lines: Sequence[Line], texts: Texts) -> Iterator[tuple[int, 
     for index, line in enumerate(lines[:-1]):
         if _may_wrap(line.text) and _CONTINUES(rest := lines[index + 1].text):
             yield index, f"{line.text} {rest.lstrip()}", len(line.text)
-    for paragraph in islice(paragraphs(lines, texts), _MOST_PARAGRAPHS):
+    wrapped = chain(paragraphs(lines, texts), uv_messages(lines, texts))
+    for paragraph in islice(wrapped, _MOST_PARAGRAPHS):
         for begin in paragraph[:-1]:
             whole = joined(lines, range(begin, paragraph.stop))
-            yield begin, whole, len(lines[begin].text.strip())
+            yield begin, whole, len(lines[begin].text.strip(" \t│"))
 
 
 def _may_wrap(text: str) -> bool:

