@@ -251,7 +251,7 @@ def _with_remote(
     if "remote_storage" in found[chain.engine].own:
         part = ChainPart(role="remote", what="none", why=f"{chain.engine} has a remote of its own")
         return replace(chain, parts=(*chain.parts, part))
-    if problem:
+    if problem := problem or found[chain.engine].remote_problem:
         part = ChainPart(
             role="remote", what="none", why=f"{shown} is not used: {problem}", unusable=True
         )

@@ -29,7 +29,11 @@ def read_ccache(program: str, environment: Mapping[str, str]) -> FoundEngine:
             own.add(name)
     folder = values.get("cache_dir", "")
     problem = folder_problem(Path(folder))  # a compile would fail, not only its caching
-    return FoundEngine(program=program, folder=folder, own=frozenset(own), problem=problem)
+    # An older one ignores the variable, and every object would be lost.
+    remote = None if "remote_storage" in values else "this ccache has no remote storage: 4.7 has"
+    return FoundEngine(
+        program=program, folder=folder, own=frozenset(own), problem=problem, remote_problem=remote
+    )
 
 
 def read_counters(program: str, environment: Mapping[str, str]) -> dict[str, int]:

@@ -41,13 +41,14 @@ class ChainOptions(Value, frozen=True, kw_only=True):
 
 class FoundEngine(Value, frozen=True, kw_only=True):
     """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
-    ``problem`` says why it cannot be used.
+    ``problem`` says why it cannot be used, and ``remote_problem`` why it cannot use a remote.
     """
 
     program: str
     folder: str = ""
     own: frozenset[str] = frozenset()
     problem: str | None = None
+    remote_problem: str | None = None
 
 
 class ChainPart(Value, frozen=True, kw_only=True):

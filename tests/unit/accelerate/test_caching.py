@@ -1,5 +1,8 @@
 """The chain between the build tool and the compiler: one value, with a reason for each part."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from stoker.accelerate.caching import (
@@ -9,6 +12,7 @@ from stoker.accelerate.caching import (
     with_nvcc_threads,
     without_secrets_in,
 )
+from stoker.accelerate.ccache import read_ccache
 from stoker.knowledge.compilers import remote_variables
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine
 from stoker.model.errors import MissingError, UsageError
@@ -78,6 +82,20 @@ def test_a_launcher_stands_behind_ccache_or_alone() -> None:
     assert (both.wrapper, variables(both)["CCACHE_PREFIX"]) == ("/usr/bin/ccache", "/usr/bin/dist")
     with pytest.raises(UsageError, match="sccache cannot start dist"):
         resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE, launcher="dist"), found, {})
+
+
+def test_a_ccache_without_remote_storage_gets_no_remote(tmp_path: Path) -> None:
+    """Such as 3.7 of some builder images: it ignores the variable, and every object is lost."""
+    old = tmp_path / "ccache"
+    old.write_text(f"#!/bin/sh\necho '(default) cache_dir = {tmp_path}'\n")
+    old.chmod(0o755)
+    found = {"ccache": read_ccache(str(old), os.environ)}
+    assert found["ccache"].problem is None
+    chain = resolve_chain(ChainOptions(remote="file:///shared"), found, {})
+    (part,) = (part for part in chain.parts if part.role == "remote")
+    assert part.unusable
+    assert "this ccache has no remote storage: 4.7 has" in part.why
+    assert not any(setting.name == "CCACHE_REMOTE_STORAGE" for setting in chain.settings)
 
 
 def test_a_remote_that_does_not_answer_is_left_out_and_its_password_is_hidden() -> None:

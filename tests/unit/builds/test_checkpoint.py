@@ -161,6 +161,18 @@ def test_more_shards_take_less_time_and_long_steps_are_named() -> None:
     assert simulate_farm(steps, shards=1, limit=50.0, **size).too_long
 
 
+def test_a_build_of_150_s_in_jobs_of_40_s_loses_at_most_a_tenth_of_the_time() -> None:
+    lengths = [2.0, 5.0, 8.0, 11.0, 14.0] * 15  # 600 s for four CPUs
+    steps = [record(f"{n}.o", seconds=each, peak=GIB) for n, each in enumerate(lengths)]
+    found = simulate_farm(steps, shards=1, cpus=4, memory=16 * GIB, limit=40.0)
+    assert found.jobs <= 6, "five that compile, and the last one"
+    assert found.machine_seconds <= 1.1 * 150
+    assert not found.too_long
+    longest = [*steps, record("long.o", seconds=60.0, peak=GIB)]
+    never = simulate_farm(longest, shards=1, cpus=4, memory=16 * GIB, limit=40.0)
+    assert never.too_long == ("long.o",)
+
+
 def test_the_command_simulates_shards(stoker: Stoker, tmp_path: Path) -> None:
     steps = tuple(record(f"{n}.cpp.o", seconds=60.0, peak=GIB) for n in range(16))
     (tmp_path / "trace.json").write_bytes(write_trace(Trace(what="kiln", steps=steps)))
