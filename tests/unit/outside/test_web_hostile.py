@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.builds.acquire import index
-from stoker.builds.acquire.index import File, Index, download, find, parse_page
+from stoker.builds.acquire.index import File, PackageIndex, download, find, parse_page
 from stoker.catalogue import access
 from stoker.model.errors import ArtifactError, MissingError, StokerError
 from stoker.outside.web import Web, opened
@@ -126,11 +126,11 @@ def test_a_redirect_that_never_ends(server: Server) -> None:
 # -- an index --------------------------------------------------------------------------------------
 
 
-def page(server: Server, *links: str) -> Index:
+def page(server: Server, *links: str) -> PackageIndex:
     """Return an index whose page for one package has these links."""
     text = "".join(f'<a href="{link}">x</a>\n' for link in links).encode()
     server.answers["/package/"] = (OK, b"Content-Type: text/html\r\n\r\n", text)
-    return Index(roots=(server.url,), links=(), web=WEB)
+    return PackageIndex(roots=(server.url,), links=(), web=WEB)
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/vnd.pypi.simple.v1+json"])
