@@ -154,6 +154,11 @@ def slow(*values: object) -> ParameterSet:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+def heavy(*values: object) -> ParameterSet:
+    """Return values of a parametrized test that only `make heavy` runs."""
+    return pytest.param(*values, marks=pytest.mark.heavy)
+
+
 def find_tool(name: str) -> str:
     """Return the path of a program that a test needs."""
     return shutil.which(name) or missing(f"{name} is not on the PATH")

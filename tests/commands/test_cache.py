@@ -291,7 +291,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
     assert made[0] == made[1] == made[2]
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     need("nvcc")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from catalogue_wheels import make_wheel
-from conftest import Stoker
+from conftest import Stoker, heavy
 from slim_libraries import build_library, cubins, listed
 from stoker.model.value import size
 
@@ -77,7 +77,7 @@ def test_the_sizes_are_shown_before_anything_is_downloaded(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("installer", ["pip", "uv"])
+@pytest.mark.parametrize("installer", ["pip", heavy("uv")])
 def test_slimmed_before_it_is_installed(
     stoker: Stoker, tmp_path: Path, stoker_home: Path, index: dict[str, str], installer: str
 ) -> None:

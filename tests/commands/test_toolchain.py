@@ -95,7 +95,7 @@ def without_nvcc() -> str:
     return os.pathsep.join(folder for folder in folders if not shutil.which("nvcc", path=folder))
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_cmake_project_is_built_with_it(
     cuda: Path, cmake: Path, ninja: Path, tmp_path: Path
 ) -> None:

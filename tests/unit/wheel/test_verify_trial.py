@@ -112,7 +112,7 @@ def test_the_ninja_of_the_machine_serves_where_there_is_no_index(
     assert (finding.severity, finding.evidence) == (Severity.OK, "compiled, loaded and called")
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_without_ninja_and_an_index_an_extension_is_not_tried(
     need: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
