@@ -92,7 +92,7 @@ def test_sccache_never_gives_a_tree_the_object_of_another_one(
 ) -> None:
     """With paths relative to each tree, its own records of headers confuse the trees."""
     program, objects = need("sccache"), []
-    chain = Chain(engine=Engine.SCCACHE, wrapper=program)
+    chain = Chain(engine=CacheEngine.SCCACHE, wrapper=program)
     for name, members in (("one", "int a, b;"), ("two", "int a, c, b;")):
         tree = tmp_path / name
         (tree / "include").mkdir(parents=True)
