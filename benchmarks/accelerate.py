@@ -364,7 +364,7 @@ def compared(path: Path) -> dict[str, object]:
     default = {record.step.source: record for record in trace.steps if record.wall_s >= SHORTEST}
     with closing(sqlite3.connect(path)) as database:
         attempts = database.execute(
-            "SELECT source, mode, peak FROM attempt WHERE outcome = 'done' ORDER BY source"
+            "SELECT source, mode, peak_bytes FROM attempt WHERE outcome = 'done' ORDER BY source"
         ).fetchall()
     known = [(source, mode, peak) for source, mode, peak in attempts if source in default]
     factors = {

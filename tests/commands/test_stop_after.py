@@ -10,11 +10,11 @@ from governed import Build
 pytestmark = pytest.mark.slow
 
 
-def known_to_take(build: Build, **seconds: float) -> None:
+def known_to_take(build: Build, **wall_s: float) -> None:
     """Change how long the history says that steps took, and remove what they made."""
     with sqlite3.connect(build.home / "state" / "history.sqlite") as history:
-        for name, taken in seconds.items():
-            history.execute("UPDATE attempt SET seconds = ? WHERE output = ?", (taken, name))
+        for name, taken in wall_s.items():
+            history.execute("UPDATE attempt SET wall_s = ? WHERE output = ?", (taken, name))
     history.close()
     for name in build.made():
         Path(build.folder, name).unlink()
